@@ -48,7 +48,11 @@ from mofa_operator.keys import NODE, TRAINING_JOB  # noqa: E402
 from mofa_operator.settings import ApiSettings  # noqa: E402
 
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
-PARTS = tuple(sys.argv[2].split(",")) if len(sys.argv) > 2 else ("bare", "ours", "restart", "same", "nodes")
+PARTS = (
+    tuple(sys.argv[2].split(","))
+    if len(sys.argv) > 2
+    else ("bare", "ours", "restart", "same", "nodes")
+)
 SPECS = 200
 AFFECTED = 100
 PLACE = "bench"
@@ -196,7 +200,9 @@ def memory(pid: int) -> int:
     total = 0
     for path in Path("/proc").glob("[0-9]*/status"):
         try:
-            lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+            lines = dict(
+                line.split(":", 1) for line in path.read_text().splitlines() if ":" in line
+            )
         except OSError:
             continue
         if str(pid) in (lines["Pid"].strip(), lines["PPid"].strip()) and "VmRSS" in lines:
@@ -250,7 +256,9 @@ def run(bench: Bench) -> int:
             told("what ours writes", same)
             again = asyncio.run(_written(bench))
             figures["kopf_over_ours"] = same.loop / ours.loop
-            figures["differing_outputs"] = float(sum(wrote[name] != again.get(name) for name in wrote))
+            figures["differing_outputs"] = float(
+                sum(wrote[name] != again.get(name) for name in wrote)
+            )
     if "nodes" in PARTS:
         figures["decisions_after_1000_node_updates"] = asyncio.run(_restless(bench, pool))
     return judged(figures)
@@ -315,7 +323,9 @@ def used(pid: int) -> tuple[float, float]:
 def _sample(page: str, name: str) -> float:
     """A sample of a scrape; no number where it is not there, which is in no range."""
     lines = (line.split() for line in page.splitlines())
-    return next((float(words[1]) for words in lines if len(words) == 2 and words[0] == name), float("nan"))
+    return next(
+        (float(words[1]) for words in lines if len(words) == 2 and words[0] == name), float("nan")
+    )
 
 
 def judged(figures: dict[str, float]) -> int:
@@ -334,7 +344,9 @@ async def _restless(bench: Bench, pool: list[dict[str, Any]]) -> float:
     """Most decisions that a job needs for 1,000 updates of its pool's nodes."""
     await bench.fill(AFFECTED)
     log = Tail(bench.plane)
-    bench.processes.start("restless", _ours(bench), environment={"KUBECONFIG": str(bench.plane.kubeconfig)})
+    bench.processes.start(
+        "restless", _ours(bench), environment={"KUBECONFIG": str(bench.plane.kubeconfig)}
+    )
     await _advised(log)
     log = Tail(bench.plane)
     async with bench.api() as api:
@@ -369,7 +381,9 @@ def _ours(bench: Bench) -> list[Any]:
 
 def written(events: list[Any], user: str = "admin") -> list[Any]:
     """Writes to jobs by patches."""
-    return [e for e in audit.writes(events, user=user, resource="trainingjobs") if e["verb"] == "patch"]
+    return [
+        e for e in audit.writes(events, user=user, resource="trainingjobs") if e["verb"] == "patch"
+    ]
 
 
 async def _written(bench: Bench) -> dict[str, Any]:

@@ -117,7 +117,9 @@ def main() -> int:
     times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
     for _ in range(TURNS):
         times["block"].append(seconds(lambda: estimate(workload, cluster, family)) / ROWS)
-        times["scalar"].append(seconds(lambda: [estimate(workload, cluster, one) for _ in range(50)]) / 50)
+        times["scalar"].append(
+            seconds(lambda: [estimate(workload, cluster, one) for _ in range(50)]) / 50
+        )
         times["search"].append(seconds(searched) / legal)
         times["llm-analysis"].append(peer.seconds(500) / 500)
     peer.stop()

@@ -59,13 +59,22 @@ def main() -> int:
     )
     known = Reliability(classes=spread(paper_classes()))
     tiers = Job(
-        nodes=2048, step_time=10.0, blocking=(0.2, 1.0, 2.0), background=(0.0, 20.0, 240.0), reliability=known
+        nodes=2048,
+        step_time=10.0,
+        blocking=(0.2, 1.0, 2.0),
+        background=(0.0, 20.0, 240.0),
+        reliability=known,
     )
     chain = best_of(lambda: ettr(tiers, 6, (1, 5, 60)))
     start = best_of(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True), 5)
-    print(f"three tiers, one point    {1e3 * chain:8.2f} ms  {chain / start:5.2f} x import numpy (at most 8)")
+    print(
+        f"three tiers, one point    {1e3 * chain:8.2f} ms  {chain / start:5.2f} x import numpy (at most 8)"
+    )
     generator = np.random.default_rng(2)
-    many = [generator.uniform(low, high, 100_000) for low, high in ((8, 4096), (1, 30), (0.5, 60), (0, 300))]
+    many = [
+        generator.uniform(low, high, 100_000)
+        for low, high in ((8, 4096), (1, 30), (0.5, 60), (0, 300))
+    ]
     plain = Reliability(classes=paper_classes())
     ranked = best_of(lambda: best_checkpointing(many[0], many[1], (many[2],), (many[3],), plain), 3)
     print(f"best interval, 100,000    {1e3 * ranked:8.2f} ms")

@@ -53,13 +53,18 @@ async def look(server: Server, jobs: int) -> float:
             times.append(time.perf_counter() - began)
         running = sum(one.running is not None for one in found.values())
         manned = sum(one.gang is not None for one in found.values())
-        print(f"{jobs:5d} jobs: {running} seen running, {manned} with pods, a look {median(times[1:]):.2f} s")
+        print(
+            f"{jobs:5d} jobs: {running} seen running, {manned} with pods, a look {median(times[1:]):.2f} s"
+        )
     return median(times[1:])
 
 
 def main() -> int:
     spent = {}
-    with tempfile.TemporaryDirectory() as folder, Processes(Path(folder) / "processes") as processes:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Processes(Path(folder) / "processes") as processes,
+    ):
         for jobs in (FEW, JOBS):
             past = draw(
                 end=int(time.time()),

@@ -34,7 +34,11 @@ def timed(command: list[str]) -> tuple[float, str]:
     """Wall time of a command, and what it printed. [s]"""
     start = perf_counter()
     found = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     took = perf_counter() - start
     if found.returncode:

@@ -33,7 +33,8 @@ from mofa_operator.page.listed import jobs_page  # noqa: E402
 from mofa_operator.settings import LoopSettings  # noqa: E402
 
 PROFILES, NODES, PODS, JOBS = (
-    int(given) for given in (*sys.argv[1:5], *("500", "20000", "50000", "10000")[len(sys.argv[1:5]) :])
+    int(given)
+    for given in (*sys.argv[1:5], *("500", "20000", "50000", "10000")[len(sys.argv[1:5]) :])
 )
 RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))["tenancy"]
 
@@ -125,7 +126,9 @@ def settled() -> tuple[Store, float, float, int, int]:
     keys = []
     for number in range(1, JOBS):
         metadata = first["metadata"] | {"name": f"j{number}", "uid": f"uid-{number}"}
-        store.put(TRAINING_JOB, copy.deepcopy(first | {"metadata": metadata}))  # as it comes off the wire
+        store.put(
+            TRAINING_JOB, copy.deepcopy(first | {"metadata": metadata})
+        )  # as it comes off the wire
         keys.append(Key(TRAINING_JOB, "ns", f"j{number}"))
     grown = resident() - before
     began = time.process_time()
@@ -144,7 +147,10 @@ def main() -> int:
     """Print what was measured; the result is 1 where it is out of its range."""
     store, pods = cluster(), Pods()
     for number in range(PROFILES):
-        store.put(TRAINING_JOB, training_job(f"job-{number}", cluster={"profile": f"p{number}", "nodes": 2}))
+        store.put(
+            TRAINING_JOB,
+            training_job(f"job-{number}", cluster={"profile": f"p{number}", "nodes": 2}),
+        )
     watch_the_loop()
     asyncio.run(looks(store, pods))
     print(
@@ -154,7 +160,9 @@ def main() -> int:
     full, memory, time_each, writes, searches = settled()
     Held.longest = 0.0
     asyncio.run(page(full))
-    print(f"the page of {JOBS} jobs: no call holds the loop longer than {Held.longest:.3f} s ({Held.what})")
+    print(
+        f"the page of {JOBS} jobs: no call holds the loop longer than {Held.longest:.3f} s ({Held.what})"
+    )
     print(
         f"{JOBS} settled jobs: {memory / 1e3:.1f} kB each, a restart decides each in {1e3 * time_each:.2f} ms; {writes} writes, {searches} searches"
     )

@@ -41,12 +41,21 @@ def generate(path: Path, size: float) -> None:
         "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, std::array<char*, 3ul>)"
     ]
     with path.open("w") as file:
-        file.write('{"schemaVersion": 1, "deviceProperties": [{"name": "NVIDIA H100"}], "traceEvents": [\n')
+        file.write(
+            '{"schemaVersion": 1, "deviceProperties": [{"name": "NVIDIA H100"}], "traceEvents": [\n'
+        )
         clock, n = 1.7e15, 0
         while file.tell() < size:
             n += 1
             clock += 30.0
-            kernel = {"device": 0, "stream": 7, "context": 1, "correlation": n, "External id": n, "queued": 0}
+            kernel = {
+                "device": 0,
+                "stream": 7,
+                "context": 1,
+                "correlation": n,
+                "External id": n,
+                "queued": 0,
+            }
             kernel |= {
                 "registers per thread": 168,
                 "shared memory": 231424,
@@ -91,7 +100,9 @@ def main() -> None:
         reading, events = timed(READ, path)
         inspecting, _ = timed(INSPECT, path)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    print(f"{size:g} GB, {events} events: read {reading:.1f} s, inspected {inspecting:.1f} s", end=" ")
+    print(
+        f"{size:g} GB, {events} events: read {reading:.1f} s, inspected {inspecting:.1f} s", end=" "
+    )
     print(f"({inspecting / reading:.2f} times), largest process {peak:.2f} GiB")
 
 

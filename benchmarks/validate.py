@@ -23,7 +23,10 @@ def seconds(*command: str) -> float:
     for _ in range(REPEATS + 1):
         began = time.perf_counter()
         subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         )
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])

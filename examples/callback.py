@@ -19,12 +19,17 @@ class TrainSeries:
 
     def __init__(self, tokens_per_step, job=None, namespace=None, port=9400, address="0.0.0.0"):
         namespace = namespace or os.environ.get("POD_NAMESPACE", "default")
-        labels = {"training_namespace": namespace, "training_job": job or os.environ["TRAINING_JOB"]}
+        labels = {
+            "training_namespace": namespace,
+            "training_job": job or os.environ["TRAINING_JOB"],
+        }
         self._tokens_per_step, self._last = tokens_per_step, None
         registry = CollectorRegistry()
 
         def series(kind, name, text):
-            return kind(f"mofa_train_{name}", text, list(labels), registry=registry).labels(**labels)
+            return kind(f"mofa_train_{name}", text, list(labels), registry=registry).labels(
+                **labels
+            )
 
         self._tokens = series(Gauge, "tokens_per_second", "Tokens per second of the whole job.")
         self._step = series(Gauge, "step", "Last finished step.")

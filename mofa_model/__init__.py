@@ -2,7 +2,9 @@
 
     import mofa_model as mofa
 
-    answer = mofa.advise(model="llama3-8b", gpu="h100", gpus=64, sequence_length=8192, global_batch_size=512)
+    answer = mofa.advise(
+        model="llama3-8b", gpu="h100", gpus=64, sequence_length=8192, global_batch_size=512
+    )
     answer.strategy, answer.predicted.step_seconds.target
 
 The public names are imported when they are first used, so that `mofa --help` need not wait for numpy; `__init__.pyi` says

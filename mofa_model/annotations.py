@@ -179,13 +179,17 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         }
     if advice.predicted is not None:
         whole["predicted"] = {
-            item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
+            item.name: _band(getattr(advice.predicted, item.name))
+            for item in fields(advice.predicted)
         }
     if advice.odds is not None:
         chances = (("fits", advice.odds.fits), ("beats", advice.odds.beats))
         whole["odds"] = {name: _number(float(one)) for name, one in chances if one is not None}
     if advice.basis is not None:
-        whole["evidence"] = {"runs": advice.basis.runs, "nearest": [*map(_run, advice.basis.nearest)]}
+        whole["evidence"] = {
+            "runs": advice.basis.runs,
+            "nearest": [*map(_run, advice.basis.nearest)],
+        }
     if advice.current is not None:
         whole["current"] = {
             "strategy": advice.current.text,
@@ -197,7 +201,11 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
     whole["alternatives"] = [
-        {"name": other.name, "strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
+        {
+            "name": other.name,
+            "strategy": format_strategy(other.strategy),
+            "reason": _short(other.reason),
+        }
         for other in advice.alternatives
     ]
     return _fitted(whole)
@@ -261,7 +269,9 @@ def _short(text: str) -> str:
 
 
 def _ordered(told: Mapping[str, str]) -> dict[str, str]:
-    return {key: told[key.removeprefix(PREFIX)] for key in OUTPUTS if key.removeprefix(PREFIX) in told}
+    return {
+        key: told[key.removeprefix(PREFIX)] for key in OUTPUTS if key.removeprefix(PREFIX) in told
+    }
 
 
 def _canonical(value: Any) -> Any:
@@ -289,7 +299,11 @@ def _canonical(value: Any) -> Any:
 
 def _asked(value: Any) -> list[Field[Any]]:
     """Fields of a part of a question; one that came later and says its default asks nothing new."""
-    return [item for item in fields(value) if not item.metadata or getattr(value, item.name) != item.default]
+    return [
+        item
+        for item in fields(value)
+        if not item.metadata or getattr(value, item.name) != item.default
+    ]
 
 
 def _canonical_number(value: Any) -> Any:

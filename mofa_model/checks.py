@@ -25,21 +25,33 @@ def plain(value: Numeric) -> TypeGuard[int | float]:
 def positive(**values: Numeric) -> None:
     """Refuse a value that is not finite and above zero."""
     for field, value in values.items():
-        if not (0 < value < inf if plain(value) else np.all(np.isfinite(value) & (np.asarray(value) > 0))):
+        if not (
+            0 < value < inf
+            if plain(value)
+            else np.all(np.isfinite(value) & (np.asarray(value) > 0))
+        ):
             raise BadValue(field, value, "give a finite number above zero")
 
 
 def not_negative(**values: Numeric) -> None:
     """Refuse a value that is not finite and at least zero."""
     for field, value in values.items():
-        if not (0 <= value < inf if plain(value) else np.all(np.isfinite(value) & (np.asarray(value) >= 0))):
+        if not (
+            0 <= value < inf
+            if plain(value)
+            else np.all(np.isfinite(value) & (np.asarray(value) >= 0))
+        ):
             raise BadValue(field, value, "give a finite number that is zero or more")
 
 
 def whole(**values: Numeric) -> None:
     """Refuse a count that is not a whole number of at least one."""
     for field, value in values.items():
-        if not (1 <= value < inf and value % 1 == 0 if plain(value) else np.all(_counts(np.asarray(value)))):
+        if not (
+            1 <= value < inf and value % 1 == 0
+            if plain(value)
+            else np.all(_counts(np.asarray(value)))
+        ):
             raise BadValue(field, value, "give a whole number of one or more")
 
 

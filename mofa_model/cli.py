@@ -73,10 +73,14 @@ def main(
         if two in verbs.LAB:
             name = two
         rest = given[len(name.split()) :]
-        code = _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
+        code = (
+            _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
+        )
         sys.stdout.flush()
     except Missing as error:
-        return _fail(f"{program} {name}", error.beside(f"{program} {shlex.join(given)}"), error.exit_code)
+        return _fail(
+            f"{program} {name}", error.beside(f"{program} {shlex.join(given)}"), error.exit_code
+        )
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -110,8 +114,12 @@ def extra_of(module: str) -> str | None:
     for line in requires(OURS) or ():
         needed, _, marker = line.partition(";")
         if found := re.search(r"extra == ['\"]([\w-]+)", marker):
-            brought.setdefault(found[1], []).append(re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower())
-    return min((e for e in brought if wanted in brought[e]), key=lambda e: len(brought[e]), default=None)
+            brought.setdefault(found[1], []).append(
+                re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower()
+            )
+    return min(
+        (e for e in brought if wanted in brought[e]), key=lambda e: len(brought[e]), default=None
+    )
 
 
 def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> int:
@@ -165,7 +173,9 @@ def _loader(instead: Mapping[str, str]) -> Callable[[str], verbs.Verb]:
 
 
 def _summaries() -> dict[str, str]:
-    return verbs.ours() | {name: verbs.summary_of(module) for name, module in verbs.foreign().items()}
+    return verbs.ours() | {
+        name: verbs.summary_of(module) for name, module in verbs.foreign().items()
+    }
 
 
 def _run_bare(given: list[str], program: str) -> int:
@@ -190,7 +200,9 @@ def _run_bare(given: list[str], program: str) -> int:
 def _listing() -> str:
     brought = verbs.foreign()
     lab = {name: summary for name, summary in verbs.LAB.items() if name in brought}
-    others = {n: verbs.summary_of(module) for n, module in sorted(brought.items()) if n not in verbs.LAB}
+    others = {
+        n: verbs.summary_of(module) for n, module in sorted(brought.items()) if n not in verbs.LAB
+    }
     parts = [
         ["Advice for training large models: layout, checkpoints, goodput."],
         ["verbs:", *_lines(verbs.ours() | lab | others)],
@@ -222,9 +234,12 @@ class _Parser(argparse.ArgumentParser):
         if names:
             if strange := unknown_options.among(self, self._words):
                 unknown_options.refuse(self, strange)
-            examples = (line.strip() for line in (self.epilog or "").splitlines() if not line.endswith("\\"))
+            examples = (
+                line.strip() for line in (self.epilog or "").splitlines() if not line.endswith("\\")
+            )
             example = next(
-                (line for line in examples if line.startswith(f"{self.prog} ")), f"{self.prog} --help"
+                (line for line in examples if line.startswith(f"{self.prog} ")),
+                f"{self.prog} --help",
             )
             message = f"{lacking(names.split(', '))}; for example {example}"
         self.exit(_fail(self.prog, message, 2))
@@ -235,7 +250,9 @@ def _unexpected(name: str, error: Exception) -> int:
     if os.environ.get(TRACEBACK):
         raise error
     kind = type(error).__name__
-    return _fail(name, f"{kind}: {error}; this is our fault: please report it, with {TRACEBACK}=1 set", 1)
+    return _fail(
+        name, f"{kind}: {error}; this is our fault: please report it, with {TRACEBACK}=1 set", 1
+    )
 
 
 def _fail(name: str, message: str, code: int) -> int:

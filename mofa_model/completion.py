@@ -28,7 +28,9 @@ def answer(program: str, load: Callable[[str], Any], summaries: Mapping[str, str
     """Answer the shell that asks, and leave; `load` gives the module of a verb."""
     import argcomplete
 
-    argcomplete.autocomplete(_parser(program, _words(), load, summaries), always_complete_options="long")
+    argcomplete.autocomplete(
+        _parser(program, _words(), load, summaries), always_complete_options="long"
+    )
 
 
 def offered(
@@ -46,9 +48,18 @@ def offered(
 
     line = " ".join([program.rsplit(maxsplit=1)[-1], *words])
     said = io.StringIO()
-    os.environ |= {ASKED: "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    os.environ |= {
+        ASKED: "1",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE_IFS": "\n",
+    }
     parser = _parser(program, list(words[:-1]), load, summaries)
-    how: dict[str, Any] = {"exit_method": lambda _: None, "output_stream": said, "append_space": False}
+    how: dict[str, Any] = {
+        "exit_method": lambda _: None,
+        "output_stream": said,
+        "append_space": False,
+    }
     Quiet()(parser, always_complete_options="long", **how)
     return said.getvalue().splitlines()
 

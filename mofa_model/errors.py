@@ -84,7 +84,9 @@ class Missing(InputError):
     def beside(self, command: str) -> str:
         """The message, with the command that somebody typed as it would be answered."""
         words = [command, *(f"{name} {value}" for name, value in self.examples.items())]
-        return f"{lacking([*self.examples])}; for example {' '.join(filter(None, words))}{self._also}"
+        return (
+            f"{lacking([*self.examples])}; for example {' '.join(filter(None, words))}{self._also}"
+        )
 
 
 class UnknownName(InputError):
@@ -103,8 +105,12 @@ class UnknownName(InputError):
     ) -> None:
         candidates = sorted(set(known))
         spelled = {**aliases, **{candidate.lower(): candidate for candidate in candidates}}
-        near = list(dict.fromkeys(spelled[word] for word in _near(str(name).lower()[:200], spelled)))[:3]
-        right = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
+        near = list(
+            dict.fromkeys(spelled[word] for word in _near(str(name).lower()[:200], spelled))
+        )[:3]
+        right = (
+            f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
+        )
         if not near and len(candidates) > 12:
             right += f" and {len(candidates) - 12} more"
         super().__init__(f"{field}: unknown name {shown(name)}; {right}{also and f'; {also}'}")

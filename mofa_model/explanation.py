@@ -97,7 +97,9 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
         "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
     }
     first = (_summary_table(document), _step_table(document, found.step), _layer_table(document))
-    return Explanation(tables=(*first, _stage_table(document), _memory_table(document)), document=document)
+    return Explanation(
+        tables=(*first, _stage_table(document), _memory_table(document)), document=document
+    )
 
 
 def records(document: Mapping[str, Any]) -> Table:
@@ -110,7 +112,8 @@ def records(document: Mapping[str, Any]) -> Table:
         rows.append(("step", None, name, term["seconds"], "s", term["equation"]))
     for kind, terms in document["layers"].items():
         rows += [
-            ("layer", kind, name, term["seconds"], "s", term["equation"]) for name, term in terms.items()
+            ("layer", kind, name, term["seconds"], "s", term["equation"])
+            for name, term in terms.items()
         ]
     rows += [("head", None, name, seconds, "s", None) for name, seconds in document["head"].items()]
     firsts = [str(stage["first"]) for stage in document["stages"]]
@@ -133,11 +136,21 @@ def _names(kinds: Sequence[Layer]) -> list[str]:
     return [kind.name for kind in kinds]
 
 
-def _summary(workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate) -> dict[str, Any]:
-    step, load, uneven = float(found.step_time), fullest_rank(workload, strategy), dict[str, float]()
+def _summary(
+    workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate
+) -> dict[str, Any]:
+    step, load, uneven = (
+        float(found.step_time),
+        fullest_rank(workload, strategy),
+        dict[str, float](),
+    )
     if load is not None:
         risk = overflow(workload, cluster, strategy)
-        uneven = {"load_mean": float(load.mean), "load_tail": float(load.tail), "out_of_memory": float(risk)}
+        uneven = {
+            "load_mean": float(load.mean),
+            "load_tail": float(load.tail),
+            "out_of_memory": float(risk),
+        }
     return {
         "step_seconds": step,
         "tokens_per_second": float(tokens_per_second(workload, step)),
@@ -208,13 +221,21 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
             f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {'fits' if s['fits'] else 'does not fit'}",
         ),
         ("nearest run", d["evidence"].nearest_run),
-        ("host memory of a node", f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"),
+        (
+            "host memory of a node",
+            f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB",
+        ),
     )
     if "load_mean" in s:
         load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
-        rows += (("fullest rank of experts", load), ("out of memory in a run", f"{s['out_of_memory']:.2%}"))
+        rows += (
+            ("fullest rank of experts", load),
+            ("out of memory in a run", f"{s['out_of_memory']:.2%}"),
+        )
     title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): {d['strategy']}; {d['evidence'].evidence}"
-    return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
+    return Table(
+        title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows
+    )
 
 
 def _step_table(d: Mapping[str, Any], step: StepTime) -> Table:
@@ -289,7 +310,10 @@ def _memory_table(d: Mapping[str, Any]) -> Table:
         Column("equation"),
         Column("meaning", wide=len(firsts) > 2),
     )
-    rows = [(name, *term["bytes"], term["equation"], term["meaning"]) for name, term in d["memory"].items()]
+    rows = [
+        (name, *term["bytes"], term["equation"], term["meaning"])
+        for name, term in d["memory"].items()
+    ]
     totals = [s["memory_bytes"] for s in d["stages"]]
     rows.append(("peak", *totals, "(6)", "all of it"))
     return Table(title="Device memory by kind of stage", columns=columns, rows=tuple(rows))

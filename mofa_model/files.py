@@ -52,7 +52,10 @@ def from_json(text: str, path: object) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadFile(path, f"is not JSON: {error.msg} in {where}") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets in brackets
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of thousands of digits, brackets in brackets
         raise BadFile(path, f"is not JSON that can be read: {error}") from None
 
 
@@ -94,7 +97,9 @@ def from_headed_csv(text: str, path: object) -> Iterator[tuple[int, dict[str, st
     _, names = next(rows, (1, []))
     for line, row in rows:
         if any(row[len(names) :]):
-            raise BadFile(path, f"line {line} has {len(row)} cells, the first line names {len(names)}")
+            raise BadFile(
+                path, f"line {line} has {len(row)} cells, the first line names {len(names)}"
+            )
         yield line, dict(zip(names, row, strict=False))
 
 
@@ -144,7 +149,9 @@ def check_folder(path: Path | str, *, overwrite: bool) -> None:
         raise BadFile(path, "is not empty; name a new folder, or say --overwrite")
 
 
-def write_folder(path: Path | str, texts: Mapping[str, str], *, programs: Collection[str] = ()) -> None:
+def write_folder(
+    path: Path | str, texts: Mapping[str, str], *, programs: Collection[str] = ()
+) -> None:
     """Write files of a folder, `programs` among them executable: a new folder comes into being with all of them; in one that is
     there each file is the old one or the new one.
     """

@@ -64,7 +64,9 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", choices=FORMS, default="table", help="form of the answer (default: table)"
     )
-    group.add_argument("--json", dest="output", action="store_const", const="json", help="short for -o json")
+    group.add_argument(
+        "--json", dest="output", action="store_const", const="json", help="short for -o json"
+    )
 
 
 def emit(
@@ -140,7 +142,8 @@ def as_document(tables: Sequence[Table]) -> Any:
             "title": table.title,
             "units": {column.key: column.unit for column in table.columns if column.unit},
             "rows": [
-                dict(zip((column.key for column in table.columns), row, strict=True)) for row in table.rows
+                dict(zip((column.key for column in table.columns), row, strict=True))
+                for row in table.rows
             ],
             "notes": list(table.notes),
         }
@@ -173,7 +176,10 @@ def as_record(document: Any) -> Table:
 
 def as_json(document: Any) -> str:
     """A document as JSON text, its keys in the order given; what could steer a terminal is written by its code."""
-    return terminal.coded(json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    return (
+        terminal.coded(json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False))
+        + "\n"
+    )
 
 
 def as_data(value: Any, at: str = "document") -> Any:
@@ -185,7 +191,10 @@ def as_data(value: Any, at: str = "document") -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: as_data(getattr(value, f.name), f"{at}.{f.name}") for f in dataclasses.fields(value)}
+        return {
+            f.name: as_data(getattr(value, f.name), f"{at}.{f.name}")
+            for f in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(as_data(key, at)): as_data(item, f"{at}.{key}") for key, item in value.items()}
     if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy

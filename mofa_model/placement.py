@@ -64,7 +64,9 @@ class Stages:
     def of(self, rows: NDArray[np.int64]) -> Stages:
         """Those of some of the layouts."""
         # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
-        return Stages(*(np.take(getattr(self, name), rows, axis=-1) for name in field_names(Stages)))
+        return Stages(
+            *(np.take(getattr(self, name), rows, axis=-1) for name in field_names(Stages))
+        )
 
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
@@ -143,7 +145,9 @@ def axes_of(*described: Any) -> int:
             continue
         if (kind is tuple and axes_of(*item)) or (isinstance(item, np.ndarray) and item.ndim):
             return 1
-        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in field_names(item.__class__))):
+        if is_dataclass(item) and axes_of(
+            *(getattr(item, name) for name in field_names(item.__class__))
+        ):
             return 1
     return 0
 
@@ -202,7 +206,9 @@ def _every(
         ]
     order, head, costs = _order(patterns, numbers)
     # Layers of each kind before every layer of the network.
-    before = [list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))]
+    before = [
+        list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))
+    ]
 
     def held(stage: Iterable[tuple[int, int]]) -> list[int]:
         return [sum(count[last] - count[first] for first, last in stage) for count in before]
@@ -219,7 +225,9 @@ def _every(
     return [(int(i == 0), int(i == stages - 1), *held(chunks[i::stages])) for i in range(stages)]
 
 
-def _order(patterns: _Patterns, numbers: Sequence[float]) -> tuple[list[int], float, Sequence[float]]:
+def _order(
+    patterns: _Patterns, numbers: Sequence[float]
+) -> tuple[list[int], float, Sequence[float]]:
     """Kinds of all layers in order of the network; costs of the head and of every kind."""
     repeats = numbers[: len(patterns)]
     order = [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
@@ -233,11 +241,15 @@ def _chunks(
     if rule not in {*RULES, UNLIKE}:
         sizes = [stage.count("t") for stage in told_stages(rule)]
         if len(sizes) != stages * virtual or sum(sizes) != len(order):
-            raise BadValue("layout", rule, f"{stages * virtual} virtual stages, {len(order)} layers")
+            raise BadValue(
+                "layout", rule, f"{stages * virtual} virtual stages, {len(order)} layers"
+            )
         return _ranges(sizes)
     if rule != UNLIKE:
         return _ranges(_dealt(rule, len(order), stages, virtual))
-    return _ranges([n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)])
+    return _ranges(
+        [n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)]
+    )
 
 
 def told_stages(layout: str, field: str = "layout") -> list[str]:
@@ -276,7 +288,9 @@ def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(sizes, initial=0)))
 
 
-def stages_in_order(model: Transformer, strategy: Strategy, rule: str) -> tuple[tuple[Layer, ...], ...]:
+def stages_in_order(
+    model: Transformer, strategy: Strategy, rule: str
+) -> tuple[tuple[Layer, ...], ...]:
     """Layers of every virtual stage in order of the network, where they are dealt by what they cost; else nothing.
 
     >>> from mofa_model.presets import model
@@ -319,7 +333,12 @@ def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
 
 def _dealt_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[int, int, int]]:
     """(layers, embedding, head) of each stage when blocks are dealt by cost, in order of the network."""
-    costs = [("embedding", 0.0), *(("layer", layer) for layer in layers), ("norm", 0.0), ("head", head)]
+    costs = [
+        ("embedding", 0.0),
+        *(("layer", layer) for layer in layers),
+        ("norm", 0.0),
+        ("head", head),
+    ]
     total = sum(layers) + head
     dealt = [{"layer": 0, "embedding": 0, "head": 0, "norm": 0} for _ in range(stages)]
     stage, running = 0, 0.0

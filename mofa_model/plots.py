@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMS: Final = ("svg", "png")
-COLORS: Final = ("#2563eb", "#b45309", "#059669", "#be185d", "#7c3aed", "#0891b2", "#65a30d", "#6b7280")
+COLORS: Final = (
+    "#2563eb",
+    "#b45309",
+    "#059669",
+    "#be185d",
+    "#7c3aed",
+    "#0891b2",
+    "#65a30d",
+    "#6b7280",
+)
 """Told apart by people who see red and green alike, on white and in print."""
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
@@ -52,7 +61,9 @@ def check(field: str, path: str) -> None:
 
 
 @contextmanager
-def picture(path: str, *, width: float = 7.0, height: float = 4.2, field: str = "--plot") -> Iterator[Axes]:
+def picture(
+    path: str, *, width: float = 7.0, height: float = 4.2, field: str = "--plot"
+) -> Iterator[Axes]:
     """Axes to draw on; the file is written when the block ends well."""
     check(field, path)
     import matplotlib as mpl
@@ -63,27 +74,38 @@ def picture(path: str, *, width: float = 7.0, height: float = 4.2, field: str = 
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure.subplots()
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+        figure.savefig(
+            drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None
+        )
     files.write_bytes(path, drawn.getvalue())
 
 
-def ettr_curve(path: str, points: Sequence[Mapping[str, float]], steps: int, seconds: float) -> None:
+def ettr_curve(
+    path: str, points: Sequence[Mapping[str, float]], steps: int, seconds: float
+) -> None:
     """ETTR over the interval with its band, the paper's form, and the interval that is told."""
     at = [point["seconds"] for point in points]
-    told = {name: [100 * point[name] for point in points] for name in ("ettr", "lower", "upper", "paper")}
+    told = {
+        name: [100 * point[name] for point in points]
+        for name in ("ettr", "lower", "upper", "paper")
+    }
     with picture(path) as axes:
         axes.fill_between(at, told["lower"], told["upper"], alpha=0.2, color=COLORS[0], lw=0)
         axes.plot(at, told["ettr"], color=COLORS[0], label="exact, with the rate's band")
         axes.plot(at, told["paper"], color=COLORS[1], ls="--", label="paper's closed form")
         axes.axvline(seconds, color=COLORS[-1], lw=1, ls=":", label=f"{steps} steps")
-        axes.set(xscale="log", xlabel="work between saves [s]", ylabel="effective training time [%]")
+        axes.set(
+            xscale="log", xlabel="work between saves [s]", ylabel="effective training time [%]"
+        )
         axes.set_ylim(bottom=max(0.0, min(told["lower"]) - 2))
         axes.legend()
 
 
 def step_terms(path: str, bars: Mapping[str, Mapping[str, float]], title: str = "") -> None:
     """Seconds of each term of a step, stacked: one bar for each strategy; a term that no bar has is left out."""
-    terms = [name for name in next(iter(bars.values())) if any(bar[name] > 0 for bar in bars.values())]
+    terms = [
+        name for name in next(iter(bars.values())) if any(bar[name] > 0 for bar in bars.values())
+    ]
     labels = list(bars)
     with picture(path, height=1.8 + 0.42 * len(bars)) as axes:
         left = [0.0] * len(bars)
@@ -118,7 +140,9 @@ def lines(
             across, up = zip(*points, strict=True)
             color = COLORS[number % len(COLORS)]
             style = "-" if number < len(COLORS) else "--"
-            axes.plot(across, [scale * value for value in up], style, marker="o", color=color, label=label)
+            axes.plot(
+                across, [scale * value for value in up], style, marker="o", color=color, label=label
+            )
         places = [place for points in drawn.values() for place, _ in points]
         numbers = [place for place in places if isinstance(place, int | float)]
         if len(numbers) == len(places) and min(numbers) > 0 and max(numbers) / min(numbers) > _WIDE:

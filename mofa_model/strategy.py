@@ -121,7 +121,9 @@ class Strategy:
             self.schedule.own_virtual_stages(self.vpp)
         unknown = self.recompute_modules - set(MODULES)
         if unknown:
-            raise BadValue("recompute", ", ".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
+            raise BadValue(
+                "recompute", ", ".join(sorted(unknown)), f"modules: {', '.join(MODULES)}"
+            )
         unknown = self.offload - set(OFFLOADED)
         if unknown:
             raise BadValue("offload", ", ".join(sorted(unknown)), f"of: {', '.join(OFFLOADED)}")
@@ -138,14 +140,17 @@ class Strategy:
     def row(self, index: int) -> Strategy:
         """One layout of a family, as plain numbers."""
         shape = np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in DEGREES))
-        degrees = {n: np.broadcast_to(getattr(self, n), shape).reshape(-1)[index].item() for n in DEGREES}
+        degrees = {
+            n: np.broadcast_to(getattr(self, n), shape).reshape(-1)[index].item() for n in DEGREES
+        }
         return replace(self, **degrees)
 
     def rows(self, index: Any) -> Strategy:
         """The layouts of a family that an index or a mask selects."""
         shape = np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in DEGREES))
         picked: dict[str, Any] = {
-            n: v if np.ndim(v := getattr(self, n)) == 0 else np.broadcast_to(v, shape)[index] for n in DEGREES
+            n: v if np.ndim(v := getattr(self, n)) == 0 else np.broadcast_to(v, shape)[index]
+            for n in DEGREES
         }
         return replace(self, **picked)
 

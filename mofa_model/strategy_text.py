@@ -51,7 +51,19 @@ CALLED: Final = {
 """What parts of a strategy are called elsewhere, with what to suggest."""
 _LONGEST: Final = 1000
 _PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
-_ALWAYS: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs", "sp", "recompute", "offload", "optimizer")
+_ALWAYS: Final = (
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "dp",
+    "vpp",
+    "mbs",
+    "sp",
+    "recompute",
+    "offload",
+    "optimizer",
+)
 """Keys that the full form writes even where they say the default."""
 
 
@@ -70,11 +82,15 @@ _WORDS: Final[dict[str, Word]] = {
 """Every key, in the order of the text."""
 _DEFAULT: Final = {key: word.write(Strategy()) for key, word in _WORDS.items()}
 """What the default says under each key."""
-_ALONE: Final = {short: (key, full) for key, word in _WORDS.items() for short, full in word.alone().items()}
+_ALONE: Final = {
+    short: (key, full) for key, word in _WORDS.items() for short, full in word.alone().items()
+}
 """Words of the short form that stand alone, with key and word of the full one."""
 
 
-def parse_strategy(text: object, gpus: Numeric | None = None, *, field: str = "strategy") -> Strategy:
+def parse_strategy(
+    text: object, gpus: Numeric | None = None, *, field: str = "strategy"
+) -> Strategy:
     """A layout from its text; `gpus` [1] gives dp where the text does not, and is checked where it does.
 
     >>> parse_strategy("tp=8,pp=4", gpus=64).dp
@@ -99,7 +115,9 @@ def format_strategy(strategy: Strategy) -> str:
     'tp=8,pp=4,cp=1,ep=1,dp=2,vpp=1,mbs=1,sp=true,recompute=none,offload=none,optimizer=distributed'
     """
     said = {key: word.write(strategy) for key, word in _WORDS.items()}
-    return ",".join(f"{key}={text}" for key, text in said.items() if key in _ALWAYS or text != _DEFAULT[key])
+    return ",".join(
+        f"{key}={text}" for key, text in said.items() if key in _ALWAYS or text != _DEFAULT[key]
+    )
 
 
 def pair_of(part: str) -> tuple[str, str] | None:
@@ -140,7 +158,9 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
         if key not in _WORDS:
             raise UnknownName(field, key, [*_WORDS, *_ALONE], aliases=CALLED)
         if not word:
-            raise BadValue(field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2")
+            raise BadValue(
+                field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2"
+            )
         if key in found:
             raise BadValue(f"{field}.{key}", word, "it is given twice; give it once")
         found[key] = word
@@ -187,7 +207,9 @@ def _short(key: str, value: str) -> Iterator[str]:
     elif key == "recompute":
         mode, _, modules = value.partition(":")
         selective = mode == Recompute.SELECTIVE.value
-        yield f"recompute({modules.replace('+', ' ') or mode})" if selective else f"recompute:{value}"
+        yield (
+            f"recompute({modules.replace('+', ' ') or mode})" if selective else f"recompute:{value}"
+        )
     elif key == "offload":
         yield key if value == ACTIVATIONS else f"{key}({value.replace('+', ' ')})"
     else:

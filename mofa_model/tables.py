@@ -78,7 +78,9 @@ class Table:
         """Every row has one cell for each column."""
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"{self.title}: {len(row)} cells under {len(self.columns)} columns: {row}")
+                raise ValueError(
+                    f"{self.title}: {len(row)} cells under {len(self.columns)} columns: {row}"
+                )
 
 
 def shown(cell: Cell, unit: str = "") -> str:
@@ -118,9 +120,14 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
         for i in kept
     )
     shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
-    rows = tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
+    rows = (
+        tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
+    )
     return Table(
-        title=printable(table.title), columns=columns, rows=rows, notes=tuple(map(printable, table.notes))
+        title=printable(table.title),
+        columns=columns,
+        rows=rows,
+        notes=tuple(map(printable, table.notes)),
     )
 
 
@@ -149,7 +156,9 @@ def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
     told = told if wide else fitted(told, width)
     cells = _cells(told)
     grid = [[cell.split("\n") for cell in row] for row in cells]
-    widths = [max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)]
+    widths = [
+        max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)
+    ]
     lines = broken(told.title, width) if told.title else []
     for number, row in enumerate(grid):
         lines += _lines(row, widths, told.columns)
@@ -177,7 +186,9 @@ def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
 
     return Table(
         title=told.title,
-        columns=tuple(replace(c, name=lines(c.name, n)) for c, n in zip(told.columns, sizes, strict=True)),
+        columns=tuple(
+            replace(c, name=lines(c.name, n)) for c, n in zip(told.columns, sizes, strict=True)
+        ),
         rows=tuple(tuple(map(lines, row, sizes)) for row in told.rows),
         notes=told.notes,
     )
@@ -185,7 +196,10 @@ def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
 
 def _cells(told: Table) -> list[list[str]]:
     """Headings and rows of a table of text."""
-    return [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
+    return [
+        [column.name for column in told.columns],
+        *([str(cell) for cell in row] for row in told.rows),
+    ]
 
 
 def broken(text: str, width: int) -> list[str]:
@@ -240,7 +254,8 @@ def _section(told: Table) -> str:
     def row(cells: Sequence[Cell], tag: str) -> str:
         marks = (' class="r"' if column.align == "right" else "" for column in told.columns)
         tagged = (
-            f"<{tag}{mark}>{escape(str(cell))}</{tag}>" for mark, cell in zip(marks, cells, strict=True)
+            f"<{tag}{mark}>{escape(str(cell))}</{tag}>"
+            for mark, cell in zip(marks, cells, strict=True)
         )
         return f"<tr>{''.join(tagged)}</tr>"
 
@@ -259,12 +274,16 @@ def _is_right(table: Table, index: int) -> bool:
     return isinstance(first, int | float) and not isinstance(first, bool)
 
 
-def _narrowed(sizes: list[int], floors: list[int], columns: tuple[Column, ...], room: int) -> list[int]:
+def _narrowed(
+    sizes: list[int], floors: list[int], columns: tuple[Column, ...], room: int
+) -> list[int]:
     """Take from the widest text column, one character at a time, until the line fits or no column can give."""
     sizes = list(sizes)
     while sum(sizes) > room:
         giving = [
-            i for i, c in enumerate(columns) if c.align == "left" and not c.copied and sizes[i] > floors[i]
+            i
+            for i, c in enumerate(columns)
+            if c.align == "left" and not c.copied and sizes[i] > floors[i]
         ]
         if not giving:
             break

@@ -35,9 +35,7 @@ _PLAIN: Final = {
 }
 """What stands for a character of ours where it cannot be written; a letter goes without its accents, all else is a question mark."""
 
-_UNSEEN: Final = (
-    r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f"
-)
+_UNSEEN: Final = r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f"
 _CODED: Final = re.compile(f"[{_UNSEEN}]")
 """Characters that steer a terminal, or are not seen, and that JSON would write as they are."""
 _STEERING: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]")

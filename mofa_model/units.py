@@ -50,7 +50,11 @@ def _bytes(per: str) -> dict[str, float]:
     return {
         **_scaled(f"B{per}", _SI | _IEC),
         **_scaled(f"bit{per}", _SI, 1 / 8),
-        **(_scaled("bps", _BITS, 1 / 8) | _scaled("b/s", _SI, 1 / 8) | _scaled("Bps", _SI) if per else {}),
+        **(
+            _scaled("bps", _BITS, 1 / 8) | _scaled("b/s", _SI, 1 / 8) | _scaled("Bps", _SI)
+            if per
+            else {}
+        ),
     }
 
 
@@ -117,7 +121,9 @@ def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2) not in units:
         bare = match is not None and not match.group(2)
-        raise BadUnit(field, text, f"{right}: {_MEANT[dimension].format(text.strip())}" if bare else example)
+        raise BadUnit(
+            field, text, f"{right}: {_MEANT[dimension].format(text.strip())}" if bare else example
+        )
     value = _finite(float(match.group(1)) * units[match.group(2)], field, text)
     if value and not _LEAST <= abs(value) <= _MOST:
         raise BadUnit(field, text, f"nothing is that {'small' if abs(value) < 1 else 'large'}")
@@ -167,7 +173,9 @@ def format(value: float, dimension: str, digits: int = 4) -> str:
     """
     units = _UNITS[dimension]
     texts = {name: f"{value / units[name]:.{digits}g}" for name in _SHOWN[dimension]}
-    fitting = (name for name, text in texts.items() if abs(float(text)) >= 1)  # as rounded: 999.99 ms is 1 s
+    fitting = (
+        name for name, text in texts.items() if abs(float(text)) >= 1
+    )  # as rounded: 999.99 ms is 1 s
     name = next(fitting, _SHOWN[dimension][-1])
     return f"{texts[name]} {name}"
 

@@ -14,7 +14,9 @@ MOST_VALUES: Final = 200_000
 """Values of a stream with every alias followed: what a small file can grow to ends here."""
 DEEPEST: Final = 64
 """Levels of nesting; the deepest kinds of Kubernetes have about twenty."""
-_TEMPLATE: Final = "is a template with {{ … }}, and no manifest yet; give what `helm template` makes of it"
+_TEMPLATE: Final = (
+    "is a template with {{ … }}, and no manifest yet; give what `helm template` makes of it"
+)
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
@@ -93,9 +95,18 @@ class StreamReader:
             ) from None
         except RecursionError:
             raise BadFile(self._name, f"is nested too deeply; {DEEPEST} levels are read") from None
-        except (ValueError, UnicodeError, KeyError, IndexError, AttributeError, AssertionError) as error:
+        except (
+            ValueError,
+            UnicodeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            AssertionError,
+        ) as error:
             # The parser itself fails on some broken texts.
-            raise BadFile(self._name, f"is not YAML: {' '.join(str(error).split())[:120]}") from None
+            raise BadFile(
+                self._name, f"is not YAML: {' '.join(str(error).split())[:120]}"
+            ) from None
 
     def value(self, node: Any, depth: int = 0) -> Any:
         """A node as mappings, lists, text, numbers, truths and None."""
@@ -103,7 +114,9 @@ class StreamReader:
 
         self._left -= 1
         if self._left < 0:
-            raise BadFile(self._name, f"has more than {MOST_VALUES} values once its aliases are followed")
+            raise BadFile(
+                self._name, f"has more than {MOST_VALUES} values once its aliases are followed"
+            )
         if depth > DEEPEST:
             raise BadFile(self._name, f"is nested too deeply; {DEEPEST} levels are read")
         if isinstance(node, MappingNode):
@@ -127,7 +140,8 @@ class StreamReader:
             if not isinstance(key, str):
                 of_template = isinstance(key, dict) and not value_node.value
                 raise self._at(
-                    key_node, _TEMPLATE if of_template else f"the key {key!r} is not text; put it in quotes"
+                    key_node,
+                    _TEMPLATE if of_template else f"the key {key!r} is not text; put it in quotes",
                 )
             if key in own:
                 raise self._at(key_node, f"the key {key!r} is given twice")
@@ -142,10 +156,15 @@ class StreamReader:
             return text.lower() in {"true", "yes", "on"}
         try:
             if kind == "int":
-                return int(text.replace("_", ""), 0) if text[:2].lower() in {"0x", "0o"} else int(text)
+                return (
+                    int(text.replace("_", ""), 0) if text[:2].lower() in {"0x", "0o"} else int(text)
+                )
             if kind == "float":
                 return float(
-                    text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan").replace(".NaN", "nan")
+                    text.replace("_", "")
+                    .replace(".inf", "inf")
+                    .replace(".nan", "nan")
+                    .replace(".NaN", "nan")
                 )
         except (ValueError, OverflowError):
             return text

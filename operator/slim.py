@@ -49,7 +49,12 @@ def drop_unreached(packages: Path) -> None:
     for package in sorted({name.partition(".")[0] for name in USED}):
         for folder in sorted((packages / package).rglob("*")):
             is_code = any(folder.rglob("*.py")) or any(folder.rglob("*.so"))
-            if folder.is_dir() and folder.name != "__pycache__" and folder not in needed and is_code:
+            if (
+                folder.is_dir()
+                and folder.name != "__pycache__"
+                and folder not in needed
+                and is_code
+            ):
                 shutil.rmtree(folder)
 
 

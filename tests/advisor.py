@@ -35,7 +35,9 @@ def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> An
         now = time.monotonic()
         if now > end:
             raise AssertionError(f"not within {seconds:g} s: {what or check}")
-        time.sleep(min(1.0, max(0.1, 2 * (now - began))))  # a look that costs much is taken less often
+        time.sleep(
+            min(1.0, max(0.1, 2 * (now - began)))
+        )  # a look that costs much is taken less often
 
 
 class Advisor:
@@ -60,7 +62,9 @@ class Advisor:
         self.name = name
         self._processes = processes
         self._kubeconfig = kubeconfig or cluster.identity("advisor", service_account=ACCOUNT)
-        self._limited = () if memory is None else ("sh", "-c", f'ulimit -v {memory // 1024}; exec "$0" "$@"')
+        self._limited = (
+            () if memory is None else ("sh", "-c", f'ulimit -v {memory // 1024}; exec "$0" "$@"')
+        )
         self._health = 0
         self._metrics = 0
 
@@ -90,7 +94,10 @@ class Advisor:
         found, leader = [], self._processes[self.name].pid
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
-                number, group = int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[2])
+                number, group = (
+                    int(path.parent.name),
+                    int(path.read_text().rpartition(")")[2].split()[2]),
+                )
                 if group == leader and "spawn_main" in (path.parent / "cmdline").read_text():
                     found.append(number)
         return found
@@ -106,8 +113,15 @@ class Advisor:
     @property
     def resident(self) -> int:
         """What all of its processes hold. [B]"""
-        files = [Path(f"/proc/{pid}/status") for pid in (self._processes[self.name].pid, *self.workers)]
-        lines = [one for file in files for one in file.read_text().splitlines() if one.startswith("VmRSS")]
+        files = [
+            Path(f"/proc/{pid}/status") for pid in (self._processes[self.name].pid, *self.workers)
+        ]
+        lines = [
+            one
+            for file in files
+            for one in file.read_text().splitlines()
+            if one.startswith("VmRSS")
+        ]
         return 1024 * sum(int(one.split()[1]) for one in lines)
 
     @property
@@ -143,7 +157,9 @@ class Advisor:
     def writes_by_object(self, since: int = 0) -> Counter[str]:
         """How many of these each object had, Events left out."""
         found = audit.per_object(self.writes(since))
-        return Counter({name: count for name, count in found.items() if not name.startswith("events/")})
+        return Counter(
+            {name: count for name, count in found.items() if not name.startswith("events/")}
+        )
 
 
 def _read(url: str) -> bytes:
@@ -155,7 +171,11 @@ def _read(url: str) -> bytes:
 def ours(body: dict[str, Any]) -> dict[str, str]:
     """Our annotations on an object, without their prefix."""
     annotations = body["metadata"].get("annotations") or {}
-    return {key.removeprefix(PREFIX): value for key, value in annotations.items() if key.startswith(PREFIX)}
+    return {
+        key.removeprefix(PREFIX): value
+        for key, value in annotations.items()
+        if key.startswith(PREFIX)
+    }
 
 
 def condition(body: dict[str, Any], name: str) -> dict[str, Any]:

@@ -89,7 +89,8 @@ class Page:
             mobile=width < 600,
         )
         await self.call(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
 
     async def open(self, url):
@@ -116,7 +117,9 @@ class Page:
     async def picture(self, width, most=1500):
         height = min(most, await self.js("document.documentElement.scrollHeight"))
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        shot = await self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        shot = await self.call(
+            "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
+        )
         return base64.b64decode(shot["data"])
 
 

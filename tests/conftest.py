@@ -18,7 +18,9 @@ settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
 settings.register_profile("thorough", parent=settings.get_profile("calm"), max_examples=2000)
-settings.register_profile("nightly", parent=settings.get_profile("calm"), max_examples=600, print_blob=True)
+settings.register_profile(
+    "nightly", parent=settings.get_profile("calm"), max_examples=600, print_blob=True
+)
 settings.register_profile("same", parent=settings.get_profile("calm"), derandomize=True)
 
 # `make test` answers for a change, so it draws the same examples everywhere and every time; `make nightly` draws anew.
@@ -33,16 +35,18 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Workers that compute give way to processes that are held to deadlines."""
-    if getattr(config, "workerinput", {}).get("workercount", 0) > workers.CORES and not workers.beside(
-        config
-    ):
+    if getattr(config, "workerinput", {}).get(
+        "workercount", 0
+    ) > workers.CORES and not workers.beside(config):
         os.nice(5)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """As many as cores, and more for what waits where that is asked for."""
-    return workers.CORES + (0 if "not cluster" in (config.option.markexpr or "") else workers.BESIDE)
+    return workers.CORES + (
+        0 if "not cluster" in (config.option.markexpr or "") else workers.BESIDE
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -71,7 +75,9 @@ that fails each time has failed; one that needed another try is counted as rerun
 
 def pytest_collection_modifyitems(config, items):
     """Tests that soak run when they are asked for by name of their mark, and not otherwise."""
-    patient = config.pluginmanager.hasplugin("rerunfailures")  # `-p no:rerunfailures` shows a first failure
+    patient = config.pluginmanager.hasplugin(
+        "rerunfailures"
+    )  # `-p no:rerunfailures` shows a first failure
     for item in items:
         if patient and item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.flaky(reruns=AGAIN, reruns_delay=2))

@@ -11,16 +11,24 @@ from mofa_operator.snapshot import Question
 
 
 def question(name: str = "a", namespace: str = "ns", **spec: object) -> Question:
-    return Question(job={"metadata": {"name": name, "namespace": namespace}, "spec": spec}, profiles=())
+    return Question(
+        job={"metadata": {"name": name, "namespace": namespace}, "spec": spec}, profiles=()
+    )
 
 
 def merged(stands: object, patch: object) -> object:
     """What an API server makes of an object and a merge patch."""
     if not isinstance(patch, dict):
         return patch
-    kept = {key: one for key, one in stands.items() if key not in patch} if isinstance(stands, dict) else {}
+    kept = (
+        {key: one for key, one in stands.items() if key not in patch}
+        if isinstance(stands, dict)
+        else {}
+    )
     before = stands if isinstance(stands, dict) else {}
-    return kept | {key: merged(before.get(key), one) for key, one in patch.items() if one is not None}
+    return kept | {
+        key: merged(before.get(key), one) for key, one in patch.items() if one is not None
+    }
 
 
 def bytes_of(asked: Question) -> bytes:

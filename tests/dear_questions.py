@@ -48,7 +48,9 @@ def drawn(schema, definitions, name=""):
     if "allOf" in schema:
         return drawn(schema["allOf"][0], definitions, name)
     if "anyOf" in schema:
-        return drawn(next(one for one in schema["anyOf"] if one.get("type") != "null"), definitions, name)
+        return drawn(
+            next(one for one in schema["anyOf"] if one.get("type") != "null"), definitions, name
+        )
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "const" in schema:
@@ -70,7 +72,11 @@ def _object(schema, definitions, name):
 def _integer(schema, definitions, name):
     least, most = schema.get("minimum", 0), schema.get("maximum", 10**7)
     some = [n for n in GIANTS.get(name, COMPOSITE) if least <= n <= most]
-    return st.sampled_from(some) if name in GIANTS else st.sampled_from(some) | st.integers(least, most)
+    return (
+        st.sampled_from(some)
+        if name in GIANTS
+        else st.sampled_from(some) | st.integers(least, most)
+    )
 
 
 def _array(schema, definitions, name):
@@ -121,11 +127,15 @@ def questions(draw):
     if kind == "configMapRef":
         layers = draw(st.sampled_from([24, 720, 1008, 1024]))
         experts = draw(st.sampled_from([32, 5040, 10000]))
-        files = {"cm": {"config.json": config(layers, draw(st.integers(0, 2**layers - 1)), experts)}}
+        files = {
+            "cm": {"config.json": config(layers, draw(st.integers(0, 2**layers - 1)), experts)}
+        }
         spec["model"] = {kind: {"name": "cm"}}
     else:
         spec["model"] = {
-            kind: draw(_specs(Architecture) if kind == "architecture" else st.sampled_from(WORDS[kind]))
+            kind: draw(
+                _specs(Architecture) if kind == "architecture" else st.sampled_from(WORDS[kind])
+            )
         }
     _mend(spec, draw)
     about = {"apiVersion": "mofa.dev/v1alpha1", "metadata": {"name": "p", "namespace": "evil"}}
@@ -139,13 +149,19 @@ def questions(draw):
 
 def _mend(spec, draw):
     """Most fields that contradict others go, so that the search is reached."""
-    shape, cluster, limits = spec["model"].get("architecture"), spec["cluster"], spec.get("constraints", {})
+    shape, cluster, limits = (
+        spec["model"].get("architecture"),
+        spec["cluster"],
+        spec.get("constraints", {}),
+    )
     cluster.pop(draw(st.sampled_from(["nodes", "maxNodes"])), None)
     for name in ("gpusPerNode", "gpusPerPod"):
         cluster.pop(name, None)
     if not {"nodes", "maxNodes"} & cluster.keys():
         cluster["maxNodes"] = draw(st.sampled_from(COMPOSITE))
-    for name in draw(st.sets(st.sampled_from(sorted(limits)), min_size=len(limits) // 2)) if limits else ():
+    for name in (
+        draw(st.sets(st.sampled_from(sorted(limits)), min_size=len(limits) // 2)) if limits else ()
+    ):
         limits.pop(name)
     for bound in limits.values():
         if isinstance(bound, dict):
@@ -162,12 +178,18 @@ def _mend(spec, draw):
 
 
 def _mend_shape(shape, draw):
-    shape["kvHeads"] = draw(st.sampled_from([n for n in GIANTS["kvHeads"] if shape["heads"] % n == 0]))
+    shape["kvHeads"] = draw(
+        st.sampled_from([n for n in GIANTS["kvHeads"] if shape["heads"] % n == 0])
+    )
     if "latentAttention" in shape:
         shape.pop("kvHeads")
         shape.pop("headDim", None)
     if "experts" in shape:
-        shape["experts"] |= {"topK": min(8, shape["experts"]["count"]), "denseLayers": 0, "imbalance": "1.2"}
+        shape["experts"] |= {
+            "topK": min(8, shape["experts"]["count"]),
+            "denseLayers": 0,
+            "imbalance": "1.2",
+        }
     if shape["hiddenSize"] < shape["heads"]:
         shape["hiddenSize"] = 128 * shape["heads"]
 

@@ -12,7 +12,11 @@ from mofa_operator.credentials import Credentials
 
 ADVISOR = "system:serviceaccount:mofa-system:mofa-advisor"
 """Who the operator is."""
-APPLY, MERGE, JSON = "application/apply-patch+yaml", "application/merge-patch+json", "application/json"
+APPLY, MERGE, JSON = (
+    "application/apply-patch+yaml",
+    "application/merge-patch+json",
+    "application/json",
+)
 PATCH = "application/json-patch+json"
 
 
@@ -38,7 +42,9 @@ class Door:
     def ask(self, method, path, body=None, *, content=MERGE, user=ADVISOR, **query):
         if method == "PATCH":
             query = {"fieldManager": "mofa-advisor", **query}
-        headers = {"Content-Type": content, "Accept": JSON} | ({"Impersonate-User": user} if user else {})
+        headers = {"Content-Type": content, "Accept": JSON} | (
+            {"Impersonate-User": user} if user else {}
+        )
         where = f"{path}?{urlencode(query)}"
         raw, answer = self._exchange(
             method, where, None if body is None else json.dumps(body).encode(), headers
@@ -87,10 +93,16 @@ def administrator(cluster):
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "fence-test"},
             "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": "mofa-advisor", "namespace": "mofa-system"}],
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "mofa-advisor", "namespace": "mofa-system"}
+            ],
         }
     )
-    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": "default"}}
+    probe = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "probe", "namespace": "default"},
+    }
     secrets, maps = "/api/v1/secrets", "/api/v1/namespaces/default/configmaps"
     with Door(cluster) as opened:
         until(lambda: opened.ask("GET", secrets)[0] == 200)  # the role is in force

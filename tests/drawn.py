@@ -17,7 +17,14 @@ from strategies import DENSE, MIXTURES
 
 from mofa_model import presets
 from mofa_model.schedules import DUALPIPE, SCHEDULES, ZERO_BUBBLE
-from mofa_model.spec import Calibration, LinkConstants, MemoryConstants, OverlapConstants, Training, Workload
+from mofa_model.spec import (
+    Calibration,
+    LinkConstants,
+    MemoryConstants,
+    OverlapConstants,
+    Training,
+    Workload,
+)
 from mofa_model.spec.documents import PackedDocuments
 from mofa_model.spec.imbalance import with_imbalance
 from mofa_model.strategy import (
@@ -148,10 +155,14 @@ def faster(cluster, part, factor):
     """The same machines with one thing faster."""
     device = cluster.device
     if part == "peak":
-        peaks = {name: factor * getattr(device, name) for name in ("peak_bf16", "peak_fp8", "peak_fp4")}
+        peaks = {
+            name: factor * getattr(device, name) for name in ("peak_bf16", "peak_fp8", "peak_fp4")
+        }
         return replace(cluster, device=replace(device, **peaks))
     if part == "memory":
-        return replace(cluster, device=replace(device, memory_bandwidth=factor * device.memory_bandwidth))
+        return replace(
+            cluster, device=replace(device, memory_bandwidth=factor * device.memory_bandwidth)
+        )
     if part == "host":
         bus = replace(cluster.host.link, bandwidth=factor * cluster.host.link.bandwidth)
         rate = factor * cluster.host.optimizer_rate

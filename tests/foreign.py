@@ -27,7 +27,9 @@ def example(kind, namespace=None):
     """The example of one of them: a job in a namespace."""
     path = TESTS.parent / "examples" / f"{kind.word}.yaml"
     found = next(
-        one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if one["kind"] == kind.kind
+        one
+        for one in YAML(typ="safe").load_all(path.read_text("utf-8"))
+        if one["kind"] == kind.kind
     )
     found = json.loads(json.dumps(found))  # nothing in it is shared
     if namespace is not None:

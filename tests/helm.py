@@ -59,7 +59,10 @@ SETS = {
         (),
     ),
     **{
-        f"flavour {one}": ({"prometheus": {"url": "http://history.monitoring:9090", "flavour": one}}, ())
+        f"flavour {one}": (
+            {"prometheus": {"url": "http://history.monitoring:9090", "flavour": one}},
+            (),
+        )
         for one in FLAVOURS
     },
     "monitor, rules and dashboards": (
@@ -78,7 +81,11 @@ SETS = {
             "networkPolicy": {
                 "enabled": True,
                 "metricsFrom": [
-                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+                    {
+                        "namespaceSelector": {
+                            "matchLabels": {"kubernetes.io/metadata.name": "monitoring"}
+                        }
+                    }
                 ],
                 "apiServerTo": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
                 "prometheusTo": [{"namespaceSelector": {}}],
@@ -115,7 +122,11 @@ SETS = {
                 "metricsNamespaces": ["monitoring"],
                 "prometheusNamespaces": ["monitoring"],
                 "dnsTo": [
-                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+                    {
+                        "namespaceSelector": {
+                            "matchLabels": {"kubernetes.io/metadata.name": "kube-system"}
+                        }
+                    }
                 ],
             },
         },
@@ -133,14 +144,23 @@ SETS = {
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}},
             "readinessProbe": {"periodSeconds": 10, "failureThreshold": 6},
             "extraObjects": [
-                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}, "data": {"a": "b"}}
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "more"},
+                    "data": {"a": "b"},
+                }
             ],
         },
         (),
     ),
     "Kueue asks first": ({"operator": {"admissionChecks": True}}, ()),
     "Kueue asks first, of a team": (
-        {"operator": {"admissionChecks": True}, "watchNamespaces": ["team-a"], "rbac": {"kinds": ["JobSet"]}},
+        {
+            "operator": {"admissionChecks": True},
+            "watchNamespaces": ["team-a"],
+            "rbac": {"kinds": ["JobSet"]},
+        },
         (),
     ),
     "JobSets only, never started": ({"rbac": {"kinds": ["JobSet"], "apply": False}}, ()),
@@ -170,7 +190,11 @@ SETS = {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
                         "nodeSelectorTerms": [
-                            {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "Exists"}]}
+                            {
+                                "matchExpressions": [
+                                    {"key": "kubernetes.io/arch", "operator": "Exists"}
+                                ]
+                            }
                         ]
                     }
                 }
@@ -192,7 +216,10 @@ SETS = {
                 "extraArgs": ["--settle=5", "--backoff=2"],
             },
             "service": {"port": 80, "annotations": {"example.org/port": "80"}},
-            "serviceAccount": {"name": "adviser", "annotations": {"example.org/role": "history-reader"}},
+            "serviceAccount": {
+                "name": "adviser",
+                "annotations": {"example.org/role": "history-reader"},
+            },
         },
         (),
     ),
@@ -241,7 +268,13 @@ def text(values=None, *options, namespace=HOME, release=RELEASE):
     """The chart rendered with values, as helm prints it."""
     version = f"--kube-version={VERSION}"
     return run(
-        "template", release, str(CHART), f"--namespace={namespace}", version, *options, values=values or {}
+        "template",
+        release,
+        str(CHART),
+        f"--namespace={namespace}",
+        version,
+        *options,
+        values=values or {},
     )
 
 
@@ -259,7 +292,9 @@ def template(values=None, *options, **more):
 def one(objects, kind, name=None):
     """The one object of a kind, or of a kind and a name."""
     (found,) = (
-        found for found in objects if found["kind"] == kind and name in {None, found["metadata"]["name"]}
+        found
+        for found in objects
+        if found["kind"] == kind and name in {None, found["metadata"]["name"]}
     )
     return found
 
@@ -284,7 +319,10 @@ _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 _ENDPOINT = {
     "type": "object",
     "required": ["port"],
-    "properties": {"port": _TEXT, "interval": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}},
+    "properties": {
+        "port": _TEXT,
+        "interval": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"},
+    },
 }
 _OF_SERVICES = _ENDPOINT | {"properties": _ENDPOINT["properties"] | {"bearerTokenFile": _TEXT}}
 _SELECTOR = {"type": "object", "properties": {"matchLabels": _TEXTS}}
@@ -303,8 +341,14 @@ _GROUP = {
     "properties": {"name": _TEXT, "interval": _TEXT, "rules": {"type": "array", "items": _RULE}},
 }
 _MONITORING = {
-    "ServiceMonitor": {"selector": _SELECTOR, "endpoints": {"type": "array", "items": _OF_SERVICES}},
-    "PodMonitor": {"selector": _SELECTOR, "podMetricsEndpoints": {"type": "array", "items": _ENDPOINT}},
+    "ServiceMonitor": {
+        "selector": _SELECTOR,
+        "endpoints": {"type": "array", "items": _OF_SERVICES},
+    },
+    "PodMonitor": {
+        "selector": _SELECTOR,
+        "podMetricsEndpoints": {"type": "array", "items": _ENDPOINT},
+    },
     "PrometheusRule": {"groups": {"type": "array", "items": _GROUP}},
 }
 """The parts of the Prometheus operator's kinds that we use; anything else in them is an error under strict validation."""

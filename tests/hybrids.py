@@ -11,9 +11,26 @@ HYBRIDS = {
         "qwen3-next": {
             "hidden": 2048,
             "layers": [[12, *[["linear_attention", "experts"]] * 3, ["attention", "experts"]]],
-            "linear_attention": {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128},
-            "attention": {"heads": 16, "kv_heads": 2, "head_dim": 256, "gated": True, "qk_norm": "head"},
-            "experts": {"count": 512, "top_k": 10, "width": 512, "shared_width": 512, "shared_gate": True},
+            "linear_attention": {
+                "key_heads": 16,
+                "value_heads": 32,
+                "key_dim": 128,
+                "value_dim": 128,
+            },
+            "attention": {
+                "heads": 16,
+                "kv_heads": 2,
+                "head_dim": 256,
+                "gated": True,
+                "qk_norm": "head",
+            },
+            "experts": {
+                "count": 512,
+                "top_k": 10,
+                "width": 512,
+                "shared_width": 512,
+                "shared_gate": True,
+            },
             "embedding": {"vocabulary": 151936},
         },
         "kimi-linear": {
@@ -42,7 +59,13 @@ HYBRIDS = {
                 "value_dim": 128,
             },
             "dense": {"width": 9216},
-            "experts": {"count": 256, "top_k": 8, "width": 1024, "shared_width": 1024, "router_bias": True},
+            "experts": {
+                "count": 256,
+                "top_k": 8,
+                "width": 1024,
+                "shared_width": 1024,
+                "router_bias": True,
+            },
             "embedding": {"vocabulary": 163840},
         },
         "deepseek-v3.2": {
@@ -60,7 +83,13 @@ HYBRIDS = {
                 "top_k": 2048,
             },
             "dense": {"width": 18432},
-            "experts": {"count": 256, "top_k": 8, "width": 2048, "shared_width": 2048, "node_limit": 4},
+            "experts": {
+                "count": 256,
+                "top_k": 8,
+                "width": 2048,
+                "shared_width": 2048,
+                "node_limit": 4,
+            },
             "embedding": {"vocabulary": 129280},
         },
         "mamba2-2.7b": {

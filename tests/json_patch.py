@@ -11,13 +11,17 @@ def patched(body, operations):
     """The object after a patch."""
     body = copy.deepcopy(body)
     for one in operations:
-        *above, last = [step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]]
+        *above, last = [
+            step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]
+        ]
         place = body
         for step in above:
             place = _get(place, step)
         if one["op"] == "test":
             stands = _get(place, last, missing=None)
-            if stands != one["value"] or isinstance(stands, bool) is not isinstance(one["value"], bool):
+            if stands != one["value"] or isinstance(stands, bool) is not isinstance(
+                one["value"], bool
+            ):
                 raise Unfit(one)
         elif one["op"] == "remove":
             _get(place, last)

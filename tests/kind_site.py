@@ -112,7 +112,10 @@ class KindSite:
     def _end_hooks(self):
         """The pods of `helm test` end well."""
         for pod in read(self.plane, "pods", HOME):
-            if HOOK in (pod["metadata"].get("annotations") or {}) and pod["status"].get("phase") == "Running":
+            if (
+                HOOK in (pod["metadata"].get("annotations") or {})
+                and pod["status"].get("phase") == "Running"
+            ):
                 body = json.dumps({"status": {"phase": "Succeeded"}})
                 name = pod["metadata"]["name"]
                 with contextlib.suppress(KubectlFailed):  # helm may have taken it away

@@ -33,7 +33,9 @@ class Site:
         port = free_port()
         self.trainers = serve(self.workload, port)
         self.scrape = Scrape(job="trainer", target=f"127.0.0.1:{port}", interval=f"{SCRAPE:g}s")
-        self.prometheus = Prometheus(processes, folder, scrape=[self.scrape], name=f"prometheus-{name}")
+        self.prometheus = Prometheus(
+            processes, folder, scrape=[self.scrape], name=f"prometheus-{name}"
+        )
         self.prometheus.start()
         self.advisor = Advisor(cluster, processes, f"operator-{name}")
         self.advisor.start(*flags, f"--prometheus-url={self.prometheus.url}")
@@ -63,16 +65,25 @@ class Site:
     def apply(self, namespace, name, pool):
         saves = {"mode": "Async", "maxIntervalSeconds": 60}
         self.cluster.apply(small_job(namespace, name, pool, checkpoint=saves))
-        return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace), PATIENCE)
+        return until(
+            lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace), PATIENCE
+        )
 
     def read(self, kind, name, namespace=None):
         return json.loads(
-            self.cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json")
+            self.cluster.kubectl(
+                "get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json"
+            )
         )
 
     def tokens(self, namespace, name):
         status = self.read("tjob", name, namespace).get("status") or {}
-        return status.get("recommendation", {}).get("predicted", {}).get("tokensPerSecond", {}).get("target")
+        return (
+            status.get("recommendation", {})
+            .get("predicted", {})
+            .get("tokensPerSecond", {})
+            .get("target")
+        )
 
     def observed(self, namespace, name):
         return (self.read("tjob", name, namespace).get("status") or {}).get("observed") or {}

@@ -45,7 +45,9 @@ class World:
     def __init__(self, cluster, processes, folder):
         self.cluster = cluster
         self.namespace = f"assumed-{secrets.token_hex(3)}"
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        )
         name = f"assumed-{next(_numbers)}"
         self.server = Prometheus(
             processes, folder / "prometheus", port=free_port(), name=f"{name}-prometheus"
@@ -61,7 +63,9 @@ class World:
 
     def days(self, name):
         """The days of a pool's ledger."""
-        return json.loads(self.cluster.kubectl("get", "failureledger", name, "-o", "json"))["status"]["days"]
+        return json.loads(self.cluster.kubectl("get", "failureledger", name, "-o", "json"))[
+            "status"
+        ]["days"]
 
     def job(self, name):
         return json.loads(
@@ -74,7 +78,9 @@ class World:
         def look():
             found, asked = self.profile(name), self.job(name)
             said = [condition(one, "HistoryComplete") for one in (found, asked)]
-            is_said = all(one.get("reason") == reason and words in one.get("message", "") for one in said)
+            is_said = all(
+                one.get("reason") == reason and words in one.get("message", "") for one in said
+            )
             return (found, asked) if is_said and "strategy" in ours(asked) else None
 
         return until(look, PATIENCE, what=f"{name}: {reason}")
@@ -85,7 +91,8 @@ class World:
         mine = [
             one
             for one in found
-            if (one["involvedObject"].get("kind"), one["involvedObject"].get("name")) == (kind, name)
+            if (one["involvedObject"].get("kind"), one["involvedObject"].get("name"))
+            == (kind, name)
         ]
         return [(one["reason"], one["message"]) for one in mine]
 
@@ -103,7 +110,9 @@ class World:
         file = self.folder / f"{name}.yaml"
         file.write_text(self.cluster.kubectl("get", "clusterprofile", name, "-o", "yaml"))
         capsys.readouterr()
-        code = main(["rates", "--prometheus", self.server.url, "--profile", str(file), "--json", *more])
+        code = main(
+            ["rates", "--prometheus", self.server.url, "--profile", str(file), "--json", *more]
+        )
         said = capsys.readouterr()
         return code, json.loads(said.out) if said.out else None, said.err
 
@@ -130,7 +139,9 @@ def samples(past, name, since=0.0, before=float("inf")):
     """The samples of a past between two moments, with the label `cluster`."""
     for series, runs in sampled(past, lambda _: True):
         cut = [
-            run._replace(times=run.times[bisect_left(run.times, since) : bisect_left(run.times, before)])
+            run._replace(
+                times=run.times[bisect_left(run.times, since) : bisect_left(run.times, before)]
+            )
             for run in runs
         ]
         kept = [run for run in cut if run.times]
@@ -148,9 +159,14 @@ def world_of(cluster, processes, folder, pasts, *flags, serving=True, before=flo
     """A world of pools: for each, a function from its name to its past, of which Prometheus holds what lies before a moment."""
     made = World(cluster, processes, folder)
     with ExitStack() as stack:
-        names = {key: stack.enter_context(pool(cluster, NODES, spec=own, form="{}-{:03d}")) for key in pasts}
+        names = {
+            key: stack.enter_context(pool(cluster, NODES, spec=own, form="{}-{:03d}"))
+            for key in pasts
+        }
         series = [
-            one for key, name in names.items() for one in samples(pasts[key](name), name, before=before)
+            one
+            for key, name in names.items()
+            for one in samples(pasts[key](name), name, before=before)
         ]
         if series:
             write_block(series, made.server.data)

@@ -53,7 +53,9 @@ LINKS = nothing(
 )
 
 
-def ideal(gpus, *, memory=ENDLESS, scale_up=ENDLESS, scale_out=ENDLESS, host_link=ENDLESS, **groups):
+def ideal(
+    gpus, *, memory=ENDLESS, scale_up=ENDLESS, scale_out=ENDLESS, host_link=ENDLESS, **groups
+):
     """Perfect devices; `groups` are constants of `Calibration` by group, for example host=dict(step=1.0)."""
     known = {
         "compute": KERNELS,
@@ -64,7 +66,12 @@ def ideal(gpus, *, memory=ENDLESS, scale_up=ENDLESS, scale_out=ENDLESS, host_lin
     constants = {name: replace(known[name], **groups.get(name, {})) for name in known}
     return Cluster(
         device=Device(
-            name="ideal", peak_bf16=PEAK, peak_fp8=PEAK, peak_fp4=PEAK, memory=80e9, memory_bandwidth=memory
+            name="ideal",
+            peak_bf16=PEAK,
+            peak_fp8=PEAK,
+            peak_fp4=PEAK,
+            memory=80e9,
+            memory_bandwidth=memory,
         ),
         gpus=gpus,
         scale_up=Link(bandwidth=scale_up),
@@ -78,7 +85,9 @@ def workload(model="llama3-8b", *, sequence=8192, batch=64, precision="bf16"):
     """A question about a preset."""
     shape = presets.model(model) if isinstance(model, str) else model
     recipe = presets.precision(precision)
-    return Workload(model=shape, training=Training(sequence=sequence, global_batch=batch, precision=recipe))
+    return Workload(
+        model=shape, training=Training(sequence=sequence, global_batch=batch, precision=recipe)
+    )
 
 
 def overlapping_for_nothing(cluster):

@@ -90,7 +90,11 @@ class Started:
 
     @property
     def again(self):
-        return self.words("recompute-modules") if self.word("recompute-granularity") == "selective" else set()
+        return (
+            self.words("recompute-modules")
+            if self.word("recompute-granularity") == "selective"
+            else set()
+        )
 
 
 def started(arguments, variables, **model):
@@ -142,7 +146,9 @@ def instances_divide_the_data_parallel_ranks_of_experts(s):
 
 @rule("core/distributed/distributed_data_parallel.py:DistributedDataParallel.__init__")
 def instances_need_the_distributed_optimizer(s):
-    return s.number("num-distributed-optimizer-instances") == 1 or s.has("use-distributed-optimizer")
+    return s.number("num-distributed-optimizer-instances") == 1 or s.has(
+        "use-distributed-optimizer"
+    )
 
 
 @rule(ARGUMENTS)
@@ -200,7 +206,8 @@ def interleaving_takes_whole_groups_of_micro_batches(s):
 @rule(ARGUMENTS)
 def gathers_overlap_beside_reductions(s):
     return not s.has("overlap-param-gather") or (
-        s.has("overlap-grad-reduce") and (s.has("use-distributed-optimizer") or s.has("use-megatron-fsdp"))
+        s.has("overlap-grad-reduce")
+        and (s.has("use-distributed-optimizer") or s.has("use-megatron-fsdp"))
     )
 
 
@@ -218,8 +225,14 @@ def fsdp_has_its_checkpoint_format_and_nobody_else_has(s):
 @rule(ARGUMENTS)
 def tensor_and_context_parallelism_run_with_one_connection(s):
     """Before Blackwell, unless FSDP or overlap of expert exchange asks for more."""
-    free = s.has("use-megatron-fsdp") or s.has("use-torch-fsdp2") or s.has("overlap-moe-expert-parallel-comm")
-    return free or (s.tp == 1 and s.cp == 1) or s.variables.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
+    free = (
+        s.has("use-megatron-fsdp")
+        or s.has("use-torch-fsdp2")
+        or s.has("overlap-moe-expert-parallel-comm")
+    )
+    return (
+        free or (s.tp == 1 and s.cp == 1) or s.variables.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
+    )
 
 
 @rule(ARGUMENTS)
@@ -311,12 +324,17 @@ def offload_leaves_recomputed_experts_alone(s):
 
 @rule(CONFIG)
 def the_projection_is_offloaded_with_what_it_takes(s):
-    return "attn_proj" not in s.words("offload-modules") or "core_attn" in s.words("offload-modules")
+    return "attn_proj" not in s.words("offload-modules") or "core_attn" in s.words(
+        "offload-modules"
+    )
 
 
 @rule(ARGUMENTS)
 def offload_keeps_weights_where_they_are(s):
-    return not s.has("fine-grained-activation-offloading") or s.variables.get("NVTE_CPU_OFFLOAD_V1") == "1"
+    return (
+        not s.has("fine-grained-activation-offloading")
+        or s.variables.get("NVTE_CPU_OFFLOAD_V1") == "1"
+    )
 
 
 @rule(ARGUMENTS)
@@ -335,13 +353,17 @@ def graphs_capture_nothing_that_is_recomputed_around_them(s):
     if s.word("cuda-graph-impl", "none") == "none":
         return True
     whole = s.word("cuda-graph-impl") == "full_iteration"
-    return whole or not (s.full or ("moe" in s.again and "moe_router" in s.words("cuda-graph-modules")))
+    return whole or not (
+        s.full or ("moe" in s.again and "moe_router" in s.words("cuda-graph-modules"))
+    )
 
 
 @rule(ARGUMENTS)
 def a_graph_of_the_whole_iteration_looks_for_no_nan(s):
     whole = s.word("cuda-graph-impl") == "full_iteration"
-    return not whole or (s.has("no-check-for-nan-in-loss-and-grad") and not s.words("cuda-graph-modules"))
+    return not whole or (
+        s.has("no-check-for-nan-in-loss-and-grad") and not s.words("cuda-graph-modules")
+    )
 
 
 @rule(FSDP)

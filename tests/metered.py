@@ -65,7 +65,10 @@ def measured(work):
     os.close(read)
     used = os.wait4(child, 0)[2]
     outcome, text = json.loads(told) if told else ("Died", "")
-    spent = {"seconds": used.ru_utime + used.ru_stime, "bytes": used.ru_maxrss * 1024 - max(0, before - WARM)}
+    spent = {
+        "seconds": used.ru_utime + used.ru_stime,
+        "bytes": used.ru_maxrss * 1024 - max(0, before - WARM),
+    }
     return spent | {"outcome": outcome, "told": text}
 
 

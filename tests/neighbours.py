@@ -23,7 +23,11 @@ GPUS = {"nvidia.com/gpu", "amd.com/gpu"}
 def documents(path):
     """The objects of a file; none where it is a template that is no YAML."""
     try:
-        found = [one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if isinstance(one, dict)]
+        found = [
+            one
+            for one in YAML(typ="safe").load_all(path.read_text("utf-8"))
+            if isinstance(one, dict)
+        ]
     except Exception:  # noqa: BLE001 - whatever the reader says of it, nobody can apply it either
         return []
     return _plain(json.loads(json.dumps(found, default=str)))
@@ -65,7 +69,11 @@ def put(cluster, namespace, profile, bodies, **more):
         kind = job_kind(body.get("apiVersion"), body.get("kind"))
         versions = [
             body.get("apiVersion"),
-            *([] if kind is None else (f"{kind.group}/{one}" for one in (kind.version, *kind.others))),
+            *(
+                []
+                if kind is None
+                else (f"{kind.group}/{one}" for one in (kind.version, *kind.others))
+            ),
         ]
         version = next((one for one in versions if f"{one}/{body.get('kind')}" in served), None)
         if version is None:
@@ -78,7 +86,9 @@ def put(cluster, namespace, profile, bodies, **more):
                 metadata["namespace"] = namespace
                 path = f"{path}/namespaces/{namespace}"
             client.ask(
-                "POST", f"{path}/{told['resource']}?fieldValidation=Ignore", body | {"apiVersion": version}
+                "POST",
+                f"{path}/{told['resource']}?fieldValidation=Ignore",
+                body | {"apiVersion": version},
             )
         except Refused as error:
             if kind is not None:
@@ -102,7 +112,9 @@ def outcomes(cluster, wanted, seconds=120.0):
     end, found = time.monotonic() + seconds, {}
     while len(found) < len(wanted) and time.monotonic() < end:
         for kind in {kind for kind, _, _ in wanted}:
-            for one in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))["items"]:
+            for one in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))[
+                "items"
+            ]:
                 key = kind, one["metadata"]["namespace"], one["metadata"]["name"]
                 if key in wanted and "status" in ours(one):
                     found[key] = ours(one)

@@ -52,7 +52,9 @@ STATUS = {
 
 def why_ready(status):
     """The reason of the condition Ready."""
-    return next((one["reason"] for one in status.get("conditions", ()) if one["type"] == "Ready"), None)
+    return next(
+        (one["reason"] for one in status.get("conditions", ()) if one["type"] == "Ready"), None
+    )
 
 
 ONE = {"values": [1]}
@@ -76,7 +78,13 @@ _uids = itertools.count(1)
 
 def meta(name, *, namespace=None, **more):
     """Metadata as the API server fills it in."""
-    made = {"name": name, "uid": f"uid-{next(_uids)}", "resourceVersion": "1", "generation": 1, **more}
+    made = {
+        "name": name,
+        "uid": f"uid-{next(_uids)}",
+        "resourceVersion": "1",
+        "generation": 1,
+        **more,
+    }
     return made if namespace is None else made | {"namespace": namespace}
 
 
@@ -99,7 +107,12 @@ def training_job(name="a", *, nodes=2, namespace="ns", annotations=None, status=
 
 def small_job(namespace, name, pool, *, batch=64, **spec):
     """A TrainingJob on two nodes of a pool, as people apply it; next to nothing is left to search."""
-    training = {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}
+    training = {
+        "tokens": "1T",
+        "sequenceLength": 4096,
+        "globalBatchSize": batch,
+        "framework": "megatron",
+    }
     return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "TrainingJob",
@@ -167,7 +180,9 @@ def job_set(name="js", *, namespace="ns", annotations=None, pods=2, labels=None)
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": meta(name, namespace=namespace, annotations=annotations or {}, labels=labels or {}),
+        "metadata": meta(
+            name, namespace=namespace, annotations=annotations or {}, labels=labels or {}
+        ),
         "spec": {
             "replicatedJobs": [
                 {"name": "w", "template": {"spec": {"parallelism": pods, "template": template}}}
@@ -210,7 +225,11 @@ def key_of(kind, body):
 
 def ref(body):
     """A targetRef to an object."""
-    return {"apiVersion": body["apiVersion"], "kind": body["kind"], "name": body["metadata"]["name"]}
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": body["metadata"]["name"],
+    }
 
 
 def applied(body, decision):
@@ -220,7 +239,9 @@ def applied(body, decision):
     for write in decision.annotate:
         if (write.key.kind.kind, write.key.name) == (body["kind"], metadata["name"]):
             assert write.uid == metadata["uid"]
-            stands = {k: v for k, v in metadata.get("annotations", {}).items() if k not in write.drop}
+            stands = {
+                k: v for k, v in metadata.get("annotations", {}).items() if k not in write.drop
+            }
             metadata["annotations"] = stands | dict(write.hold)
             metadata["managedFields"] = held_by(MANAGER, write.hold)
     if decision.status is not None and decision.key.name == metadata["name"]:
@@ -306,13 +327,19 @@ class World:
         body = copy.deepcopy(self.bodies[key])
         change(body)
         stood = self.bodies[key]["metadata"].get("annotations") or {}
-        left = {k for k, v in (body["metadata"].get("annotations") or {}).items() if stood.get(k) != v}
-        for entry in body["metadata"].get("managedFields", ()):  # who changes a value owns it from then on
+        left = {
+            k for k, v in (body["metadata"].get("annotations") or {}).items() if stood.get(k) != v
+        }
+        for entry in body["metadata"].get(
+            "managedFields", ()
+        ):  # who changes a value owns it from then on
             owned = entry["fieldsV1"]["f:metadata"]["f:annotations"]
             for name in left:
                 owned.pop(f"f:{name}", None)
         if left:
-            body["metadata"].setdefault("managedFields", []).extend(held_by("kubectl-annotate", left))
+            body["metadata"].setdefault("managedFields", []).extend(
+                held_by("kubectl-annotate", left)
+            )
         return self.put(key.kind, body)
 
     def drop(self, key):
@@ -337,7 +364,9 @@ class World:
 
     def answer(self, snapshot):
         """The answer to a job's question, from where the control loop takes it."""
-        found = Answers(self.model, SETTINGS.material).of(snapshot, urgent=True, wanted=lambda: True)
+        found = Answers(self.model, SETTINGS.material).of(
+            snapshot, urgent=True, wanted=lambda: True
+        )
         with pytest.raises(StopIteration) as told:
             found.send(None)  # nothing in it waits
         return told.value.value
@@ -357,7 +386,9 @@ class World:
             made["metadata"]["resourceVersion"] = str(self._next())
             self.bodies[ledger_of(key.name)] = made
             self.store.wrote(ledger_of(key.name), made)
-            assert not self.store.put(FAILURE_LEDGER, made), "the echo of our own write woke its profile"
+            assert not self.store.put(FAILURE_LEDGER, made), (
+                "the echo of our own write woke its profile"
+            )
         for written in {key, *(write.key for write in decision.annotate)}:
             before = self.bodies[written]
             after = applied(before, decision)
@@ -400,8 +431,14 @@ class World:
     def ours(self, key):
         """Our outputs on an object, by their short names."""
         found = self.bodies[key]["metadata"].get("annotations", {})
-        names = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
-        return {name: value for name, value in names.items() if name not in ("mode", "model", "paused")}
+        names = {
+            name.removeprefix(PREFIX): value
+            for name, value in found.items()
+            if name.startswith(PREFIX)
+        }
+        return {
+            name: value for name, value in names.items() if name not in ("mode", "model", "paused")
+        }
 
     def condition(self, key, aspect):
         """A condition as (status, reason)."""

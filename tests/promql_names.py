@@ -28,4 +28,8 @@ def series(expression):
     bare = LABELS.sub("", bare)
     bare = re.sub(r"\boffset\s+-?\$?\w+", "", bare)
     bare = re.sub(r"\$\{?\w+\}?", "0", bare)
-    return {word for word in WORD.findall(bare) if word.lower() not in KEYWORDS | {"inf", "nan", "group"}}
+    return {
+        word
+        for word in WORD.findall(bare)
+        if word.lower() not in KEYWORDS | {"inf", "nan", "group"}
+    }

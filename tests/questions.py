@@ -20,7 +20,10 @@ def case(
     given = presets.model(model) if isinstance(model, str) else model
     recipe = presets.precision(precision, stack=stack)
     training = Training(
-        sequence=sequence, global_batch=batch, precision=recipe, optimizer=presets.optimizer(optimizer)
+        sequence=sequence,
+        global_batch=batch,
+        precision=recipe,
+        optimizer=presets.optimizer(optimizer),
     )
     cluster = presets.cluster(device, gpus, stack=stack, precision=precision)
     return SearchCase(workload=Workload(model=given, training=training), cluster=cluster)

@@ -49,8 +49,15 @@ def queues(namespace, gpus, *, check=True):
     """A ClusterQueue with room for so many GPUs, that asks us where a check is wanted, and the namespace's way into it."""
     api = "kueue.x-k8s.io/v1beta1"
     room = [{"name": "nvidia.com/gpu", "nominalQuota": gpus}]
-    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "any", "resources": room}]}
-    spec = {"namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO", "resourceGroups": [group]}
+    group = {
+        "coveredResources": ["nvidia.com/gpu"],
+        "flavors": [{"name": "any", "resources": room}],
+    }
+    spec = {
+        "namespaceSelector": {},
+        "queueingStrategy": "BestEffortFIFO",
+        "resourceGroups": [group],
+    }
     return [
         {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}},
         {
@@ -174,7 +181,9 @@ def read(cluster, kind, namespace, name=""):
 def workload(cluster, namespace, name):
     """The Workload that Kueue has made for a job; None where there is none yet."""
     made = read(cluster, "workloads", namespace)
-    return next((one for one in made if one["metadata"]["ownerReferences"][0]["name"] == name), None)
+    return next(
+        (one for one in made if one["metadata"]["ownerReferences"][0]["name"] == name), None
+    )
 
 
 def state(found):

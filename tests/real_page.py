@@ -87,7 +87,9 @@ def drawn(site, path):
 
 def screen(page, path):
     """A picture of a page by a browser; False where there is none."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if program is None or not page:
         return False
     with tempfile.TemporaryDirectory() as folder:

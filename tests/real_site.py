@@ -119,7 +119,9 @@ class RealSite:
             f"--kubeconfig={self.cluster.kubeconfig}",
             f"--namespace={HOME}",
         ]
-        done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(one) for one in command], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -128,7 +130,10 @@ class RealSite:
         space = {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+            "metadata": {
+                "name": HOME,
+                "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            },
         }
         self.cluster.apply(space)
         repository, _, tag = self.image.rpartition(":")
@@ -141,7 +146,10 @@ class RealSite:
             *sets,
         ]
         return self.helm(
-            "install", RELEASE, str(ROOT / "charts" / "mofa-advisor"), *(f"--set={one}" for one in values)
+            "install",
+            RELEASE,
+            str(ROOT / "charts" / "mofa-advisor"),
+            *(f"--set={one}" for one in values),
         )
 
     def operator(self):
@@ -150,7 +158,8 @@ class RealSite:
         mine = [
             one
             for one in found
-            if one["metadata"]["name"].startswith(RELEASE) and not one["metadata"]["name"].endswith("-ready")
+            if one["metadata"]["name"].startswith(RELEASE)
+            and not one["metadata"]["name"].endswith("-ready")
         ]
         return mine[0] if mine else None
 
@@ -170,7 +179,10 @@ class RealSite:
                 honor=True,
             ),
             Scrape(
-                job="mofa-advisor", target=service(RELEASE, HOME, 8080), proxy=self.node.proxy, interval="2s"
+                job="mofa-advisor",
+                target=service(RELEASE, HOME, 8080),
+                proxy=self.node.proxy,
+                interval="2s",
             ),
             Scrape(
                 job="trainer",
@@ -198,7 +210,9 @@ class RealSite:
             "memory.max",
             "cpuacct.usage",
         ):
-            for path in Path("/sys/fs/cgroup").glob(f"*/{self.node.machine.cgroup}/**/{known}/{file}"):
+            for path in Path("/sys/fs/cgroup").glob(
+                f"*/{self.node.machine.cgroup}/**/{known}/{file}"
+            ):
                 found[file] = path.read_text().strip()
         return found
 
@@ -217,7 +231,10 @@ class RealSite:
 
 
 def _statuses(pod):
-    return [*pod["status"].get("initContainerStatuses", ()), *pod["status"].get("containerStatuses", ())]
+    return [
+        *pod["status"].get("initContainerStatuses", ()),
+        *pod["status"].get("containerStatuses", ()),
+    ]
 
 
 def until(look, *, what, patience=180.0):

@@ -14,7 +14,17 @@ from mofa_model.spec import Run, Transformer
 
 
 def decoder(
-    name, *, layers, hidden, attention, ffn, vocabulary, gated=True, experts=None, dense_layers=0, **more
+    name,
+    *,
+    layers,
+    hidden,
+    attention,
+    ffn,
+    vocabulary,
+    gated=True,
+    experts=None,
+    dense_layers=0,
+    **more,
 ):
     """Layers of attention and a feed-forward part, or experts in all but the first `dense_layers`."""
     plain = Layer((attention, FeedForward(width=ffn, gated=gated)))
@@ -23,7 +33,11 @@ def decoder(
         runs = [Run((plain,), dense_layers)] if dense_layers else []
         runs.append(Run((Layer((attention, experts)),), layers - dense_layers))
     return Transformer(
-        name=name, hidden=hidden, runs=tuple(runs), embedding=Embedding(vocabulary=vocabulary), **more
+        name=name,
+        hidden=hidden,
+        runs=tuple(runs),
+        embedding=Embedding(vocabulary=vocabulary),
+        **more,
     )
 
 
@@ -45,10 +59,13 @@ def changed(model, kind, **changes):
 
     def of(layer):
         return replace(
-            layer, blocks=tuple(replace(b, **changes) if isinstance(b, kind) else b for b in layer.blocks)
+            layer,
+            blocks=tuple(replace(b, **changes) if isinstance(b, kind) else b for b in layer.blocks),
         )
 
-    return replace(model, runs=tuple(replace(run, layers=tuple(map(of, run.layers))) for run in model.runs))
+    return replace(
+        model, runs=tuple(replace(run, layers=tuple(map(of, run.layers))) for run in model.runs)
+    )
 
 
 def ends(model, **changes):

@@ -64,7 +64,9 @@ def calibrations(draw):
                 ]
             )
         ),
-        links=draw(st.sampled_from([LinkConstants(), LinkConstants(scale_decay=0.3, tensor_latency=1e-4)])),
+        links=draw(
+            st.sampled_from([LinkConstants(), LinkConstants(scale_decay=0.3, tensor_latency=1e-4)])
+        ),
     )
 
 

@@ -52,7 +52,9 @@ TALLEST = {1280: 2600, 390: 1700}
 MARKUP = "<script>document.title='run'</script><h1 onclick=x>& \"quoted\"</h1>"
 LARGEST = 150_000
 """Bytes of a picture. [B]"""
-WORSE = "data:text/html,<title>x</title><img src=x><input><p style='width:3000px;color:%23eee'>wide</p>"
+WORSE = (
+    "data:text/html,<title>x</title><img src=x><input><p style='width:3000px;color:%23eee'>wide</p>"
+)
 QUICKER = {
     "tp": {"values": [8]}, "cp": {"values": [1, 2]}, "mbs": {"values": [1]}, "recompute": ["none"], "offload": ["none"],
     "sharding": ["distributed"],
@@ -67,7 +69,9 @@ TALL = {1280: 130, 390: 440}
 def fleet():
     """The operator's own answers on a pool that has room for what runs: the documents' job five times, each in another mood."""
     yaml = YAML(typ="safe")
-    pool, asked = (yaml.load(ROOT / "examples" / name) for name in ("h100-east.yaml", "llama3-405b.yaml"))
+    pool, asked = (
+        yaml.load(ROOT / "examples" / name) for name in ("h100-east.yaml", "llama3-405b.yaml")
+    )
     pool["metadata"] = meta("h100-east")
     world = World()
     for number in range(5 * 256):
@@ -81,7 +85,9 @@ def fleet():
     world.rest()
     began, due = world.now, LoopSettings().stuck_least
     world.now += DAY
-    for key, pace, late in zip(keys, (0.96, 0.8, 0.97, None, 0.95), (3 * due, 0, 0, 0, 0), strict=True):
+    for key, pace, late in zip(
+        keys, (0.96, 0.8, 0.97, None, 0.95), (3 * due, 0, 0, 0, 0), strict=True
+    ):
         today = live(TRAINING_JOB, world.bodies[key]).status.current.predicted
         seen = None if pace is None else Running(
             source="mofa", tokens_per_second=pace * today.tokens_per_second.target, ettr=0.968, since=began,
@@ -89,7 +95,9 @@ def fleet():
             interruptions={(RecoveryClass.POD, "failure"): 2},
         )  # fmt: skip
         stepped = None if pace is None else world.now - late
-        there = Alive(at=world.now, since=began, watched=pace is not None, step_at=stepped, step_seconds=45.0)
+        there = Alive(
+            at=world.now, since=began, watched=pace is not None, step_at=stepped, step_seconds=45.0
+        )
         world.due |= world.store.set_running(key, seen, there)
     world.rest()
     return world, keys
@@ -109,7 +117,9 @@ def source():
     marked = marked | {"metadata": marked["metadata"] | {"namespace": "ns", "name": MARKUP}}
 
     async def every(namespace):
-        return [shown(marked)] if namespace == "marked" else jobs * 20 if namespace == "many" else jobs
+        return (
+            [shown(marked)] if namespace == "marked" else jobs * 20 if namespace == "many" else jobs
+        )
 
     async def full(*where):
         return await asyncio.to_thread(view, replace(question, changes=dict(where[-1])))
@@ -232,7 +242,9 @@ async def keyboard(page, url):
                 "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
             )
         names.append(
-            await page.js("document.activeElement.id || document.activeElement.textContent.slice(0, 30)")
+            await page.js(
+                "document.activeElement.id || document.activeElement.textContent.slice(0, 30)"
+            )
         )
     return names
 
@@ -278,9 +290,14 @@ def test_the_pages_show_a_fleet_that_can_be(walked):
         status = world.status(key)
         sizes = (
             parse_strategy(text, gpus=8 * status["inputs"]["nodes"])
-            for text in (status["recommendation"]["strategy"]["text"], status["current"]["strategy"])
+            for text in (
+                status["recommendation"]["strategy"]["text"],
+                status["current"]["strategy"],
+            )
         )
-        assert [one.tp * one.pp * one.cp * one.dp for one in sizes] == [8 * status["inputs"]["nodes"]] * 2
+        assert [one.tp * one.pp * one.cp * one.dp for one in sizes] == [
+            8 * status["inputs"]["nodes"]
+        ] * 2
     assert [world.status(key)["health"] for key in keys] == [
         "Stuck",
         "Drifting",
@@ -288,7 +305,11 @@ def test_the_pages_show_a_fleet_that_can_be(walked):
         "NotSeen",
         "Healthy",
     ]
-    assert {world.condition(key, "MemoryAccurate")[1] for key in keys} <= {"WithinBand", "NotSeen", "Stuck"}
+    assert {world.condition(key, "MemoryAccurate")[1] for key in keys} <= {
+        "WithinBand",
+        "NotSeen",
+        "Stuck",
+    }
 
 
 def test_axe_finds_nothing_serious(walked):
@@ -311,7 +332,9 @@ def test_no_page_breaks_its_own_policy(walked):
 
 def test_every_form_is_answered_in_time_and_keeps_what_was_written(walked):
     forms = walked["forms"]
-    assert {name: seconds for name, (seconds, *_) in forms.items() if not 0 < seconds < PATIENCE} == {}
+    assert {
+        name: seconds for name, (seconds, *_) in forms.items() if not 0 < seconds < PATIENCE
+    } == {}
     assert [name for name, (_, _, kept, asked) in forms.items() if kept != asked] == []
     asked = forms["what if"][-1]
     assert {name: heading for name, (_, heading, *_) in forms.items()} == {
@@ -338,7 +361,9 @@ def test_the_documents_show_what_the_browser_saw(walked):
         shot = Image.open(BytesIO(one["picture"])).convert("RGB")
         assert len(shot.getcolors(1 << 20)) > 10
         if os.environ.get("MOFA_PICTURES"):
-            shot.quantize(128, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
+            shot.quantize(128, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
+                path, optimize=True
+            )
         assert path.stat().st_size <= LARGEST
         kept = Image.open(path).convert("RGB")
         assert kept.width == shot.width == width

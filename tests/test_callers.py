@@ -11,8 +11,25 @@ PRODUCT = {"mofa_model": ROOT / "mofa_model", "mofa_operator": ROOT / "operator"
 OUTSIDE = {"describe", "collect", "fetch", "purge", "store", "touch", "configure", "run"}
 """Called by name from outside: by prometheus_client, by kopf, by the command line."""
 PYTHON = {
-    *("to_dict", "to_frame", "_repr_html_", "ettr", "interval_steps", "step_seconds", "memory_bytes", "fits"),
-    *("strategy", "status", "predicted", "checkpoint_interval_steps", "do_GET", "do_HEAD", "log_message"),
+    *(
+        "to_dict",
+        "to_frame",
+        "_repr_html_",
+        "ettr",
+        "interval_steps",
+        "step_seconds",
+        "memory_bytes",
+        "fits",
+    ),
+    *(
+        "strategy",
+        "status",
+        "predicted",
+        "checkpoint_interval_steps",
+        "do_GET",
+        "do_HEAD",
+        "log_message",
+    ),
 }
 """What whoever asks from Python reads of an answer, and what the standard library's server calls by name."""
 PROOF = {"begin_with_failure"}
@@ -26,7 +43,11 @@ def names_in(node):
             yield inner.id
         elif isinstance(inner, ast.Attribute):
             yield inner.attr
-        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value.isidentifier():
+        elif (
+            isinstance(inner, ast.Constant)
+            and isinstance(inner.value, str)
+            and inner.value.isidentifier()
+        ):
             yield inner.value
 
 
@@ -35,7 +56,8 @@ def listed(tree):
     return Counter(
         element.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and any(getattr(to, "id", "") == "__all__" for to in node.targets)
+        if isinstance(node, ast.Assign)
+        and any(getattr(to, "id", "") == "__all__" for to in node.targets)
         for element in node.value.elts
     )
 
@@ -69,7 +91,10 @@ def modules():
 def home_of(modules, module, name):
     """Where a name is defined, through the modules that pass it on."""
     while module in modules and name in modules[module].imports:
-        if modules[module].imports[name] == (module, name):  # a room's own module, imported from the room
+        if modules[module].imports[name] == (
+            module,
+            name,
+        ):  # a room's own module, imported from the room
             break
         module, name = modules[module].imports[name]
     return module, name
@@ -78,7 +103,9 @@ def home_of(modules, module, name):
 def found_by_its_word(module, node):
     """Whether it is a kind of block: their room looks for all that have a word."""
     words = [one for one in getattr(node, "body", ()) if isinstance(one, ast.AnnAssign)]
-    return module.startswith("mofa_model.blocks.") and any(ast.unparse(one.target) == "word" for one in words)
+    return module.startswith("mofa_model.blocks.") and any(
+        ast.unparse(one.target) == "word" for one in words
+    )
 
 
 def called(modules):
@@ -102,7 +129,9 @@ def test_every_function_and_class_of_the_product_has_a_caller_in_the_product(mod
         for node in module.defined
         if (name, node.name) not in elsewhere
         and module.reads[node.name] <= Counter(names_in(node))[node.name]
-        and not (node.name.startswith("__") or node.name in OUTSIDE or f'"{name}:{node.name}"' in project)
+        and not (
+            node.name.startswith("__") or node.name in OUTSIDE or f'"{name}:{node.name}"' in project
+        )
         and not any("kopf" in ast.unparse(mark) for mark in node.decorator_list)
         and not found_by_its_word(name, node)
     ]

@@ -31,7 +31,8 @@ def equations():
     """Public functions of the paper's room, and those that only the paper's tables need, by the name that pages use."""
     room = importlib.import_module("mofa_model.equations")
     modules = [
-        importlib.import_module(f"{room.__name__}.{one.name}") for one in pkgutil.iter_modules(room.__path__)
+        importlib.import_module(f"{room.__name__}.{one.name}")
+        for one in pkgutil.iter_modules(room.__path__)
     ]
     modules.append(importlib.import_module("mofa_lab.validate.paper_equations"))
     return [
@@ -56,7 +57,9 @@ def rows(text):
     """Cells of the rows of every table, headings left out."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     split = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    rules = {i for i, cells in enumerate(split) if all(re.fullmatch(r":?-+:?", cell) for cell in cells)}
+    rules = {
+        i for i, cells in enumerate(split) if all(re.fullmatch(r":?-+:?", cell) for cell in cells)
+    }
     return [cells for i, cells in enumerate(split) if i not in rules and i + 1 not in rules]
 
 
@@ -87,7 +90,10 @@ def known_names():
             elif isinstance(node, ast.AnnAssign | ast.Assign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 names |= {
-                    one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
+                    one.id
+                    for target in targets
+                    for one in ast.walk(target)
+                    if isinstance(one, ast.Name)
                 }
     return names
 
@@ -117,7 +123,9 @@ def test_every_equation_that_the_code_cites_is_on_the_equations_page():
     cited = {
         number
         for _, function in EQUATIONS
-        for group in re.findall(r"Eqs?\. ((?:\(\d+[a-z]?\)(?:, | and |-)?)+)", inspect.getdoc(function) or "")
+        for group in re.findall(
+            r"Eqs?\. ((?:\(\d+[a-z]?\)(?:, | and |-)?)+)", inspect.getdoc(function) or ""
+        )
         for number in NUMBER.findall(group)
     }
     assert cited <= listed
@@ -143,7 +151,9 @@ def test_every_equation_of_the_paper_and_every_function_of_ours_is_on_the_equati
 
 def told_with(kind, name):
     """The first of a class and those that it is made from that has a field."""
-    return next(one for one in reversed(kind.__mro__) if name in getattr(one, "__annotations__", {}))
+    return next(
+        one for one in reversed(kind.__mro__) if name in getattr(one, "__annotations__", {})
+    )
 
 
 def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_unit():
@@ -185,7 +195,9 @@ def test_every_path_into_the_package_that_a_page_names_exists(path):
         for dotted in PATH.findall(path.read_text(encoding="utf-8"))
         if dotted.split(".")[0] in rooms and dotted not in fields
     ]
-    assert [dotted for dotted in named if not dotted.endswith((".py", ".toml")) and not exists(dotted)] == []
+    assert [
+        dotted for dotted in named if not dotted.endswith((".py", ".toml")) and not exists(dotted)
+    ] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -199,7 +211,8 @@ def test_every_link_of_a_page_to_a_file_leads_somewhere(path):
 
 def test_every_verb_is_documented():
     text = "".join(
-        path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+        path.read_text(encoding="utf-8")
+        for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     )
     assert [verb for verb in (*verbs.ours(), *verbs.LAB) if f"mofa {verb}" not in text] == []
 
@@ -217,11 +230,15 @@ def test_the_architecture_shows_every_room_and_module_at_the_top():
 
 def test_every_make_target_that_the_documents_name_exists():
     targets = set(
-        re.findall(r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(
+            r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        )
     )
     targets = {one for line in targets for one in line.split()}
     named = {
-        name for path in PAGES for name in re.findall(r"`make ([a-z0-9-]+)", path.read_text(encoding="utf-8"))
+        name
+        for path in PAGES
+        for name in re.findall(r"`make ([a-z0-9-]+)", path.read_text(encoding="utf-8"))
     }
     assert named <= targets
 

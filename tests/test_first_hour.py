@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("aiohttp", reason="the verbs of a cluster are the operator's, which needs its extra")
+pytest.importorskip(
+    "aiohttp", reason="the verbs of a cluster are the operator's, which needs its extra"
+)
 
 import mofa_model as mofa
 from mofa_model.answers.advise import AdviceQuestion, understood
@@ -195,7 +197,9 @@ def test_a_model_in_the_place_of_a_jobs_file_is_the_model(said):
     Path("config.json").write_text(MODEL)
     words = {"gpu": "h100", "gpus": 8, "global_batch_size": 64, "sequence_length": 4096}
     found = understood(AdviceQuestion(said, **words)).request
-    named = understood(AdviceQuestion(model="config.json" if said == "." else said, **words)).request
+    named = understood(
+        AdviceQuestion(model="config.json" if said == "." else said, **words)
+    ).request
     assert found.problems == named.problems
 
 
@@ -212,7 +216,10 @@ def test_a_model_in_the_place_of_a_jobs_file_is_the_model(said):
 )
 def test_the_command_that_is_shown_for_what_is_missing_is_answered(words, capsys, asked_once):
     said = answered(words.split(), capsys)[2]
-    assert answered(shlex.split(said.partition("for example mofa ")[2].partition(";")[0]), capsys)[0] == 0
+    assert (
+        answered(shlex.split(said.partition("for example mofa ")[2].partition(";")[0]), capsys)[0]
+        == 0
+    )
 
 
 def test_python_is_told_all_that_is_missing_in_its_own_words():
@@ -233,7 +240,8 @@ def test_the_version_is_told_however_it_is_asked_for(words, capsys):
 def test_a_batch_size_is_the_global_batch(capsys):
     said = "advise --model llama3-8b --gpu h100 --gpus 8 --seq 4096 --framework nanotron"
     ours, theirs = (
-        answered([*said.split(), option, "64"], capsys) for option in ("--global-batch", "--batch-size")
+        answered([*said.split(), option, "64"], capsys)
+        for option in ("--global-batch", "--batch-size")
     )
     assert ours == theirs
     assert ours[0] == 0

@@ -27,12 +27,16 @@ def test_a_clean_clone_draws_the_same_examples_as_every_other():
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_every_action_is_pinned_by_commit_and_says_its_version(path):
     used = re.findall(r"uses: (.*)", path.read_text("utf-8"))
-    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+    assert [
+        one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)
+    ] == []
 
 
 def test_one_commit_of_an_action_is_one_version_everywhere():
     pins = {
-        pin for path in WORKFLOWS for pin in re.findall(r"@([0-9a-f]{40}) # (\S+)", path.read_text("utf-8"))
+        pin
+        for path in WORKFLOWS
+        for pin in re.findall(r"@([0-9a-f]{40}) # (\S+)", path.read_text("utf-8"))
     }
     assert len(pins) == len({commit for commit, _ in pins})
 

@@ -60,14 +60,19 @@ def examples(verb):
     text = re.sub(r"\\\n\s*", " ", text)
     found = []
     for line in text.splitlines():
-        if (match := re.search(r"(?:^|[ (])(mofa [a-z]+ .*|mofa [a-z]+)$", line)) and line.startswith("  "):
+        if (
+            match := re.search(r"(?:^|[ (])(mofa [a-z]+ .*|mofa [a-z]+)$", line)
+        ) and line.startswith("  "):
             command = re.split(r" \| |\)$| > |   +\S", match.group(1))[0].strip()
             found.append(command)
     return found
 
 
 EVERY = [
-    (verb, line) for verb in VERBS for line in examples(verb) if "…" not in line and "..." not in line.split()
+    (verb, line)
+    for verb in VERBS
+    for line in examples(verb)
+    if "…" not in line and "..." not in line.split()
 ]
 
 
@@ -110,7 +115,8 @@ def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys, asked_onc
 
 def test_readme_help_and_code_list_the_same_exit_codes(capsys):
     readme = {
-        int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+        int(code)
+        for code in re.findall(r"^\| (\d+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     }
     assert cli.main([]) == 0
     told = capsys.readouterr().out.partition("exit codes:")[2].partition("`")[0]

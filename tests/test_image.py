@@ -23,7 +23,9 @@ LAYOUT = "--strategy=tp=8,dp=2"
 
 def steps():
     """Each instruction of the Dockerfile with its arguments."""
-    bare = re.sub(r"^#.*\n", "", (ROOT / "operator" / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE)
+    bare = re.sub(
+        r"^#.*\n", "", (ROOT / "operator" / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE
+    )
     lines = [line for line in re.sub(r"\\\n\s*", "", bare).splitlines() if line.strip()]
     return [tuple(line.split(None, 1)) for line in lines]
 
@@ -58,7 +60,9 @@ def test_whatever_the_image_installs_is_locked_by_its_hash():
             r"^[a-z0-9].*==.*$", (ROOT / "requirements" / name).read_text("utf-8"), re.MULTILINE
         )
         assert locked
-        assert all(line.rstrip().endswith("\\") for line in locked), "each is followed by its hashes"
+        assert all(line.rstrip().endswith("\\") for line in locked), (
+            "each is followed by its hashes"
+        )
 
 
 def test_docker_build_does_not_stop_at_a_file_that_dockerignore_leaves_out():
@@ -78,7 +82,8 @@ def test_docker_build_does_not_stop_at_a_file_that_dockerignore_leaves_out():
 def test_what_the_product_imports_of_large_packages_stays_in_the_image():
     used = set(runpy.run_path(str(ROOT / "operator" / "slim.py"))["USED"])
     wanted = re.compile(
-        rf"^ *from ({'|'.join({name.partition('.')[0] for name in used})})(\S*) import (.+)$", re.MULTILINE
+        rf"^ *from ({'|'.join({name.partition('.')[0] for name in used})})(\S*) import (.+)$",
+        re.MULTILINE,
     )
     asked = {
         f"{package}{inner or '.' + name}"
@@ -106,7 +111,10 @@ def test_every_verb_works_in_the_image(image):
     assert {"advise", "annotate", "calibrate", "observe", "operator", "rates"} <= set(verbs)
     for verb in verbs:
         assert run(image, verb, "--help").stdout.startswith("usage: mofa"), verb
-    mounted = (f"--volume={ROOT / 'examples'}:/examples:ro", f"--volume={ROOT / 'tests' / 'data'}:/data:ro")
+    mounted = (
+        f"--volume={ROOT / 'examples'}:/examples:ro",
+        f"--volume={ROOT / 'tests' / 'data'}:/data:ro",
+    )
     for words in (
         ("annotate", "/examples/llama3-405b.yaml"),
         ("advise", *QUESTION),
@@ -122,5 +130,7 @@ def test_every_verb_works_in_the_image(image):
         assert done.returncode == 0, f"{words}\n{done.stderr}"
     for words in (("doctor",), ("pools",), ("top",), ("operator",)):
         done = run(image, *words, check=False)
-        assert done.returncode == 4, f"{words}\n{done.stderr}"  # a source is unreachable: there is no cluster
+        assert done.returncode == 4, (
+            f"{words}\n{done.stderr}"
+        )  # a source is unreachable: there is no cluster
         assert "there is no kubeconfig" in done.stderr

@@ -52,19 +52,29 @@ def test_no_package_marker_under_tests():
 
 
 def test_every_module_says_what_it_is_for():
-    said = {shown(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    said = {
+        shown(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        for path in SOURCES
+    }
     assert [name for name, text in said.items() if not text] == []
 
 
 def test_every_room_says_what_it_may_import_and_who_imports_it():
-    first = [room / "__init__.py" for room in ROOMS if room.parent.name in {"mofa_model", "mofa_lab"}]
-    said = {shown(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in first}
+    first = [
+        room / "__init__.py" for room in ROOMS if room.parent.name in {"mofa_model", "mofa_lab"}
+    ]
+    said = {
+        shown(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        for path in first
+    }
     assert [name for name, text in said.items() if "ay import" not in (text or "")] == []
 
 
 def test_every_source_folder_is_a_package():
     folders = {path.parent for path in SOURCES} - {ROOT / "operator", ROOT / "lab"}
-    assert [shown(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+    assert [
+        shown(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()
+    ] == []
 
 
 def test_the_import_contract_names_every_room_of_the_core_that_is_built():
@@ -74,7 +84,8 @@ def test_the_import_contract_names_every_room_of_the_core_that_is_built():
     built = {
         room
         for room in CORE
-        if (ROOT / f"mofa_model/{room}/__init__.py").exists() or (ROOT / f"mofa_model/{room}.py").exists()
+        if (ROOT / f"mofa_model/{room}/__init__.py").exists()
+        or (ROOT / f"mofa_model/{room}.py").exists()
     }
     assert sorted(named) == sorted(f"mofa_model.{room}" for room in built)
 
@@ -82,7 +93,9 @@ def test_the_import_contract_names_every_room_of_the_core_that_is_built():
 def test_the_core_imports_scipy_only_inside_functions():
     def at_the_top(path):
         body = ast.parse(path.read_text(encoding="utf-8")).body
-        names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+        names = [
+            alias.name for node in body if isinstance(node, ast.Import) for alias in node.names
+        ]
         names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
         return any(name.split(".")[0] == "scipy" for name in names)
 
@@ -135,7 +148,9 @@ def test_every_module_can_be_imported(package):
     room = ROOT / package
     for path in SOURCES:
         if path.name != "__main__.py" and path.is_relative_to(room):
-            name = ".".join(path.relative_to(room.parent).with_suffix("").parts).removesuffix(".__init__")
+            name = ".".join(path.relative_to(room.parent).with_suffix("").parts).removesuffix(
+                ".__init__"
+            )
             importlib.import_module(name)
 
 
@@ -151,6 +166,8 @@ def test_no_two_public_classes_of_the_product_and_the_lab_have_one_name():
 def test_the_glossary_has_at_most_sixty_words_and_each_once():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rows = text.partition("## Words")[2].partition("\n## ")[0].splitlines()
-    cells = [row.split("|")[1] for row in rows if row.startswith("| ") and not row.startswith("| word ")]
+    cells = [
+        row.split("|")[1] for row in rows if row.startswith("| ") and not row.startswith("| word ")
+    ]
     words = [word.strip() for cell in cells for word in cell.split(",")]
     assert len(words) == len(set(words)) <= 60

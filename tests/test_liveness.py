@@ -164,8 +164,13 @@ def steady(settings):
     pools.listed()
     now[0] += 1e6
     pools.put("a", None)
-    body = {"metadata": {"name": "east"}, "status": {"nodes": {"ready": 2, "total": 2, "steady": 2}}}
-    seen = ProfileSnapshot(profile=live(CLUSTER_PROFILE, body), nodes=pools.count("east"), now=now[0])
+    body = {
+        "metadata": {"name": "east"},
+        "status": {"nodes": {"ready": 2, "total": 2, "steady": 2}},
+    }
+    seen = ProfileSnapshot(
+        profile=live(CLUSTER_PROFILE, body), nodes=pools.count("east"), now=now[0]
+    )
     return pool_size(seen, settings.loop).again
 
 
@@ -187,7 +192,9 @@ def stalled(settings):
 
     async def live_after():
         queue, part = WorkQueue(backoff=1.0, longest=1.0), SimpleNamespace(behind=0.0, is_busy=True)
-        probes = Probes(queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings)
+        probes = Probes(
+            queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings
+        )
         queue.add(KEY)
         await asyncio.sleep(90.0)
         return probes.live()
@@ -212,7 +219,9 @@ def leased(settings):
 
 def due(settings, *, stepped=True, seconds=600.0):
     """Until when the next step of a job is due."""
-    alive = Alive(at=0.0, since=0.0, watched=True, step_at=10.0 if stepped else None, step_seconds=seconds)
+    alive = Alive(
+        at=0.0, since=0.0, watched=True, step_at=10.0 if stepped else None, step_seconds=seconds
+    )
     answer = SimpleNamespace(figures={}, says=SimpleNamespace(current=None, rates=()))
     return health.due(SimpleNamespace(alive=alive, running=None), answer, settings.loop)
 
@@ -320,7 +329,9 @@ def changed(flag, value):
 def test_every_setting_changes_what_the_operator_does(flag, tmp_path):
     if flag.name in SERVED:
         text = (ROOT / SERVED[flag.name]).read_text("utf-8")
-        assert re.search(rf"--{flag.name}\b|\b{flag.field.name}=", text), "that test does not set it"
+        assert re.search(rf"--{flag.name}\b|\b{flag.field.name}=", text), (
+            "that test does not set it"
+        )
         return
     value, behaviour = BEHAVIOUR[flag.name]
     if value == "FILE":

@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 )  # fmt: skip
 def test_a_toy_works_in_few_files(toy, files):
     done = subprocess.run(
-        [sys.executable, "tools/newcomer.py", toy], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "tools/newcomer.py", toy],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith(f"{toy}: {files} files")

@@ -24,11 +24,23 @@ def python(tmp_path_factory):
 def outputs(notebook, kind):
     """What cells showed, of one kind."""
     told = (one for cell in notebook["cells"] for one in cell.get("outputs", ()))
-    return ["".join(one.get("data", {}).get(kind, "")) for one in told if kind in one.get("data", {})]
+    return [
+        "".join(one.get("data", {}).get(kind, "")) for one in told if kind in one.get("data", {})
+    ]
 
 
 def test_the_notebook_runs_from_the_wheel_and_shows_tables_and_pictures(python, tmp_path):
-    command = [python, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", tmp_path, NOTEBOOK]
+    command = [
+        python,
+        "-m",
+        "nbconvert",
+        "--to",
+        "notebook",
+        "--execute",
+        "--output-dir",
+        tmp_path,
+        NOTEBOOK,
+    ]
     run(
         *command,
         cwd=tmp_path,
@@ -60,9 +72,7 @@ def test_the_page_is_served_from_the_wheel(python, tmp_path):
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         url = re.match(r"http://127\.0\.0\.1:\d+/", running.stdout.readline())[0]
-        asked = (
-            "?model=llama3-8b&gpu=h100&gpus=16&sequence_length=8192&global_batch_size=64&framework=megatron"
-        )
+        asked = "?model=llama3-8b&gpu=h100&gpus=16&sequence_length=8192&global_batch_size=64&framework=megatron"
         with urllib.request.urlopen(url + asked, timeout=60) as answer:
             assert "Where the time of a step goes" in answer.read().decode()
     finally:
@@ -79,4 +89,6 @@ def test_types_reach_whoever_imports_the_wheel(python):
 
 def test_the_notebook_is_kept_without_what_it_shows():
     cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
-    assert [cell["outputs"] for cell in cells if cell["cell_type"] == "code" and cell["outputs"]] == []
+    assert [
+        cell["outputs"] for cell in cells if cell["cell_type"] == "code" and cell["outputs"]
+    ] == []

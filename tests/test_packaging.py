@@ -40,7 +40,9 @@ def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
         f"mofa_model/{path.relative_to(ROOT / 'mofa_model')}"
         for path in (ROOT / "mofa_model").rglob("*.toml")
     }
-    data |= {f"mofa_operator/runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+    data |= {
+        f"mofa_operator/runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")
+    }
     assert data <= set(held)
     assert not [name for name in held if "__pycache__" in name or "/tests/" in name]
 
@@ -57,7 +59,9 @@ def test_the_wheel_of_the_lab_holds_the_lab_with_its_data_and_asks_for_the_produ
     assert held == {f"mofa_lab/{path.relative_to(ROOT / 'lab' / 'mofa_lab')}" for path in kept}
     (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     needs = [
-        line for line in archive.read(metadata).decode().splitlines() if line.startswith("Requires-Dist:")
+        line
+        for line in archive.read(metadata).decode().splitlines()
+        if line.startswith("Requires-Dist:")
     ]
     assert [line for line in needs if "mofa-advisor[plot]==" in line]
 
@@ -76,7 +80,11 @@ def test_without_the_lab_its_verbs_say_what_to_install(without_extra, tmp_path):
     assert "verbs of the lab (pip install ./lab, in a clone):" in run(mofa, "--help", cwd=tmp_path)
     for verb in ("validate", "fit", "trace", "calibrate kernels"):
         done = subprocess.run(
-            [mofa, *verb.split(), "x.json"], cwd=tmp_path, capture_output=True, text=True, check=False
+            [mofa, *verb.split(), "x.json"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
@@ -135,9 +143,13 @@ def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra
         ("advise --model org/model --gpu h100 --gpus 8 --global-batch 8 --seq 4k", "hub"),
     ],
 )
-def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extra, tmp_path, words, extra):
+def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(
+    without_extra, tmp_path, words, extra
+):
     mofa = without_extra.parent / "mofa"
-    done = subprocess.run([mofa, *words.split()], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        [mofa, *words.split()], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert f"pip install '.[{extra}]', in a clone" in done.stderr
 
@@ -145,7 +157,9 @@ def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extr
 def passed(python, folder, files, *options):
     """What pytest says of tests of the model, run against the wheel and not the working tree."""
     variables = os.environ | {"PYTHONSAFEPATH": "1"}
-    variables = {name: value for name, value in variables.items() if not name.startswith(("PYTEST_", "COV_"))}
+    variables = {
+        name: value for name, value in variables.items() if not name.startswith(("PYTEST_", "COV_"))
+    }
     plain = [
         "-q",
         "-m",

@@ -40,7 +40,14 @@ def desk(tmp_path, monkeypatch, asked_once):
 
 
 def test_the_readme_shows_what_people_need_first():
-    assert {words[0] for words in README} >= {"advise", "annotate", "explain", "ettr", "rates", "sweep"}
+    assert {words[0] for words in README} >= {
+        "advise",
+        "annotate",
+        "explain",
+        "ettr",
+        "rates",
+        "sweep",
+    }
 
 
 def test_the_demo_prints_the_manifest_and_the_table_and_leaves_two_pictures(desk, capsys):
@@ -55,7 +62,9 @@ def test_the_demo_prints_the_manifest_and_the_table_and_leaves_two_pictures(desk
 
 
 @pytest.mark.parametrize(
-    "words", RECIPES, ids=lambda words: words[words.index("--plot") + 1] if "--plot" in words else words[0]
+    "words",
+    RECIPES,
+    ids=lambda words: words[words.index("--plot") + 1] if "--plot" in words else words[0],
 )
 def test_a_recipe_of_the_studies_can_be_read(words):
     parser = argparse.ArgumentParser(exit_on_error=False)
@@ -65,7 +74,9 @@ def test_a_recipe_of_the_studies_can_be_read(words):
         assert 1 < len(points_of([parse_vary(text) for text in told.vary])) <= 40
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((ROOT / "docs/studies").glob("*.svg"))])
+@pytest.mark.parametrize(
+    "name", [path.stem for path in sorted((ROOT / "docs/studies").glob("*.svg"))]
+)
 def test_a_picture_of_the_studies_is_drawn_by_a_recipe_and_small(name):
     drawn = {Path(words[words.index("--plot") + 1]).stem for words in RECIPES if "--plot" in words}
     assert name in drawn

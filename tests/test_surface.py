@@ -10,7 +10,9 @@ import pytest
 import mofa_model
 
 PACKAGES = ["mofa_model"] + [
-    f"mofa_model.{module.name}" for module in pkgutil.iter_modules(mofa_model.__path__) if module.ispkg
+    f"mofa_model.{module.name}"
+    for module in pkgutil.iter_modules(mofa_model.__path__)
+    if module.ispkg
 ]
 
 

@@ -24,7 +24,16 @@ def run(*command, **options):
 
 def built(source, folder):
     """The wheel of a distribution."""
-    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
+    run(
+        sys.executable,
+        *PIP,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder,
+        source,
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -44,7 +53,18 @@ def environment(name, lock, wheel):
         except AssertionError:  # as `make setup`: where uv cannot reach the index that pip can
             run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", lock)
         done.touch()
-    run(UV, "pip", "install", "--quiet", "--offline", "--python", python, "--no-deps", "--reinstall", wheel)
+    run(
+        UV,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--python",
+        python,
+        "--no-deps",
+        "--reinstall",
+        wheel,
+    )
     return python
 
 

@@ -29,7 +29,9 @@ TEXTS = st.sampled_from(
 @st.composite
 def jobs(draw):
     """A TrainingJob of somebody who wishes nobody well."""
-    body = training_job(draw(NAMES), namespace="evil", nodes=draw(st.sampled_from([1, 2, 4, 10_000_000])))
+    body = training_job(
+        draw(NAMES), namespace="evil", nodes=draw(st.sampled_from([1, 2, 4, 10_000_000]))
+    )
     spec, metadata = body["spec"], body["metadata"]
     for key, value in draw(
         st.dictionaries(

@@ -25,7 +25,9 @@ MET = (
 
 def git(*arguments: str) -> str:
     """What git prints."""
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"changelog: git {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
@@ -50,12 +52,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--since", required=True, help="the commit or branch that the change is for")
+    parser.add_argument(
+        "--since", required=True, help="the commit or branch that the change is for"
+    )
     base = git("merge-base", parser.parse_args().since, "HEAD").strip()
-    found = missing(git("diff", "--name-only", base).split("\n"), git("log", "--format=%B", f"{base}..HEAD"))
+    found = missing(
+        git("diff", "--name-only", base).split("\n"), git("log", "--format=%B", f"{base}..HEAD")
+    )
     if not found:
         return 0
-    print(f"changelog: {', '.join(found[:5])} changed and changelog.d/ did not: add a sentence for users, or")
+    print(
+        f"changelog: {', '.join(found[:5])} changed and changelog.d/ did not: add a sentence for users, or"
+    )
     print("changelog: a line `Changelog: none` to a commit if they will not notice")
     return 1
 

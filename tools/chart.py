@@ -119,10 +119,13 @@ def overlays() -> dict[Path, str]:
     """What overlays of kustomize add or change."""
     some = render(f"--set=watchNamespaces={{{TEAM}}}")
     rest = [one for one in some if one.template == "rbac" and one.namespace not in {"", NAMESPACE}]
-    monitored = render("--set=serviceMonitor.enabled=true", "--api-versions=monitoring.coreos.com/v1")
+    monitored = render(
+        "--set=serviceMonitor.enabled=true", "--api-versions=monitoring.coreos.com/v1"
+    )
     return {
         OVERLAYS / "namespaced" / "cluster-role.yaml": joined(
-            some, lambda one: one.kind == "ClusterRole" and not one.name.endswith(("-edit", "-view"))
+            some,
+            lambda one: one.kind == "ClusterRole" and not one.name.endswith(("-edit", "-view")),
         ),
         OVERLAYS / "namespaced" / "roles.yaml": joined(rest, lambda _: True),
         OVERLAYS / "prometheus-operator" / "service-monitor.yaml": joined(
@@ -149,15 +152,23 @@ STEPS = (copies, kinds, described, plain, overlays)
 def stale() -> list[str]:
     """What --check finds: files that are not what they should be, and files that nothing makes."""
     wanted = {path: text for step in STEPS for path, text in step().items()}
-    found = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
-    found += [path for path in (CHART / "files").rglob("*") if path.is_file() and path not in wanted]
+    found = [
+        path
+        for path, text in wanted.items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+    found += [
+        path for path in (CHART / "files").rglob("*") if path.is_file() and path not in wanted
+    ]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
 def main() -> int:
     """Write the files, or say which are not what they should be."""
     parser = argparse.ArgumentParser(description="Make what follows from charts/mofa-advisor.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a file differs"
+    )
     if parser.parse_args().check:
         for path in stale():
             print(f"chart: {path} is not what its source says; run `make chart`", file=sys.stderr)

@@ -38,7 +38,9 @@ def values(text: str) -> str:
 
 
 def _define(name: str, about: str, body: str) -> str:
-    return f'\n{{{{- /* {about} */ -}}}}\n{{{{- define "mofa.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
+    return (
+        f'\n{{{{- /* {about} */ -}}}}\n{{{{- define "mofa.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
+    )
 
 
 def _settings() -> str:
@@ -53,7 +55,9 @@ def _beside(*, namespaced: bool) -> str:
             found.setdefault(kind.group, []).append(kind.plural)
     lines = []
     for group, plurals in found.items():
-        by = [kind.setting for kind in KINDS if kind.group == group] or [kind.setting for kind in KINDS]
+        by = [kind.setting for kind in KINDS if kind.group == group] or [
+            kind.setting for kind in KINDS
+        ]
         lines.append(f"{group}: {{resources: [{', '.join(plurals)}], by: [{', '.join(by)}]}}")
     return "\n".join(lines)
 
@@ -125,13 +129,18 @@ def _same_but_stamped(old: str, new: str, stamped: Sequence[tuple[str, ...]]) ->
     || (k == "creationTimestamp" && pair[1].metadata[k] == null))
   && pair[0].?metadata.orValue({{}}).all(k, pair[1].?metadata[?k].hasValue())))""")
         else:
-            inside = textwrap.indent(_same_but_stamped(f"{old}.{step}", f"{new}.{step}", below), "  ")
+            inside = textwrap.indent(
+                _same_but_stamped(f"{old}.{step}", f"{new}.{step}", below), "  "
+            )
             parts.append(f'(!("{step}" in {new}) || (\n{inside}))')
     return "\n&& ".join(parts)
 
 
 def _suspended() -> str:
-    reads = [(kinds, "{{ . }}" + "".join(f".?{step}" for step in path)) for path, kinds in _paths().items()]
+    reads = [
+        (kinds, "{{ . }}" + "".join(f".?{step}" for step in path))
+        for path, kinds in _paths().items()
+    ]
     return f"({_chosen(reads)}).orValue(false) == true"
 
 

@@ -45,7 +45,9 @@ class Value:
         for mark, name in MARKS.items():
             if mark in self.marks:
                 text = self.marks[mark]
-                bounds[name] = {"enum": text.split(", "), "pattern": text}.get(mark) or json.loads(text)
+                bounds[name] = {"enum": text.split(", "), "pattern": text}.get(mark) or json.loads(
+                    text
+                )
         if "text" in {outer, inner} and not bounds:
             bounds["pattern"] = LINES if outer == "map" else PLAIN
         if outer == "list":
@@ -61,7 +63,11 @@ class Value:
         return (
             made
             | keys
-            | ({"additionalProperties": {"type": WORDS.get(inner, inner)} | bounds} if inner else {})
+            | (
+                {"additionalProperties": {"type": WORDS.get(inner, inner)} | bounds}
+                if inner
+                else {}
+            )
         )
 
 
@@ -111,7 +117,9 @@ def schema(values: list[Value]) -> str:
         for key in value.path[:-1]:
             place = place["properties"].setdefault(key, _section())
         place["properties"][value.path[-1]] = value.schema()
-    top["properties"]["global"]["additionalProperties"] = True  # a parent chart gives its values to all
+    top["properties"]["global"]["additionalProperties"] = (
+        True  # a parent chart gives its values to all
+    )
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -127,7 +135,9 @@ def table(values: list[Value]) -> str:
         text = value.text.replace("|", "\\|")
         if "enum" in value.marks:
             text += (
-                f" One of {value.marks['enum']}." if value.type == "text" else f" Of {value.marks['enum']}."
+                f" One of {value.marks['enum']}."
+                if value.type == "text"
+                else f" Of {value.marks['enum']}."
             )
         rows.append(f"| `{'.'.join(value.path)}` | {value.type} | `{shown}` | {text} |")
     return "\n".join(rows)

@@ -40,19 +40,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Make deploy/grafana/*.json from deploy/grafana/mofa_dashboards."
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a file differs"
+    )
     check = parser.parse_args().check
     if importlib.util.find_spec(SDK) is None:
-        print(f"dashboards: {SDK} is not installed, so the files were not made anew", file=sys.stderr)
+        print(
+            f"dashboards: {SDK} is not installed, so the files were not made anew", file=sys.stderr
+        )
         return 0 if check else 1
     made = files()
     stale = [
-        path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+        path
+        for path, text in made.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     for path in stale:
         shown = path.relative_to(ROOT)
         if check:
-            print(f"dashboards: {shown} is not what its code says; run `make dashboards`", file=sys.stderr)
+            print(
+                f"dashboards: {shown} is not what its code says; run `make dashboards`",
+                file=sys.stderr,
+            )
         else:
             path.write_text(made[path], encoding="utf-8")
             print(shown)

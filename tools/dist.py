@@ -27,7 +27,9 @@ SUMS = "SHA256SUMS"
 
 def run(*command: str | Path) -> str:
     """What a command says; where it fails, what it says of that."""
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"dist: {command[0]}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

@@ -18,7 +18,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "equations.md"
 LAB: Final = ROOT / "lab" / "mofa_lab" / "validate"
-FILES: Final = (*sorted((ROOT / "mofa_model").rglob("*.py")), LAB / "paper_equations.py", LAB / "forms.py")
+FILES: Final = (
+    *sorted((ROOT / "mofa_model").rglob("*.py")),
+    LAB / "paper_equations.py",
+    LAB / "forms.py",
+)
 """The model, and what the lab has of the paper's own forms beside it."""
 NUMBERS: Final = 45
 """Numbered equations of the paper."""
@@ -73,7 +77,9 @@ def made(page: str) -> str:
     for name, first in functions():
         for n in numbers(first):
             cited[n].append(f"`{name}`")
-        if not numbers(first) and name.startswith(("equations.", "mofa_lab.validate.paper_equations.")):
+        if not numbers(first) and name.startswith(
+            ("equations.", "mofa_lab.validate.paper_equations.")
+        ):
             kind, row = _row(name, first)
             tables[kind].append(row)
     lines = page.splitlines()
@@ -131,7 +137,9 @@ def main() -> int:
     old = PAGE.read_text(encoding="utf-8")
     new = made(old)
     missing = [
-        n for n in range(1, NUMBERS + 1) if re.search(rf"^\| \({n}\) \| [^|]* \|  \|", new, re.MULTILINE)
+        n
+        for n in range(1, NUMBERS + 1)
+        if re.search(rf"^\| \({n}\) \| [^|]* \|  \|", new, re.MULTILINE)
     ]
     if missing:
         print(f"docs/equations.md: no function cites {', '.join(f'({n})' for n in missing)}")

@@ -107,7 +107,9 @@ def told(trainer: str, names: list[str]) -> dict[str, Any]:
         part: {name: shown(options, trainer) for name, options in asked.items()}
         for part, asked in (("shown", SHOWN[trainer]), ("ordinary", ordinary(trainer)))
     }
-    found = {part: {n: a for n, a in ones.items() if a.get("launch")} for part, ones in answers.items()}
+    found = {
+        part: {n: a for n, a in ones.items() if a.get("launch")} for part, ones in answers.items()
+    }
     cases = {
         name: case(
             problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"]),
@@ -124,7 +126,8 @@ def told(trainer: str, names: list[str]) -> dict[str, Any]:
         raise SystemExit(f"{trainer} refuses what is shown: {json.dumps(against, indent=1)}")
     words = {
         part: {
-            name: digest([{word: answer["words"][word] for word in WORDS}]) for name, answer in ones.items()
+            name: digest([{word: answer["words"][word] for word in WORDS}])
+            for name, answer in ones.items()
         }
         for part, ones in found.items()
     }
@@ -161,7 +164,9 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         cases.append(case(problem, strategy, trainer, words))
     head, said = verdicts(f"check_{trainer}", cases)
     inside = len(lines)
-    taken = Counter(field for field, text in zip(outside, said[inside:], strict=True) if text is None)
+    taken = Counter(
+        field for field, text in zip(outside, said[inside:], strict=True) if text is None
+    )
     step = max(1, len(lines) // KEPT)
     kept = [_asked_of(problem, one) for problem, one, _ in lines[::step]]
     return {
@@ -185,7 +190,9 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
 def _acts(strategy: Strategy) -> str:
     """A layout without what says nothing beside the rest."""
     alone = (
-        {"sharding": Sharding.NONE, "optimizer": Placement.DEVICE} if strategy.dp * strategy.cp == 1 else {}
+        {"sharding": Sharding.NONE, "optimizer": Placement.DEVICE}
+        if strategy.dp * strategy.cp == 1
+        else {}
     )
     mode = {"context_mode": ContextMode.RING} if strategy.cp == 1 else {}
     again = (
@@ -214,7 +221,9 @@ def _asked_of(problem: SearchCase, strategy: Strategy) -> dict[str, Any]:
 def counted() -> dict[str, Any]:
     """What Megatron holds on a GPU of each stage, for a few layouts."""
     drawn = [(problem, one) for _, problem, one in to_count("megatron")]
-    cases = [case(problem, one, "megatron", words_of(one, "megatron", problem)) for problem, one in drawn]
+    cases = [
+        case(problem, one, "megatron", words_of(one, "megatron", problem)) for problem, one in drawn
+    ]
     head, held = verdicts("count_megatron", cases)
     layouts = [_asked_of(*one) | {"held": stages} for one, stages in zip(drawn, held, strict=True)]
     return {**head, "layouts": layouts}

@@ -102,7 +102,9 @@ def questions(
         tokens, batch = rng.choice((2048, 4096, 8192)), rng.choice((64, 256, 480, 1024))
         recipes = [one for one in PRECISIONS if trainer not in WITHOUT_FP8 or "fp8" not in one]
         precision = "bf16" if device == "a100" else rng.choice(recipes)
-        problem = problem_of(name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision)
+        problem = problem_of(
+            name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision
+        )
         question = SearchQuestion(
             problems=(problem,),
             nodes=(gpus // 8,),
@@ -132,13 +134,20 @@ def problem_of(
     recipe = presets.precision(precision, stack=trainer)
     training = Training(sequence=sequence, global_batch=batch, precision=recipe)
     cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
-    return SearchCase(workload=Workload(model=presets.model(model), training=training), cluster=cluster)
+    return SearchCase(
+        workload=Workload(model=presets.model(model), training=training), cluster=cluster
+    )
 
 
-def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def case(
+    problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]
+) -> dict[str, Any]:
     """A launch for a validator, with the model and the machines that it is for, and the layers of each stage as priced."""
     model, cluster = problem.workload.model, problem.cluster
-    rule, mixed = cluster.calibration.placement, any(isinstance(block, StateSpace) for block in model.blocks)
+    rule, mixed = (
+        cluster.calibration.placement,
+        any(isinstance(block, StateSpace) for block in model.blocks),
+    )
     dealt = stages_of(model, strategy, rule)
     # Patterns count blocks, all else layers.
     blocks = mixed or trainer == "megatron" if listed(model) and not side_by_side(model) else False
@@ -147,7 +156,9 @@ def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[st
     return {
         **said,
         "gpus": int(strategy.gpus),
-        "generation": next(number for name, number in DEVICES.items() if name in cluster.device.name.lower()),
+        "generation": next(
+            number for name, number in DEVICES.items() if name in cluster.device.name.lower()
+        ),
         "model": MODEL_WORDS[trainer](model),
         "stages": [int(layers[kind]) for kind in kind_of_stages(model, strategy, rule)],
     }
@@ -179,7 +190,9 @@ _Drawn = list[tuple[str, SearchCase, Strategy]]
 def drawn(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     """So many random layouts of one kind of models that a search for a trainer reaches."""
     mine: _Drawn = []
-    for problem, found in questions(random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer):
+    for problem, found in questions(
+        random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer
+    ):
         mine += [(kind, problem, strategy) for strategy in found]
         if len(mine) >= number:
             break
@@ -189,12 +202,16 @@ def drawn(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
 def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     """So many random layouts that other trainers run and ours refuse for this one, each with the field of the refusal."""
     mine: _Drawn = []
-    for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
+    for problem, found in questions(
+        random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"
+    ):
         for strategy in found:
             try:
                 refuse(strategy, problem, trainer)
             except MofaError as error:
-                mine.append((str(error).partition(":")[0].removeprefix("strategy."), problem, strategy))
+                mine.append(
+                    (str(error).partition(":")[0].removeprefix("strategy."), problem, strategy)
+                )
         if len(mine) >= number:
             break
     return mine[:number]
@@ -206,7 +223,9 @@ def of_all_kinds(
     """Layouts over all kinds of models, drawn side by side."""
     share = -(-number // len(MODELS))
     with ProcessPoolExecutor(cpus()) as pool:
-        return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
+        return [
+            one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine
+        ]
 
 
 def to_count(trainer: str) -> _Drawn:
@@ -215,6 +234,8 @@ def to_count(trainer: str) -> _Drawn:
     for kind in MODELS:
         few = questions(random.Random(f"{trainer} {kind} count"), trainer, kind, trainer, sample=2)
         plain = (ones for ones in few if ones[0].workload.training.precision.name == "bf16")
-        found = [(kind, problem, one) for problem, some in islice(plain, COUNTED // 2) for one in some]
+        found = [
+            (kind, problem, one) for problem, some in islice(plain, COUNTED // 2) for one in some
+        ]
         mine += found
     return mine

@@ -34,13 +34,19 @@ def lock(name: str, *options: str, sources: tuple[str, ...] = ("pyproject.toml",
     target = FOLDER / name
     command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, *sources]
     done = subprocess.run(
-        [*command, "--output-file", str(target)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--output-file", str(target)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         sys.exit(f"lock: {name}: {done.stderr.strip()}")
     text = target.read_text(encoding="utf-8").removeprefix(TITLE)
     target.write_text(TITLE + text, encoding="utf-8")
-    print(f"{target.relative_to(ROOT)}: {sum(line[:1].isalnum() for line in text.splitlines())} packages")
+    print(
+        f"{target.relative_to(ROOT)}: {sum(line[:1].isalnum() for line in text.splitlines())} packages"
+    )
 
 
 def main() -> None:

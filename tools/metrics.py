@@ -43,7 +43,13 @@ def inputs() -> str:
     """Series that we read, as a table."""
     rows = ["| Series | From | What for |", "|---|---|---|"]
     return "\n".join(
-        [*rows, *(f"| `{name}` | {one['from']} | {one['for']} |" for name, one in rules.inputs().items())]
+        [
+            *rows,
+            *(
+                f"| `{name}` | {one['from']} | {one['for']} |"
+                for name, one in rules.inputs().items()
+            ),
+        ]
     )
 
 
@@ -72,7 +78,9 @@ def labelled(text: str) -> str:
 def main() -> int:
     """Write the page, or say that it differs."""
     parser = argparse.ArgumentParser(description="Write the tables of docs/metrics.md.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where the page differs"
+    )
     check = parser.parse_args().check
     stale = []
     for path, make in ((PAGE, page), (KIND, labelled)):

@@ -30,14 +30,20 @@ def megatron_model(model: Transformer) -> list[str]:
         "normalization": "RMSNorm",
         "position-embedding-type": "rope",
     }
-    flags = ["disable-bias-linear"] + ["untie-embeddings-and-output-weights"] * (not model.embedding.tied)
+    flags = ["disable-bias-linear"] + ["untie-embeddings-and-output-weights"] * (
+        not model.embedding.tied
+    )
     for block in model.blocks:
         said, switches = megatron_block(block)
         words |= said
         flags += switches
     if model.experts is not None:
         first = int(_dense_first(model))
-        words |= {} if listed(model) else {"moe-layer-freq": f"([0]*{first}+[1]*{int(model.layers - first)})"}
+        words |= (
+            {}
+            if listed(model)
+            else {"moe-layer-freq": f"([0]*{first}+[1]*{int(model.layers - first)})"}
+        )
         words.setdefault("ffn-hidden-size", model.experts.width)
     words.setdefault("num-attention-heads", words.get("mamba-num-heads"))
     words.setdefault("ffn-hidden-size", 4 * model.hidden)
@@ -62,19 +68,33 @@ def megatron_block(block: Any) -> tuple[dict[str, Any], list[str]]:
         words |= {"qk-pos-emb-head-dim": block.rope_dim, "v-head-dim": block.value_dim}
         words |= {} if block.query_rank is None else {"q-lora-rank": block.query_rank}
         if isinstance(block, SparseAttention):
-            words |= {"experimental-attention-variant": "dsa", "dsa-indexer-n-heads": block.index_heads}
+            words |= {
+                "experimental-attention-variant": "dsa",
+                "dsa-indexer-n-heads": block.index_heads,
+            }
             words |= {"dsa-indexer-head-dim": block.index_dim, "dsa-indexer-topk": block.top_k}
         return words, ["multi-latent-attention"]
     if isinstance(block, LinearAttention):
-        words = {"linear-num-key-heads": block.key_heads, "linear-num-value-heads": block.value_heads}
-        return {**words, "linear-key-head-dim": block.key_dim, "linear-value-head-dim": block.value_dim}, []
+        words = {
+            "linear-num-key-heads": block.key_heads,
+            "linear-num-value-heads": block.value_heads,
+        }
+        return {
+            **words,
+            "linear-key-head-dim": block.key_dim,
+            "linear-value-head-dim": block.value_dim,
+        }, []
     if isinstance(block, StateSpace):
         words = {"mamba-num-heads": block.heads, "mamba-head-dim": block.head_dim}
         return {**words, "mamba-state-dim": block.state, "mamba-num-groups": block.groups}, []
     if isinstance(block, FeedForward):
         return {"ffn-hidden-size": block.width}, ["swiglu"] * block.gated
     assert isinstance(block, Experts), block
-    words = {"num-experts": block.count, "moe-router-topk": block.top_k, "moe-ffn-hidden-size": block.width}
+    words = {
+        "num-experts": block.count,
+        "moe-router-topk": block.top_k,
+        "moe-ffn-hidden-size": block.width,
+    }
     if block.shared_width:
         words["moe-shared-expert-intermediate-size"] = block.shared_width
     return words, ["swiglu"] * block.gated
@@ -98,7 +118,10 @@ def bridge_model(model: Transformer) -> list[str]:
 
 
 def _told(words: Mapping[str, Any], flags: Sequence[str]) -> list[str]:
-    shown = {name: str(int(value) if isinstance(value, float) else value) for name, value in words.items()}
+    shown = {
+        name: str(int(value) if isinstance(value, float) else value)
+        for name, value in words.items()
+    }
     return [f"--{name}" for name in dict.fromkeys(flags)] + [
         word for name, value in shown.items() for word in (f"--{name}", value)
     ]
@@ -165,18 +188,28 @@ def torchtitan_model(model: Transformer) -> dict[str, Any]:
             made |= {"key_head_dim": block.key_dim, "value_head_dim": block.value_dim}
             made |= {"full_attention_interval": len(model.runs[0].layers)}
         elif isinstance(block, SoftmaxAttention):
-            made |= {"n_heads": block.heads, "n_kv_heads": block.kv_heads, "head_dim": block.head_dim}
+            made |= {
+                "n_heads": block.heads,
+                "n_kv_heads": block.kv_heads,
+                "head_dim": block.head_dim,
+            }
         elif isinstance(block, FeedForward):
             made["hidden_dim"] = block.width
         elif isinstance(block, Experts):
-            made["mixed"] = {"num_experts": block.count, "top_k": block.top_k, "moe_hidden_dim": block.width}
+            made["mixed"] = {
+                "num_experts": block.count,
+                "top_k": block.top_k,
+                "moe_hidden_dim": block.width,
+            }
     made["n_dense_layers"] = _dense_first(model)
     return {"words": ["--module", "recipes", "--config", "recipe"], "sizes": _plain(made)}
 
 
 def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes as whole numbers."""
-    return {name: _plain(one) if isinstance(one, Mapping) else int(one) for name, one in told.items()}
+    return {
+        name: _plain(one) if isinstance(one, Mapping) else int(one) for name, one in told.items()
+    }
 
 
 def transformers_model(model: Transformer) -> dict[str, Any]:
@@ -185,11 +218,22 @@ def transformers_model(model: Transformer) -> dict[str, Any]:
     told |= {"num_hidden_layers": 2, "tie_word_embeddings": bool(model.embedding.tied)}
     for block in model.blocks:
         if isinstance(block, SoftmaxAttention):
-            told |= {"num_attention_heads": int(block.heads), "num_key_value_heads": int(block.kv_heads)}
+            told |= {
+                "num_attention_heads": int(block.heads),
+                "num_key_value_heads": int(block.kv_heads),
+            }
             told["head_dim"] = 8
         elif isinstance(block, LatentAttention):
-            told |= {"num_attention_heads": int(block.heads), "num_key_value_heads": int(block.heads)}
-            told |= {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8}
+            told |= {
+                "num_attention_heads": int(block.heads),
+                "num_key_value_heads": int(block.heads),
+            }
+            told |= {
+                "kv_lora_rank": 8,
+                "q_lora_rank": 8,
+                "qk_nope_head_dim": 8,
+                "qk_rope_head_dim": 8,
+            }
             told |= {"v_head_dim": 8, "model_type": "deepseek_v3"}
         elif isinstance(block, StateSpace):
             return {"model_type": "mamba2", "num_hidden_layers": 2, "vocab_size": 64, "hidden_size": 4 * int(block.heads), "expand": 2,
@@ -199,7 +243,12 @@ def transformers_model(model: Transformer) -> dict[str, Any]:
         latent = told["model_type"] == "deepseek_v3"
         several = {"n_routed_experts" if latent else "num_local_experts": int(model.experts.count)}
         told |= several | {"num_experts_per_tok": int(model.experts.top_k)}
-        few = {"first_k_dense_replace": 1, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
+        few = {
+            "first_k_dense_replace": 1,
+            "moe_intermediate_size": 8,
+            "n_group": 1,
+            "topk_group": 1,
+        }
         told |= few if latent else {}
         told["model_type"] = "deepseek_v3" if latent else "mixtral"
     return told

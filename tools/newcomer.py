@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-JOB = ("--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192")
+JOB = (
+    "--model",
+    "llama3-8b",
+    "--gpu",
+    "h100",
+    "--gpus",
+    "64",
+    "--global-batch",
+    "512",
+    "--seq",
+    "8192",
+)
 COMMANDS = """
 import contextlib, io, json, sys
 from mofa_model.cli import main
@@ -149,7 +160,9 @@ def schedule(copy: Copy) -> str:
         "from mofa_model.schedules.interleaved import",
         "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.interleaved import",
     )
-    copy.change("mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)")
+    copy.change(
+        "mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)"
+    )
     words = ("1f1b", "gpipe")
     advised, *priced = copy.json(
         ("advise", *JOB, *limited("schedule=gpipe", "pp=4")),
@@ -229,7 +242,9 @@ def block(copy: Copy) -> str:
     layers = seen[0]["layers"]
     if "pooling + dense" not in layers:
         raise Fails(f"no layer has it: {', '.join(layers)}")
-    step, memory = ([one["summary"][name] for one in seen] for name in ("step_seconds", "memory_bytes"))
+    step, memory = (
+        [one["summary"][name] for one in seen] for name in ("step_seconds", "memory_bytes")
+    )
     if not (step[0] < step[1] and memory[0] < memory[1] and pooled != plain):
         raise Fails(f"it costs as much as attention: {step}, {memory}")
     return f"a step of {step[0]:.2f} s in place of {step[1]:.2f} s; advised {advised['strategy']}"
@@ -291,14 +306,21 @@ spec:
 def axis(copy: Copy) -> str:
     """A toy axis that changes memory, the time of a step, and the bytes of a checkpoint."""
     copy.change("mofa_model/strategy.py", "    tensor_overlap: bool = False\n", FIELD)
-    copy.change("mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW)
+    copy.change(
+        "mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW
+    )
     rule = "mofa_model/estimate/saved.py"
     copy.change(rule, "    return workload.training.optimizer\n", RULE)
     copy.change(rule, "  # noqa: ARG001, an axis may choose the rule", "")
-    copy.change(rule, "annotations\n\nfrom", "annotations\n\nfrom dataclasses import replace\n\nfrom")
+    copy.change(
+        rule, "annotations\n\nfrom", "annotations\n\nfrom dataclasses import replace\n\nfrom"
+    )
     allow = ("--allow", "experimental")  # no run has it yet
     plain = (*JOB, *allow, *limited("cp=1", "mbs=1", "recompute=none", "tp=2"))
-    alone = (*plain, *limited("pp=2", "schedule=v-half"))  # which no trainer has, so both are priced alike
+    alone = (
+        *plain,
+        *limited("pp=2", "schedule=v-half"),
+    )  # which no trainer has, so both are priced alike
     with_it, without, trained = copy.json(
         ("advise", *alone, *limited("muon=true")),
         ("advise", *alone, *limited("muon=false")),
@@ -528,7 +550,10 @@ def recovery_class(copy: Copy) -> str:
     counted = {row["name"]: row["failures"] for row in known}
     if counted != {"rank": 3, "pod": 0, "job": 0}:
         raise Fails(f"a watch of three restarts counts {counted}")
-    if 'mofa_pool_failures_per_node_day{bound="mean",class="rank",pool="toy"}' not in told["metrics"]:
+    if (
+        'mofa_pool_failures_per_node_day{bound="mean",class="rank",pool="toy"}'
+        not in told["metrics"]
+    ):
         raise Fails("it is not among the metrics")
     copy.python("-m", "mofa_model.manifest.crds", "made")
     schemas = (copy.root / "made" / "mofa.dev_clusterprofiles.yaml").read_text(encoding="utf-8")
@@ -539,7 +564,9 @@ def recovery_class(copy: Copy) -> str:
         told["profile"]["status"]["failures"] = rows
         (copy.root / name).write_text(json.dumps(told["profile"]), encoding="utf-8")
     job = ("ettr", "--nodes", "2", "--step", "20 s", "--model", "llama3-8b")
-    ettr = [one["ettr"]["target"] for one in copy.json(*((*job, "--profile", name) for name in seen))]
+    ettr = [
+        one["ettr"]["target"] for one in copy.json(*((*job, "--profile", name) for name in seen))
+    ]
     if not ettr[0] < ettr[1]:
         raise Fails(f"its failures cost nothing: {ettr}")
     return f"3 seen by the watch; an ETTR of {ettr[0]:.4f} in place of {ettr[1]:.4f}; in metrics and schema"
@@ -603,7 +630,9 @@ def alert(copy: Copy) -> str:
     copy.write(name, (copy.root / name).read_text(encoding="utf-8") + ALERT)
     copy.python("tools/rules.py")
     (copy.root / "toy.test.yaml").write_text(ALERT_TEST, encoding="utf-8")
-    promtool = copy.python("-c", "from mofa_local import binaries; print(binaries.path('promtool'))").strip()
+    promtool = copy.python(
+        "-c", "from mofa_local import binaries; print(binaries.path('promtool'))"
+    ).strip()
     made = ("deploy/rules/mofa-recording.yaml", "deploy/rules/mofa-alerts.yaml")
     copy.run(promtool, "check", "rules", "--lint=all", "--lint-fatal", *made)
     copy.run(promtool, "test", "rules", "toy.test.yaml")

@@ -38,7 +38,9 @@ def made_of(trainer: str, option: str) -> str:
 
 def main() -> None:
     """Ask, compare, record."""
-    before: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    before: dict[str, Any] = (
+        json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    )
     record = {}
     for trainer in TRAINERS:
         asked = subprocess.run(

@@ -26,7 +26,9 @@ try:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 except ImportError as error:
-    sys.exit(f"oracle: {error.name} is missing; run it with a Python that has torch and transformers")
+    sys.exit(
+        f"oracle: {error.name} is missing; run it with a Python that has torch and transformers"
+    )
 
 ROOT: Final = Path(__file__).parents[1]
 DATA: Final = ROOT / "tests" / "data"
@@ -59,7 +61,9 @@ def main() -> None:
     lines = [f" {json.dumps(key)}: {_lines(value)}" for key, value in table.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     (DATA / "architectures_counted.json").write_text(text, encoding="utf-8")
-    print(f"oracle: {len(table['published'])} published and {len(table['tiny'])} tiny models counted")
+    print(
+        f"oracle: {len(table['published'])} published and {len(table['tiny'])} tiny models counted"
+    )
 
 
 def published(configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -96,7 +100,10 @@ def tiny(config: dict[str, Any]) -> dict[str, Any]:
     model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager").eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.zeros((1, TOKENS), dtype=torch.long), use_cache=False)
-    by = {str(operation): flops / TOKENS for operation, flops in counter.get_flop_counts()["Global"].items()}
+    by = {
+        str(operation): flops / TOKENS
+        for operation, flops in counter.get_flop_counts()["Global"].items()
+    }
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "tokens": TOKENS,
@@ -122,7 +129,9 @@ def _lines(value: Any) -> str:
     if not isinstance(value, dict):
         return json.dumps(value)
     return (
-        "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in value.items()) + "\n }"
+        "{\n"
+        + ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in value.items())
+        + "\n }"
     )
 
 

@@ -102,7 +102,9 @@ def told(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str,
     """Entries of the source for exactly these names."""
     wanted = list(names)
     if missing := [name for name in wanted if name not in given]:
-        raise Missing(f"docs/reference/source.toml: say what {', '.join(missing)} of [{what}] means")
+        raise Missing(
+            f"docs/reference/source.toml: say what {', '.join(missing)} of [{what}] means"
+        )
     if spare := [name for name in given if name not in wanted]:
         raise Missing(
             f"docs/reference/source.toml: [{what}] names {', '.join(spare)}, which the code does not have"
@@ -127,7 +129,10 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
 
 def examples() -> dict[str, str]:
     """What `mofa annotate` writes on the example of the documents, without the ends of long texts."""
-    return {key: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for key, text in annotations().items()}
+    return {
+        key: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        for key, text in annotations().items()
+    }
 
 
 def annotation_page() -> str:
@@ -138,7 +143,11 @@ def annotation_page() -> str:
 
     def rows(keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         for name in (key.removeprefix(PREFIX) for key in keys):
-            yield f"`{name}`", f"`{given[name].get('example') or printed[name]}`", given[name]["says"]
+            yield (
+                f"`{name}`",
+                f"`{given[name].get('example') or printed[name]}`",
+                given[name]["says"],
+            )
 
     headings = ("key", "example", "meaning")
     return "\n".join([
@@ -200,7 +209,11 @@ def settings_page() -> str:
         about = inspect.getdoc(OperatorSettings if not group else _owner(group))
         rows = []
         for flag in own:
-            name = f"`--{flag.name}`" if flag.kind is not bool else f"`--{flag.name}`, `--no-{flag.name}`"
+            name = (
+                f"`--{flag.name}`"
+                if flag.kind is not bool
+                else f"`--{flag.name}`, `--no-{flag.name}`"
+            )
             rows.append((name, f"`{flag.variable}`", shown(flag.default), flag.help))
         text += [f"## {titles.get(group, group.capitalize())}\n", f"{about}\n"]
         text += [table(("flag", "variable", "default", "meaning"), rows), ""]
@@ -230,7 +243,10 @@ def condition_page() -> str:
         text += [f"## {name}\n", f"{about}\n", _reasons(may[name], reasons, advice)]
     health = docstrings(words.Health)
     text += ["## Health of a job that runs\n", HEALTH]
-    text += [table(("word", "meaning"), ((f"`{word}`", about) for word, about in health.items())), ""]
+    text += [
+        table(("word", "meaning"), ((f"`{word}`", about) for word, about in health.items())),
+        "",
+    ]
     text += ["## In the log only\n", _reasons(may["log"], reasons, advice)]
     events = docstrings(words.Happened)
     on = told(given["events"], events, "events")
@@ -240,7 +256,8 @@ def condition_page() -> str:
     ]
     text += [
         table(
-            ("reason", "on", "meaning"), ((f"`{name}`", on[name], about) for name, about in events.items())
+            ("reason", "on", "meaning"),
+            ((f"`{name}`", on[name], about) for name, about in events.items()),
         ),
         "",
     ]
@@ -307,7 +324,9 @@ def pages() -> dict[str, str]:
 def main() -> int:
     """Write the pages, or say which differ."""
     parser = argparse.ArgumentParser(description="Write docs/reference/*.md from the code.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a page differs"
+    )
     check = parser.parse_args().check
     try:
         made = pages()

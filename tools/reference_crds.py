@@ -34,7 +34,9 @@ def shown(value: Any) -> str:
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
-def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+def fields(
+    schema: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
     """Every field below a schema: path, its schema, whether it is required."""
     for name, inner in schema.get("properties", {}).items():
         if not path and name in ON_EVERY_OBJECT:
@@ -105,9 +107,16 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
     schema = version["schema"]["openAPIV3Schema"]
     short = ", ".join(f"`{name}`" for name in names["shortNames"])
     scope = crd["spec"]["scope"].lower()
-    text = [f"## {names['kind']}\n", f"{schema['description']} {scope.capitalize()}; short names: {short}.\n"]
+    text = [
+        f"## {names['kind']}\n",
+        f"{schema['description']} {scope.capitalize()}; short names: {short}.\n",
+    ]
     columns = [
-        (f"`{one['name']}`", f"`{one['jsonPath']}`", "" if one.get("priority", 0) == 0 else "with `-o wide`")
+        (
+            f"`{one['name']}`",
+            f"`{one['jsonPath']}`",
+            "" if one.get("priority", 0) == 0 else "with `-o wide`",
+        )
         for one in version.get("additionalPrinterColumns", [])
     ]
     text += [table(("column", "shows", ""), columns), ""]

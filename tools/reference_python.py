@@ -35,7 +35,9 @@ What the command answers, Python answers too, from the same code:
 ```python
 import mofa_model as mofa
 
-answer = mofa.advise(model="llama3-8b", gpu="h100", gpus=64, sequence_length=8192, global_batch_size=512)
+answer = mofa.advise(
+    model="llama3-8b", gpu="h100", gpus=64, sequence_length=8192, global_batch_size=512
+)
 answer.strategy  # text, as `mofa explain --strategy` and `spec.current` take it
 answer.predicted.step_seconds.target  # SI numbers, each with .lower and .upper
 answer.to_dict()  # the same as `-o json`
@@ -92,7 +94,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         hints = get_type_hints(kind, include_extras=True)
         needed = [name for name, hint in hints.items() if get_origin(hint) is not NotRequired]
         inner = {
-            n: schema_of(get_args(h)[0] if get_origin(h) is NotRequired else h) for n, h in hints.items()
+            n: schema_of(get_args(h)[0] if get_origin(h) is NotRequired else h)
+            for n, h in hints.items()
         }
         return {"type": "object", "properties": inner, "required": needed}
     origin, of = get_origin(kind), get_args(kind)
@@ -110,7 +113,9 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 def _file(document: str) -> str:
     stem = document.removesuffix("Document")
-    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in stem).strip("-")
+    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in stem).strip(
+        "-"
+    )
     return f"{words}.v{documents.VERSION}.json"
 
 
@@ -118,7 +123,11 @@ def _parameters(question: type) -> Iterator[tuple[str, ...]]:
     said = dict(_said(question))
     for one in fields(question):
         default = (
-            "required" if one.default is MISSING else "" if one.default in {None, ()} else shown(one.default)
+            "required"
+            if one.default is MISSING
+            else ""
+            if one.default in {None, ()}
+            else shown(one.default)
         )
         yield (
             f"`{one.name}`",

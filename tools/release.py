@@ -36,10 +36,14 @@ def main() -> None:
     parser.add_argument("--image", required=True, help="name with its registry, without a tag")
     parser.add_argument("--digest", default="", help="digest that was pushed")
     parser.add_argument("--runbooks", default="", help="where people read docs/runbooks")
-    parser.add_argument("--chart", type=Path, default=ROOT / "charts" / "mofa-advisor", help="chart to write")
+    parser.add_argument(
+        "--chart", type=Path, default=ROOT / "charts" / "mofa-advisor", help="chart to write"
+    )
     given = parser.parse_args()
     if not IMAGE.fullmatch(given.image):
-        sys.exit(f"release: --image: {given.image!r} is not right; give REGISTRY/NAME, without a tag")
+        sys.exit(
+            f"release: --image: {given.image!r} is not right; give REGISTRY/NAME, without a tag"
+        )
     path = given.chart / "values.yaml"
     path.write_text(
         released(path.read_text(encoding="utf-8"), given.image, given.digest, given.runbooks),

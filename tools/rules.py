@@ -175,7 +175,8 @@ def _written(rule: dict[str, Any]) -> str:
         for part in ("labels", "annotations"):
             lines.append(f"  {part}:")
             lines += [
-                f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in rule[part].items()
+                f"    {name}: {json.dumps(text, ensure_ascii=False)}"
+                for name, text in rule[part].items()
             ]
     return "\n".join(lines)
 
@@ -194,8 +195,12 @@ def files() -> dict[Path, str]:
 
 def main() -> int:
     """Write the files, or say which are not what the source says."""
-    parser = argparse.ArgumentParser(description="Make deploy/rules/*.yaml from deploy/rules/source.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    parser = argparse.ArgumentParser(
+        description="Make deploy/rules/*.yaml from deploy/rules/source."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a file differs"
+    )
     check = parser.parse_args().check
     stale = {
         path: text

@@ -32,7 +32,9 @@ _FENCE = re.compile(r"(?ms)^```.*?^```|`[^`\n]*`")
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """The pages that lie elsewhere."""
     for path, name in ELSEWHERE.items():
-        files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+        files.append(
+            File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8"))
+        )
     return files
 
 

@@ -42,7 +42,9 @@ def study(only: list[str]) -> str:
     for words in commands((FOLDER / "README.md").read_text(encoding="utf-8")):
         name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
         if not only or name in only:
-            sections.append(f"## {name}\n\n    mofa {shlex.join(words)}\n\n```text\n{answer(words)}```\n")
+            sections.append(
+                f"## {name}\n\n    mofa {shlex.join(words)}\n\n```text\n{answer(words)}```\n"
+            )
             print(f"studied: {name}")
     return "\n".join(sections)
 

@@ -72,7 +72,11 @@ def written(text: str, say: Callable[[Printed], str]) -> str:
     """A page with what `say` has each of its commands print."""
 
     def block(match: re.Match[str]) -> str:
-        return "```console\n" + "".join(f"$ {one.command}\n{say(one)}" for one in printed(match[1])) + "```"
+        return (
+            "```console\n"
+            + "".join(f"$ {one.command}\n{say(one)}" for one in printed(match[1]))
+            + "```"
+        )
 
     return BLOCK.sub(block, text)
 
@@ -158,7 +162,9 @@ def stale() -> Iterator[str]:
         if (fresh := written(text, now)) != text:
             name = str(path.relative_to(ROOT))
             yield "\n".join(
-                difflib.unified_diff(text.splitlines(), fresh.splitlines(), name, "now", lineterm="")
+                difflib.unified_diff(
+                    text.splitlines(), fresh.splitlines(), name, "now", lineterm=""
+                )
             )
 
 

@@ -41,7 +41,11 @@ def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], 
                 print(json.dumps({key: verdict}), file=out, flush=True)
 
         with ThreadPoolExecutor(cpus()) as pool:
-            list(pool.map(ask, (list(missing)[at :: cpus()] for at in range(min(cpus(), len(missing))))))
+            list(
+                pool.map(
+                    ask, (list(missing)[at :: cpus()] for at in range(min(cpus(), len(missing))))
+                )
+            )
     return head, [known[key] for key in keys]
 
 

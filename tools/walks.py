@@ -46,9 +46,12 @@ class Walk:
             self.imports += {"call": 1, "return": -1}.get(event, 0)
         if event != "call" or self.imports:
             return
-        if code.co_name in ("__init__", "__new__", "__lambda__", "<lambda>") or code.co_filename.startswith(
-            "<"
-        ):
+        if code.co_name in (
+            "__init__",
+            "__new__",
+            "__lambda__",
+            "<lambda>",
+        ) or code.co_filename.startswith("<"):
             self._made(frame)
         if code in self.seen or not code.co_filename.startswith(PRODUCT):
             return
@@ -148,7 +151,10 @@ def run(words: list[str]) -> None:
         if "-v" in words:
             print(
                 "\n".join(
-                    (*(f"  {one}" for one in sorted(walk.files)), *(f"  {one}" for one in sorted(walk.kinds)))
+                    (
+                        *(f"  {one}" for one in sorted(walk.files)),
+                        *(f"  {one}" for one in sorted(walk.kinds)),
+                    )
                 )
             )
 

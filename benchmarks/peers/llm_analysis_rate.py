@@ -26,7 +26,9 @@ GPU = get_gpu_config_by_name("h100-sxm-80gb")
 
 def evaluate(tensor: int, pipeline: int) -> None:
     """Memory, FLOPs and latency of one layout."""
-    layout = ParallelismConfig(tp_size=tensor, pp_size=pipeline, dp_size=1024 // (tensor * pipeline))
+    layout = ParallelismConfig(
+        tp_size=tensor, pp_size=pipeline, dp_size=1024 // (tensor * pipeline)
+    )
     analysis = LLMAnalysis(
         MODEL, GPU, parallelism_config=layout, flops_efficiency=0.5, hbm_memory_efficiency=0.8
     )

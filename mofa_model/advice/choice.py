@@ -95,7 +95,9 @@ def replayed(some: Sequence[Prospect]) -> list[Finalist]:
 def _replayed(groups: Sequence[Sequence[Prospect]]) -> list[list[Finalist]]:
     """Candidates of each group with their exact step times, sorted by expected time. Equal schedules are replayed once."""
     full = iter(
-        priced_together([(one.candidate.problem, one.candidate.strategy) for some in groups for one in some])
+        priced_together(
+            [(one.candidate.problem, one.candidate.strategy) for some in groups for one in some]
+        )
     )
     found = [[Finalist(prospect=one, priced=next(full)) for one in some] for some in groups]
     return [sorted(some, key=_order) for some in found]
@@ -136,7 +138,9 @@ def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
         kind = tuple(sorted(set(one.at.layout) - {"mbs"}))
         simpler = one.complexity < least and one.expected <= prospects[0].expected * (1.0 + SPAN)
-        fresh = (layout not in layouts and len(layouts) < most) or (kind not in kinds and len(kinds) < most)
+        fresh = (layout not in layouts and len(layouts) < most) or (
+            kind not in kinds and len(kinds) < most
+        )
         if fresh or simpler:
             chosen[one.candidate.nodes, one.candidate.index] = one
             least = min(least, one.complexity)

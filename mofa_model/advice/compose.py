@@ -6,13 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mofa_model import VERSION, units
-from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Frontier, Odds, Predicted, Status
+from mofa_model.advice.answer import (
+    Advice,
+    Alternative,
+    Counts,
+    Current,
+    Frontier,
+    Odds,
+    Predicted,
+    Status,
+)
 from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
 from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.probes import probes
 from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, question_of
-from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
+from mofa_model.advice.reasons import (
+    compared,
+    differs,
+    nearest_constraints,
+    unoffered,
+    why_not,
+    why_nothing,
+)
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
 from mofa_model.advice.verdict import asked_amiss, doubts_of, is_sure, status_of
@@ -47,7 +63,9 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         gpus=int(request.nodes * first.cluster.gpus_per_node),
         explanation="",
         rejected={
-            reason.value: ranking.rejected[reason] for reason in Rejection if ranking.rejected.get(reason)
+            reason.value: ranking.rejected[reason]
+            for reason in Rejection
+            if ranking.rejected.get(reason)
         },
         counts=Counts(
             raw=ranking.raw,
@@ -68,12 +86,16 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     if picked is None:
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
         return replace(
-            plain, explanation="; ".join((*amiss, why)), current=(_today(request) or (None, None))[0]
+            plain,
+            explanation="; ".join((*amiss, why)),
+            current=(_today(request) or (None, None))[0],
         )
     return _answered(found, picked, others, plain)
 
 
-def _best(found: Sequence[Prospects]) -> tuple[Prospects, Chosen | None, list[tuple[Request, Finalist]]]:
+def _best(
+    found: Sequence[Prospects],
+) -> tuple[Prospects, Chosen | None, list[tuple[Request, Finalist]]]:
     """The trainer whose first choice is the best of all, what is chosen for it, and the first choices of the others: those of
     which nothing is missing for a recommendation before the others, then by what is expected.
     """
@@ -187,7 +209,8 @@ def _alternatives(
             kinds.add(one.kind)
             named.append((differs(one.kind, first.kind), request, one))
     return tuple(
-        _alternative(its, name, one, first, of_best, against) for name, its, one in named[: int(request.top)]
+        _alternative(its, name, one, first, of_best, against)
+        for name, its, one in named[: int(request.top)]
     )
 
 
@@ -198,17 +221,26 @@ def _probes(
     told = []
     for number, (one, left) in enumerate(probes(request, found, first.prospect), start=1):
         reason = f"leaves {left:.0%} of the expected loss"
-        as_other = _alternative(request, f"probe {number}", replayed([one])[0], first, of_best, against)
+        as_other = _alternative(
+            request, f"probe {number}", replayed([one])[0], first, of_best, against
+        )
         told.append(replace(as_other, reason=reason))
     return tuple(told)
 
 
 def _alternative(
-    request: Request, name: str, one: Finalist, best: Finalist, of_best: Predicted, against: Standing
+    request: Request,
+    name: str,
+    one: Finalist,
+    best: Finalist,
+    of_best: Predicted,
+    against: Standing,
 ) -> Alternative:
     told, interval = predicted(request, one.priced, one.nodes)
     mine = Standing(at=one.prospect.at, pace=_pace(request, told, one.nodes))
-    reason = why_not(request.objective, one.priced, told.ettr.target, best.priced, of_best.ettr.target)
+    reason = why_not(
+        request.objective, one.priced, told.ettr.target, best.priced, of_best.ettr.target
+    )
     if one.priced.strategy == best.priced.strategy and one.nodes == best.nodes:
         reason = "the same layout"
     elif request.tried:

@@ -62,7 +62,9 @@ def _together(one: float, other: float) -> float:
 
 def basis(request: Request, one: Priced, told: Predicted) -> Basis:
     """What a prediction rests on; its band is the one that is told, which short runs make narrower."""
-    found = basis_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    found = basis_of(
+        request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy)
+    )
     return replace(found, within=told.step_seconds.upper / told.step_seconds.target - 1.0)
 
 
@@ -86,7 +88,9 @@ def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tupl
 def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
     """The failure rates that an answer uses."""
     return tuple(
-        FailureInput(name=c.name, per_node_day=c.rate.mean * DAY, recovery_seconds=float(c.recovery.mean))
+        FailureInput(
+            name=c.name, per_node_day=c.rate.mean * DAY, recovery_seconds=float(c.recovery.mean)
+        )
         for c in request.reliability.classes
     )
 

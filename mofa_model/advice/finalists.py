@@ -64,7 +64,9 @@ def priced_together(some: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced]
         steps |= dict(zip(members, replayed, strict=True))
     walked = {at for members in walks.values() for at in members}
     return [
-        Priced(strategy=s, problem=problem, estimate=found[at], step=steps[at], replayed=at in walked)
+        Priced(
+            strategy=s, problem=problem, estimate=found[at], step=steps[at], replayed=at in walked
+        )
         for at, (problem, s) in enumerate(some)
     ]
 
@@ -108,7 +110,9 @@ def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
     """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
     kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
     chunks = np.asarray(found.stage.total)[kinds] / s.vpp
-    return np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
+    return (
+        np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
+    )
 
 
 def _twice(times: NDArray[Any]) -> NDArray[Any]:

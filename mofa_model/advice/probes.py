@@ -62,10 +62,14 @@ def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Pr
     ran = np.array([any(one.at.layout == run.at.layout for run in request.tried) for one in some])
     seen = odds_of(request.runs, [one.at for one in some], request.tried)
     pace = np.array([one.candidate.score for one in some]) * np.exp(seen.centres["step"])
-    space = np.array([space_of(one.candidate.problem) / float(one.candidate.memory) for one in some])
+    space = np.array(
+        [space_of(one.candidate.problem) / float(one.candidate.memory) for one in some]
+    )
     best = plan(seen, pace, space, int(request.probe), 1.0 - request.risk, ran)
     whole = max(best.regret[0], 1e-9)
-    return [(some[at], after / whole) for at, after in zip(best.places, best.regret[1:], strict=True)]
+    return [
+        (some[at], after / whole) for at, after in zip(best.places, best.regret[1:], strict=True)
+    ]
 
 
 def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
@@ -118,11 +122,14 @@ class _Draws:
         """Mean logarithm of what is chosen over what is best."""
         may = np.where(known.ran, self.fitting, self.first)
         chosen = np.argmin(
-            np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf), axis=1
+            np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf),
+            axis=1,
         )
         draws = np.arange(len(chosen))
         taken = np.where(
-            known.ran[chosen], self.times[draws, chosen], (self.expected + self.error)[draws, chosen]
+            known.ran[chosen],
+            self.times[draws, chosen],
+            (self.expected + self.error)[draws, chosen],
         )
         return float(np.mean(taken - best))
 
@@ -142,12 +149,16 @@ class _Known:
         told = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)
         ran = self.ran.copy()
         ran[at] = True
-        return _Known(ran, self.mean + told[:, None] * share, self.covariance - np.outer(column, share))
+        return _Known(
+            ran, self.mean + told[:, None] * share, self.covariance - np.outer(column, share)
+        )
 
 
 def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
     """Draws of errors with a covariance. [1]"""
-    root = np.linalg.cholesky(covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance)))
+    root = np.linalg.cholesky(
+        covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance))
+    )
     found: Array = rng.standard_normal((DRAWS, len(covariance))) @ root.T
     return found
 

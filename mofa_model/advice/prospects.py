@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import score_of
-from mofa_model.advice.weighed import Prospect, by_expected, known, seen_of, space_of, trainer_of, weighed
+from mofa_model.advice.weighed import (
+    Prospect,
+    by_expected,
+    known,
+    seen_of,
+    space_of,
+    trainer_of,
+    weighed,
+)
 from mofa_model.axes.axis import Axis
 from mofa_model.bands import (
     Support,
@@ -100,7 +108,9 @@ def prospects(request: Request, advance: Callable[[float], None]) -> list[Prospe
     for measured, surely in _places(request):
         for own in (True, False):
             some = [one for one in asked if one.preferred is own]
-            found = [one.found(measured, surely, lambda part: advance(part / len(asked))) for one in some]
+            found = [
+                one.found(measured, surely, lambda part: advance(part / len(asked))) for one in some
+            ]
             if there := [one for one in found if one is not None]:
                 return there
     return [min((one.nothing for one in asked), key=_missing)]
@@ -145,9 +155,13 @@ class _TrainerSearch:
     @property
     def nothing(self) -> Prospects:
         """What to say where nothing fits."""
-        return Prospects(request=self._request, ranking=self._ranking, prospects=(), limit=self._whole)
+        return Prospects(
+            request=self._request, ranking=self._ranking, prospects=(), limit=self._whole
+        )
 
-    def found(self, measured: bool, surely: bool, advance: Callable[[float], None]) -> Prospects | None:
+    def found(
+        self, measured: bool, surely: bool, advance: Callable[[float], None]
+    ) -> Prospects | None:
         """What fits among what was measured, or among all, surely or not; None where nothing does."""
         request = self._request
         if not request.odds:
@@ -162,7 +176,10 @@ class _TrainerSearch:
             least = 1.0 - request.risk if surely else max(one.fits for one in every) - SURE
             if kept := tuple(one for one in every if one.fits >= least):
                 given = Prospects(
-                    request=request, ranking=self._ranking, prospects=kept, limit=share * self._whole
+                    request=request,
+                    ranking=self._ranking,
+                    prospects=kept,
+                    limit=share * self._whole,
                 )
                 return given if measured or _lifted(request) else _one_new(given, share, least)
         return None
@@ -171,7 +188,9 @@ class _TrainerSearch:
         self._ranking = search(_unmeasured(self._question), advance)
         some = [replace(one, weight=1.0) for one in weighed(self._request, self._ranking)]
         kept = tuple(sorted(some, key=by_expected))
-        found = Prospects(request=self._request, ranking=self._ranking, prospects=kept, limit=self._whole)
+        found = Prospects(
+            request=self._request, ranking=self._ranking, prospects=kept, limit=self._whole
+        )
         return found if kept else None
 
 

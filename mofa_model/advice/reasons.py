@@ -60,7 +60,9 @@ def why_not(objective: str, other: Priced, ettr: float, best: Priced, best_ettr:
     lost = 0.0 if objective == "throughput" else lost
     if abs(more) < 1e-9 * best.step_time:
         same = "as fast a step, with more features switched on"
-        return same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
+        return (
+            same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
+        )
     terms = {NAMES[name]: value for name, value in compared(other, best).items()}
     if more + lost < 0:
         return f"{units.format(-more, 's', 3)} faster a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
@@ -88,13 +90,20 @@ def _dearer(other: Priced, ettr: float, best: Priced, best_ettr: float) -> str:
 def _largest(terms: Mapping[str, float], whole: float, text: Callable[[float], str]) -> str:
     """The three terms that count most, each of a tenth of the whole or more."""
     told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
-    return ", ".join(f"{name} {text(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(whole))
+    return ", ".join(
+        f"{name} {text(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(whole)
+    )
 
 
 def gained(advice: Advice) -> str:
     """What the advice is beside today's layout, in a few words: of time, or of GPU-hours where these are the objective."""
     today = advice.current
-    if today is None or today.strategy is None or today.predicted is None or advice.predicted is None:
+    if (
+        today is None
+        or today.strategy is None
+        or today.predicted is None
+        or advice.predicted is None
+    ):
         return ""
     time = 1.0 / (1.0 + float(today.gain))
     if advice.objective == "cost":
@@ -194,7 +203,11 @@ def unoffered(strategy: Strategy) -> str:
     found = []
     for axis in AXES:
         value = getattr(strategy, axis.fields[0])
-        if not axis.assumed and value != axis.off and not any(axis.had_by(t, value) for t in offered):
+        if (
+            not axis.assumed
+            and value != axis.off
+            and not any(axis.had_by(t, value) for t in offered)
+        ):
             found.append(f"{axis.words[0].key}={value}")
     return ", ".join(found)
 

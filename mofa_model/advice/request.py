@@ -64,7 +64,10 @@ def by_trainer(
 
 
 def _of_stack(
-    problem: SearchCase, stack: str, release: str | None, under: Callable[[Calibration], Calibration]
+    problem: SearchCase,
+    stack: str,
+    release: str | None,
+    under: Callable[[Calibration], Calibration],
 ) -> SearchCase:
     training, cluster = problem.workload.training, problem.cluster
     precision = presets.precision(training.precision.name, stack=stack)
@@ -158,7 +161,9 @@ class Request:
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)
         not_negative(top=self.top, probe=self.probe, least_interval=self.least_interval)
-        positive(learned=self.learned, memory_ratio=self.memory.ratio, memory_spread=self.memory.spread)
+        positive(
+            learned=self.learned, memory_ratio=self.memory.ratio, memory_spread=self.memory.spread
+        )
         if not 0.0 < self.risk < 1.0:
             raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")
         if not self.problems:

@@ -76,9 +76,13 @@ def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) ->
     return Score(of=finish, least=float(ideal[0] / shortest))
 
 
-def job_of(request: Request, problem: SearchCase, nodes: int, strategy: Strategy, step: Seconds) -> Job:
+def job_of(
+    request: Request, problem: SearchCase, nodes: int, strategy: Strategy, step: Seconds
+) -> Job:
     """The job that a strategy makes, for the reliability model."""
-    saved, replicas = (of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas))
+    saved, replicas = (
+        of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas)
+    )
     blocking, background = save_costs(request, problem, nodes, saved, replicas)
     return Job(
         nodes=nodes,

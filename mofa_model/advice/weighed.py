@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from mofa_model.advice.request import LearnedMemory, Request
 from mofa_model.advice.saves import score_of
 from mofa_model.axes.frameworks import ANY
-from mofa_model.bands import Coordinates, LayoutOdds, ShortRun, Support, coordinates, odds_of, support
+from mofa_model.bands import (
+    Coordinates,
+    LayoutOdds,
+    ShortRun,
+    Support,
+    coordinates,
+    odds_of,
+    support,
+)
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import room
 from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
@@ -65,7 +73,11 @@ def weighed(request: Request, ranking: Ranking) -> list[Prospect]:
     found = sorted((one for some in ranking.best.values() for one in some), key=_rank)
     barred = {_layout(one.at) for one in request.tried}
     fresh = [(one, at) for one in found if _layout(at := _at(one)) not in barred]
-    ran = [(_tried(request, one, place), one.at) for place, one in enumerate(request.tried) if one.fitted]
+    ran = [
+        (_tried(request, one, place), one.at)
+        for place, one in enumerate(request.tried)
+        if one.fitted
+    ]
     if not (every := [*ran, *fresh]):
         return []
     seen = seen_of(request, [at for _, at in every])
@@ -93,7 +105,9 @@ def weighed(request: Request, ranking: Ranking) -> list[Prospect]:
 
 def _tried(request: Request, ran: ShortRun, place: int) -> Candidate:
     """A layout that was tried, as a candidate: whatever the search leaves out, it runs."""
-    named = (one for one in request.problems if one.workload.training.precision.name == ran.precision)
+    named = (
+        one for one in request.problems if one.workload.training.precision.name == ran.precision
+    )
     problem = next(named, request.problems[0])
     nodes = request.nodes
     problem = replace(problem, cluster=replace(problem.cluster, gpus=ran.strategy.gpus))
@@ -101,7 +115,9 @@ def _tried(request: Request, ran: ShortRun, place: int) -> Candidate:
     step = float(full.step_time)
     saved = float(checkpoint_size(problem.workload, ran.strategy))
     replicas = float(checkpoint_replicas(problem.workload, ran.strategy))
-    score = score_of(request, problem, nodes, saved).of(*map(np.array, ([step], [saved], [replicas])))
+    score = score_of(request, problem, nodes, saved).of(
+        *map(np.array, ([step], [saved], [replicas]))
+    )
     return Candidate(
         strategy=ran.strategy,
         problem=problem,

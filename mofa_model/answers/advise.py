@@ -184,7 +184,11 @@ def answered(given: Understood, advance: Callable[[float], None] | None = None) 
         except InputError as error:
             refused = error  # the answer stands, whatever this trainer can be told
     return AdviceAnswer(
-        question=given.question, request=given.request, advice=advice, launch=launch, refused=refused
+        question=given.question,
+        request=given.request,
+        advice=advice,
+        launch=launch,
+        refused=refused,
     )
 
 

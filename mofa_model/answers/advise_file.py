@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 _BESIDE: Final = frozenset(
     {
-        *("file", "profile", "objective", "risk", "allow", "by_estimate", "constraints", "lift", "current"),
+        *(
+            "file",
+            "profile",
+            "objective",
+            "risk",
+            "allow",
+            "by_estimate",
+            "constraints",
+            "lift",
+            "current",
+        ),
         *("top", "launch", "probe", "runs"),
     }
 )

@@ -66,15 +66,32 @@ def records(advice: Advice) -> Table:
         numbers = [None if band is None else getattr(band, end) for band in bands for end in ends]
         if predicted is not None and not predicted.duration_seconds.target:
             numbers = [
-                None if name.startswith("duration") else n for name, n in zip(names, numbers, strict=True)
+                None if name.startswith("duration") else n
+                for name, n in zip(names, numbers, strict=True)
             ]
-        layout = (None, None) if strategy is None else (format_strategy(strategy), int(strategy.gpus))
+        layout = (
+            (None, None) if strategy is None else (format_strategy(strategy), int(strategy.gpus))
+        )
         rows.append((kind, *layout, *more, *numbers))
 
     if advice.strategy is not None:
-        steps, seconds = advice.checkpoint_interval_steps, float(advice.checkpoint_interval_seconds or 0)
-        add("advice", advice.strategy, advice.predicted, advice.nodes, advice.precision, steps, seconds, None)
-    others = [("alternative", one) for one in advice.alternatives] + [("probe", one) for one in advice.probes]
+        steps, seconds = (
+            advice.checkpoint_interval_steps,
+            float(advice.checkpoint_interval_seconds or 0),
+        )
+        add(
+            "advice",
+            advice.strategy,
+            advice.predicted,
+            advice.nodes,
+            advice.precision,
+            steps,
+            seconds,
+            None,
+        )
+    others = [("alternative", one) for one in advice.alternatives] + [
+        ("probe", one) for one in advice.probes
+    ]
     for kind, one in others:
         steps, seconds = one.checkpoint_interval_steps, float(one.checkpoint_interval_seconds)
         add(kind, one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
@@ -165,7 +182,9 @@ def _first(advice: Advice) -> Table:
     title = "; ".join((f"{place}: {advice.status.value}", *advice.beside))
     if advice.strategy is None or advice.predicted is None:
         rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
-        return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
+        return Table(
+            title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows)
+        )
     p = advice.predicted
     rows = [
         ("strategy", short_strategy(advice.strategy)),
@@ -182,7 +201,10 @@ def _first(advice: Advice) -> Table:
             "device memory",
             f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
         ),
-        ("it fits", f"with a probability of {in_percent(advice.odds.fits)}" if advice.odds else "-"),
+        (
+            "it fits",
+            f"with a probability of {in_percent(advice.odds.fits)}" if advice.odds else "-",
+        ),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
     if p.duration_seconds.target:
@@ -270,15 +292,30 @@ def _frontier(advice: Advice) -> Table:
         Column("strategy", align="left", wide=True),
     )
     times = [
-        one.predicted.duration_seconds.target or one.predicted.step_seconds.target for one in advice.frontier
+        one.predicted.duration_seconds.target or one.predicted.step_seconds.target
+        for one in advice.frontier
     ]
     rows: list[tuple[Cell, ...]] = []
     for one, bar in zip(advice.frontier, bars(times), strict=True):
         p = one.predicted
-        hours = round(p.duration_seconds.target / 3600 * one.gpus) if p.duration_seconds.target else None
+        hours = (
+            round(p.duration_seconds.target / 3600 * one.gpus)
+            if p.duration_seconds.target
+            else None
+        )
         step, _, _, ettr, days = _figures(p)
         rows.append(
-            (one.nodes, one.gpus, step, p.mfu.target, ettr, days, hours, bar, short_strategy(one.strategy))
+            (
+                one.nodes,
+                one.gpus,
+                step,
+                p.mfu.target,
+                ettr,
+                days,
+                hours,
+                bar,
+                short_strategy(one.strategy),
+            )
         )
     return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
 
@@ -287,7 +324,11 @@ def _counts(advice: Advice) -> Table:
     c = advice.counts
     rows: list[tuple[Cell, ...]] = [
         ("searched", c.searched, "legal strategies that fit, each one priced"),
-        ("pruned", c.pruned, "proved to be no better: overlap left off, or too much work whatever the rest"),
+        (
+            "pruned",
+            c.pruned,
+            "proved to be no better: overlap left off, or too much work whatever the rest",
+        ),
         *((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
         ("all", c.raw, "combinations of the axis values"),
     ]

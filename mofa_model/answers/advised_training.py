@@ -67,7 +67,9 @@ def request_in_words(asked: AdvisedTraining) -> Request:
         risk=asked.risk,
         odds=not asked.by_estimate,
         checkpoint_bytes=job.size_of(asked.checkpoint_size) if asked.checkpoint_size else None,
-        current=training.layout_of(asked.current, problems[0], "--current") if asked.current else None,
+        current=training.layout_of(asked.current, problems[0], "--current")
+        if asked.current
+        else None,
     )
 
 

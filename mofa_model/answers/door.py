@@ -75,7 +75,9 @@ def question_of(kind: Callable[..., Q], arguments: Namespace) -> Q:
     """The question that options ask: whatever of it they have, by name."""
     named = (one.name for one in fields(cast("Any", kind)))
     given = {name: getattr(arguments, name) for name in named if hasattr(arguments, name)}
-    return kind(**{name: tuple(one) if isinstance(one, list) else one for name, one in given.items()})
+    return kind(
+        **{name: tuple(one) if isinstance(one, list) else one for name, one in given.items()}
+    )
 
 
 def said_of(question: WordedQuestion) -> dict[str, Any]:
@@ -111,7 +113,9 @@ def in_python(known: Sequence[str]) -> Iterator[None]:
         yield
     except MofaError as error:
         if isinstance(error, Missing):
-            words = {_OPTION.sub(parameter, option): value for option, value in error.examples.items()}
+            words = {
+                _OPTION.sub(parameter, option): value for option, value in error.examples.items()
+            }
             given = ", ".join(f"{name}={value!r}" for name, value in words.items())
             error.args = (f"{lacking([*words])}; for example {given}",)
         error.args = tuple(_OPTION.sub(parameter, str(one)) for one in error.args)
@@ -147,7 +151,10 @@ class Reply:
             if (module := _module(name)) is not None:
                 table = self.records
                 return module.DataFrame(
-                    {column.key: [row[at] for row in table.rows] for at, column in enumerate(table.columns)}
+                    {
+                        column.key: [row[at] for row in table.rows]
+                        for at, column in enumerate(table.columns)
+                    }
                 )
         raise InputError(
             f"to_frame: {library or 'pandas or polars'} is not installed; pip install {library or 'pandas'}"

@@ -111,7 +111,9 @@ def ettr(question: EttrQuestion) -> EttrAnswer:
     if question.method == "paper" and len(job.blocking) > 1:
         job = _nearest_remote(job)
         every = None
-    return EttrAnswer(question=question, document=ettr_figures.answer(job, question, every), job=job)
+    return EttrAnswer(
+        question=question, document=ettr_figures.answer(job, question, every), job=job
+    )
 
 
 def _check(asked: EttrQuestion) -> None:

@@ -41,7 +41,11 @@ def answer(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict
     paper_form = printed(job, steps)
     told: dict[str, Any] = {
         "model": asked.method,
-        "ettr": {"lower": float(band.lower), "target": float(band.target), "upper": float(band.upper)},
+        "ettr": {
+            "lower": float(band.lower),
+            "target": float(band.target),
+            "upper": float(band.upper),
+        },
         "level": asked.level,
         "interval": _interval(job, best, steps, asked),
         "paper": paper_form,
@@ -51,7 +55,9 @@ def answer(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict
             "blocking": [float(x) for x in job.blocking],
             "background": [float(x) for x in job.background],
         },
-        "scatter": _scatter(job, steps, best.every, units.parse(asked.window, "s", field="--window")),
+        "scatter": _scatter(
+            job, steps, best.every, units.parse(asked.window, "s", field="--window")
+        ),
         "budget": _budget(job, steps, best.every),
     }
     if (found := watchdog(job, steps, best.every)) is not None:
@@ -64,7 +70,9 @@ def answer(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict
     return told
 
 
-def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float) -> list[dict[str, Any]]:
+def curve(
+    job: Job, steps: int, every: tuple[int, ...], count: int, level: float
+) -> list[dict[str, Any]]:
     """ETTR over intervals from a sixteenth to sixteen times `steps`, with the band and the paper's form."""
     if count == 0:
         return []
@@ -84,7 +92,9 @@ def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 def points(job: Job, told: dict[str, Any]) -> list[dict[str, Any]]:
     """The curve that was asked for, or one that is fine enough to be drawn."""
     steps, every = told["interval"]["steps"], tuple(told["interval"]["every"])
-    return told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
+    return told["curve"] or curve(
+        job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"]
+    )
 
 
 def plot(points: list[dict[str, Any]], told: dict[str, Any], path: str) -> None:
@@ -117,7 +127,9 @@ def printed(job: Job, steps: int) -> dict[str, Any]:
 
 def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
     low, high = objective.rate_scales(job, level)
-    lower, target, upper = (printed(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low))
+    lower, target, upper = (
+        printed(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low)
+    )
     return {"lower": lower, "target": target, "upper": upper}
 
 
@@ -125,7 +137,9 @@ def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion
     low, high = objective.rate_scales(job, asked.level)
     scale = float(interval.minimax_rate(low, high))
     away = interval.departure(job, best)
-    robust = best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
+    robust = (
+        best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
+    )
     return {
         "steps": steps,
         "seconds": steps * float(job.step_time),
@@ -151,8 +165,12 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
     """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
     rate = float(model.failure_rate(job))
     sources = model.sources(job)
-    busiest = max(range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier))
-    slope = sum(s.share * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:])
+    busiest = max(
+        range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier)
+    )
+    slope = sum(
+        s.share * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+    )
     if window <= 0:
         raise BadValue("--window", window, "give a time above zero")
     sd = renewal.deviation(

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from mofa_model.answers.ettr import EttrQuestion
 
 NUMBERS: Final = ("nodes", "rate", "slowdown", "prior_weight")
-TEXTS: Final = ("step", "mttr", "save", "copy", "law", "queue", "hang", "repair", "checkpoint_size", "model")
+TEXTS: Final = (
+    "step",
+    "mttr",
+    "save",
+    "copy",
+    "law",
+    "queue",
+    "hang",
+    "repair",
+    "checkpoint_size",
+    "model",
+)
 COLUMNS: Final = (
     Column("interval steps"),
     Column("ettr", unit="%"),
@@ -37,7 +48,9 @@ def table(field: str, rows: list[dict[str, Any]]) -> Table:
     """The rows for people."""
     columns = (Column(field.replace("_", " ")), *COLUMNS)
     return Table(
-        title="ETTR at the best interval", columns=columns, rows=tuple(tuple(row.values()) for row in rows)
+        title="ETTR at the best interval",
+        columns=columns,
+        rows=tuple(tuple(row.values()) for row in rows),
     )
 
 

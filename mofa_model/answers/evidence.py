@@ -30,7 +30,9 @@ _COUNTED: Final = (
 )
 
 
-def evidence(problem: SearchCase, strategy: Strategy) -> tuple[list[Table], Mapping[str, Any], Table]:
+def evidence(
+    problem: SearchCase, strategy: Strategy
+) -> tuple[list[Table], Mapping[str, Any], Table]:
     """All that is known of runs like one layout: tables, the same for machines, and rows for programs."""
     runs, asked = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
     basis, found = basis_of(runs, asked), features_of(runs, asked)
@@ -89,7 +91,11 @@ def features(found: Sequence[Feature]) -> Table:
         title="Measured runs by feature",
         columns=tuple(columns),
         rows=tuple(
-            (one.name, one.value, *(cell for seen in one.seen.values() for cell in (seen.runs, seen.error)))
+            (
+                one.name,
+                one.value,
+                *(cell for seen in one.seen.values() for cell in (seen.runs, seen.error)),
+            )
             for one in found
         ),
         notes=(_COUNTED,),

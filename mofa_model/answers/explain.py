@@ -69,7 +69,11 @@ class ExplainAnswer(Reply):
         """The parts of the step as a bar, and the tables."""
         from mofa_model.page.figures import parts
 
-        drawn = [] if self.question.evidence else [parts("Parts of a step", self.step_terms(), "{:.3g} s")]
+        drawn = (
+            []
+            if self.question.evidence
+            else [parts("Parts of a step", self.step_terms(), "{:.3g} s")]
+        )
         return [*drawn, *super().shown()]
 
 
@@ -87,5 +91,8 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
         return ExplainAnswer(question=question, document=told, tables=tuple(tables), records=rows)
     found = terms_of(problem.workload, problem.cluster, strategy)
     return ExplainAnswer(
-        question=question, document=found.document, tables=found.tables, records=records(found.document)
+        question=question,
+        document=found.document,
+        tables=found.tables,
+        records=records(found.document),
     )

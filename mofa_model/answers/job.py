@@ -25,7 +25,16 @@ from mofa_model.spec.reliability import (
     Reliability,
 )
 
-_OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
+_OF_PROFILE: Final = (
+    "rate",
+    "failures",
+    "node_days",
+    "classes",
+    "mttr",
+    "domains",
+    "queue",
+    "spares",
+)
 """What a profile replaces."""
 _BOUNDS: Final = {
     "nodes": (1, 1e7),
@@ -152,7 +161,9 @@ def _profile(asked: JobWords) -> Reliability:
     return job_profile.reliability(str(asked.profile), int(asked.nodes))
 
 
-def _fitted(reliability: Reliability, storage: tuple[CheckpointTier, ...], tiers: int) -> Reliability:
+def _fitted(
+    reliability: Reliability, storage: tuple[CheckpointTier, ...], tiers: int
+) -> Reliability:
     """A profile's reliability on the tiers that the job saves to."""
     classes = tuple(replace(c, tier=min(c.tier, tiers - 1)) for c in reliability.classes)
     domains = tuple(replace(d, tier=min(d.tier, tiers - 1)) for d in reliability.domains)
@@ -164,10 +175,14 @@ def rate_of(asked: JobWords) -> FailureRate:
     if (asked.failures is None) != (asked.node_days is None):
         raise BadValue("--failures", asked.failures, "give --failures and --node-days together")
     if asked.failures is None:
-        return FailureRate.assumed(PAPER_RATE if asked.rate is None else asked.rate, asked.prior_weight)
+        return FailureRate.assumed(
+            PAPER_RATE if asked.rate is None else asked.rate, asked.prior_weight
+        )
     if asked.rate is not None:
         raise BadValue("--rate", asked.rate, "give --rate, or --failures and --node-days")
-    return FailureRate(failures=asked.failures + JEFFREYS, exposure=float(asked.node_days or 0) * units.DAY)
+    return FailureRate(
+        failures=asked.failures + JEFFREYS, exposure=float(asked.node_days or 0) * units.DAY
+    )
 
 
 def _classes(asked: JobWords, tiers: int) -> tuple[FailureMode, ...]:
@@ -181,17 +196,28 @@ def _classes(asked: JobWords, tiers: int) -> tuple[FailureMode, ...]:
         given = [job_text.class_of(text) for text in asked.classes]
     else:
         given = [
-            (one.value, one.share, RecoveryTime(mean=one.seconds, law="deterministic"), min(i, tiers - 1))
+            (
+                one.value,
+                one.share,
+                RecoveryTime(mean=one.seconds, law="deterministic"),
+                min(i, tiers - 1),
+            )
             for i, one in enumerate(RecoveryClass)
         ]
     shares = [part for _, part, _, _ in given]
     if abs(sum(shares) - 1) > 1e-6:
         raise BadValue(
-            "--class", ", ".join(f"{part:g}" for part in shares), "shares of the classes must add to one"
+            "--class",
+            ", ".join(f"{part:g}" for part in shares),
+            "shares of the classes must add to one",
         )
     return tuple(
         FailureMode(
-            name=name, rate=_part(total, part), recovery=recovery, tier=tier, queues=name not in _KEEPING
+            name=name,
+            rate=_part(total, part),
+            recovery=recovery,
+            tier=tier,
+            queues=name not in _KEEPING,
         )
         for name, part, recovery, tier in given
     )
@@ -234,7 +260,9 @@ def size_of(text: str) -> float:
 
 def _size(asked: JobWords) -> float:
     if (asked.checkpoint_size is None) == (asked.model is None):
-        field, given = ("--storage", asked.storage[0]) if asked.storage else ("--profile", asked.profile)
+        field, given = (
+            ("--storage", asked.storage[0]) if asked.storage else ("--profile", asked.profile)
+        )
         raise BadValue(field, given, "give --checkpoint-size or --model with it")
     if asked.checkpoint_size is not None:
         return size_of(asked.checkpoint_size)

@@ -18,7 +18,9 @@ def class_of(text: str) -> tuple[str, float, RecoveryTime, int]:
     name, *rest = text.split(":")
     if len(rest) not in {2, 3, 4, 5}:
         raise BadValue(
-            "--class", text, "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1"
+            "--class",
+            text,
+            "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1",
         )
     tier = int(number_of(rest[4], "--class")) if len(rest) == 5 else 0
     share = number_of(rest[0], "--class")
@@ -32,14 +34,18 @@ def recovery_of(parts: list[str], field: str) -> RecoveryTime:
     mean = time_of(parts[0], field)
     if len(parts) == 1:
         return RecoveryTime(mean=mean, law="deterministic")
-    return RecoveryTime(mean=mean, law=parts[1], cv=number_of(parts[2], field) if len(parts) > 2 else 1.0)
+    return RecoveryTime(
+        mean=mean, law=parts[1], cv=number_of(parts[2], field) if len(parts) > 2 else 1.0
+    )
 
 
 def domain_of(text: str, tiers: int) -> Domain:
     """Nodes that fail together, in a job of `tiers` checkpoint tiers."""
     parts = text.split(":")
     if len(parts) not in {4, 5}:
-        raise BadValue("--domain", text, "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h")
+        raise BadValue(
+            "--domain", text, "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h"
+        )
     return Domain(
         name=parts[0],
         nodes=units.count(parts[1], field="--domain"),
@@ -68,7 +74,9 @@ def hangs_of(text: str) -> Hangs:
     found = number_of(share, "--hang") if share else 1.0
     if not 0 <= found <= 1:
         raise BadValue(
-            "--hang", text, "write TIMEOUT[:SHARE] with a share between 0 and 1, for example 15min:0.3"
+            "--hang",
+            text,
+            "write TIMEOUT[:SHARE] with a share between 0 and 1, for example 15min:0.3",
         )
     return Hangs(timeout=time_of(timeout, "--hang"), share=found)
 
@@ -82,7 +90,9 @@ def time_of(text: str, field: str, *, least: float = 0.0) -> float:
     """A time of `least` or more. [s]"""
     value = units.parse(text, "s", field=field)
     if value < least:
-        raise BadValue(field, text, "give a time of zero or more" if least == 0 else "give a time above zero")
+        raise BadValue(
+            field, text, "give a time of zero or more" if least == 0 else "give a time above zero"
+        )
     return value
 
 

@@ -75,13 +75,21 @@ class SimulateAnswer(Reply):
         told = self.document["ettr"]
         words = ("median of runs", "exact model")
         drawn = band(
-            "ETTR of a run", told["p05"], told["median"], told["p95"], told["exact"], "{:.2%}", words
+            "ETTR of a run",
+            told["p05"],
+            told["median"],
+            told["p95"],
+            told["exact"],
+            "{:.2%}",
+            words,
         )
         return [drawn, *super().shown()]
 
 
 @asked_by(SimulateQuestion)
-def simulate(question: SimulateQuestion, advance: Callable[[float], None] = lambda _: None) -> SimulateAnswer:
+def simulate(
+    question: SimulateQuestion, advance: Callable[[float], None] = lambda _: None
+) -> SimulateAnswer:
     """Runs of a job under failures, event by event, with the exact model beside them."""
     from mofa_model.reliability import interval, model
     from mofa_model.simulator import runs
@@ -105,8 +113,12 @@ def simulate(question: SimulateQuestion, advance: Callable[[float], None] = lamb
     found = runs.simulate_runs(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
-    line = runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
-    told = _document(found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line)
+    line = (
+        runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
+    )
+    told = _document(
+        found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line
+    )
     told["timeline"] = told["timeline"][: question.timeline]
     return SimulateAnswer(question=question, document=told)
 
@@ -217,7 +229,8 @@ def _tables(told: dict[str, Any]) -> list[Table]:
             title="Lost time of a run, on average",
             columns=(Column("to"), Column("time", unit="s"), Column("share", unit="%")),
             rows=tuple(
-                (name, seconds, seconds / told["duration_s"]) for name, seconds in told["lost_s"].items()
+                (name, seconds, seconds / told["duration_s"])
+                for name, seconds in told["lost_s"].items()
             ),
         ),
     ]

@@ -139,7 +139,10 @@ def sweep(
 
 def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
     figures = [name for name in FIGURES if any(name in row for row in rows)]
-    columns = (*(Column(re.sub("[_.]", " ", name)) for name in names), *(FIGURES[name] for name in figures))
+    columns = (
+        *(Column(re.sub("[_.]", " ", name)) for name in names),
+        *(FIGURES[name] for name in figures),
+    )
     cells = tuple(tuple(row.get(name) for name in (*names, *figures)) for row in rows)
     reasons = sorted({row[name] for row in rows for name in ("why", "doubts") if row.get(name)})
     return Table(title="Sweep", columns=columns, rows=cells, notes=tuple(reasons[:5]))
@@ -157,7 +160,9 @@ def drawing(names: Sequence[str], rows: Sequence[Row], figure: str) -> LineDrawi
             label = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names[1:])
             drawn.setdefault(label, []).append((_number(row[names[0]]), row[figure] / size))
     up = f"{column.heading} [{unit}]" if unit else column.heading
-    return LineDrawing(lines=drawn, across=names[0].replace("_", " "), up=up, percent=column.unit == "%")
+    return LineDrawing(
+        lines=drawn, across=names[0].replace("_", " "), up=up, percent=column.unit == "%"
+    )
 
 
 def _number(text: Any) -> Any:

@@ -85,9 +85,14 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     low, high = float(match.group(1)), float(match.group(2))
     sign, by = match.group(3) or "x", float(match.group(4) or 2)
     if (sign == "x" and (by <= 1 or low <= 0)) or (sign == "+" and by <= 0):
-        raise BadValue("--vary", text, "a range must grow: LOW..HIGH, LOW..HIGH:x2 or LOW..HIGH:+10")
+        raise BadValue(
+            "--vary", text, "a range must grow: LOW..HIGH, LOW..HIGH:x2 or LOW..HIGH:+10"
+        )
     values = [low]
-    while len(values) <= MOST and (following := values[-1] * by if sign == "x" else values[-1] + by) <= high:
+    while (
+        len(values) <= MOST
+        and (following := values[-1] * by if sign == "x" else values[-1] + by) <= high
+    ):
         values.append(following)
     return field, tuple(f"{value:.12g}" for value in values)
 
@@ -113,7 +118,9 @@ def _constants() -> tuple[str, ...]:
     from mofa_model.spec import Calibration
 
     default = Calibration()
-    return tuple(f"{group}.{item.name}" for group in GROUPS for item in fields(getattr(default, group)))
+    return tuple(
+        f"{group}.{item.name}" for group in GROUPS for item in fields(getattr(default, group))
+    )
 
 
 def points_of(varied: Sequence[tuple[str, tuple[str, ...]]]) -> list[Point]:
@@ -126,7 +133,10 @@ def points_of(varied: Sequence[tuple[str, tuple[str, ...]]]) -> list[Point]:
         count *= len(values)
     if count > MOST:
         raise BadValue("--vary", count, f"at most {MOST} points")
-    return [dict(zip(names, chosen, strict=True)) for chosen in product(*(values for _, values in varied))]
+    return [
+        dict(zip(names, chosen, strict=True))
+        for chosen in product(*(values for _, values in varied))
+    ]
 
 
 def typed(name: str, value: str) -> Any:

@@ -94,7 +94,11 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
     if a.strategy:
         return _priced(request, a, axes, interval)
     advice = advise(request)
-    if advice.status is Status.NO_RECOMMENDATION or advice.strategy is None or advice.predicted is None:
+    if (
+        advice.status is Status.NO_RECOMMENDATION
+        or advice.strategy is None
+        or advice.predicted is None
+    ):
         return {"status": advice.status.value, "why": advice.explanation}
     p = advice.predicted
     row = {
@@ -122,7 +126,11 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
 
 def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
     asked = request_in_words(a)
-    fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
+    fixed = (
+        ()
+        if a.strategy
+        else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
+    )
     return replace(
         asked,
         problems=_calibrated(asked.problems, constants),
@@ -144,7 +152,9 @@ def _batch(a: SweepQuestion) -> str:
         ) from None
 
 
-def _calibrated(problems: tuple[SearchCase, ...], constants: Mapping[str, str]) -> tuple[SearchCase, ...]:
+def _calibrated(
+    problems: tuple[SearchCase, ...], constants: Mapping[str, str]
+) -> tuple[SearchCase, ...]:
     """The problems with other measured constants."""
     found = []
     for problem in problems:
@@ -164,12 +174,16 @@ def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: i
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
-    words = pairs_of(a.strategy, "--strategy") | {name.replace("_", "-"): axes[name] for name in axes}
+    words = pairs_of(a.strategy, "--strategy") | {
+        name.replace("_", "-"): axes[name] for name in axes
+    }
     text = ",".join(f"{name}={value}" for name, value in words.items())
     strategy = parse_strategy(text, problem.cluster.gpus, field="--strategy")
     batch, ranks = problem.workload.training.global_batch, int(strategy.dp * strategy.mbs)
     if batch % ranks:
-        raise BadValue("--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})")
+        raise BadValue(
+            "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
+        )
     one = priced(problem, strategy)
     told, best = predicted(request, one, request.nodes)
     at, rests = coordinates(problem.workload, problem.cluster, strategy), basis(request, one, told)
@@ -192,7 +206,9 @@ def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: i
         f"{name}_seconds": float(getattr(one.step, name))
         for name in ("stages", "bubble", "hops", "data", "optimizer")
     }
-    return row if interval is None else row | _at_interval(request, strategy, one.step_time, interval)
+    return (
+        row if interval is None else row | _at_interval(request, strategy, one.step_time, interval)
+    )
 
 
 def _at_interval(request: Any, strategy: Any, step: float, interval: int) -> Row:
@@ -202,10 +218,16 @@ def _at_interval(request: Any, strategy: Any, step: float, interval: int) -> Row
 
     problem = request.problems[0]
     kept = float(ettr(job_of(request, problem, request.nodes, strategy, step), interval))
-    seconds = steps_to_finish(problem) * step / max(kept, 1e-12) if problem.workload.training.tokens else 0.0
+    seconds = (
+        steps_to_finish(problem) * step / max(kept, 1e-12)
+        if problem.workload.training.tokens
+        else 0.0
+    )
     return {"interval_steps": interval, "ettr": kept, **_run(seconds, int(strategy.gpus))}
 
 
 def _run(seconds: float, gpus: int) -> Row:
     """Time and GPU time to finish; nothing where no number of tokens is stated."""
-    return {"duration_seconds": seconds, "gpu_hours": seconds / units.HOUR * gpus} if seconds else {}
+    return (
+        {"duration_seconds": seconds, "gpu_hours": seconds / units.HOUR * gpus} if seconds else {}
+    )

@@ -142,9 +142,13 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
             global_batch=batch,
             precision=precision,
             tokens=tokens,
-            optimizer=presets.optimizer(presets.resolve("optimizers", asked.optimizer, field="--optimizer")),
+            optimizer=presets.optimizer(
+                presets.resolve("optimizers", asked.optimizer, field="--optimizer")
+            ),
             adapter_rank=_rank(asked.adapter_rank),
-            documents=parse_documents(asked.documents, field="--documents") if asked.documents else None,
+            documents=parse_documents(asked.documents, field="--documents")
+            if asked.documents
+            else None,
         )
         cluster = presets.cluster(
             _gpu(asked),
@@ -155,7 +159,9 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
             gpus_per_node=asked.gpus_per_node,
             domain=asked.domain,
             scale_up=presets.link(asked.scale_up, field="--scale-up") if asked.scale_up else None,
-            scale_out=presets.link(asked.scale_out, field="--scale-out") if asked.scale_out else None,
+            scale_out=presets.link(asked.scale_out, field="--scale-out")
+            if asked.scale_out
+            else None,
             host_memory=units.parse(asked.host_memory, "B", field="--host-memory")
             if asked.host_memory
             else None,
@@ -178,7 +184,9 @@ def trainers_of(asked: TrainingWords, problems: tuple[SearchCase, ...]) -> ByTra
     if framework_of(asked) != ANY or asked.stack is not None:
         return ()
     roofline = _roofline(asked)
-    return by_trainer(problems, asked.framework_version, lambda constants: under(roofline, constants))
+    return by_trainer(
+        problems, asked.framework_version, lambda constants: under(roofline, constants)
+    )
 
 
 def nodes_of(asked: TrainingWords) -> int:
@@ -190,9 +198,7 @@ def nodes_of(asked: TrainingWords) -> int:
     gpus, per_node = _gpus(asked), _per_node(asked)
     found = places(gpus, per_node)
     if found is None:
-        right = (
-            f"give whole nodes of {per_node}, or at most {per_node} of one node, or another --gpus-per-node"
-        )
+        right = f"give whole nodes of {per_node}, or at most {per_node} of one node, or another --gpus-per-node"
         raise BadValue("--gpus", gpus, right)
     return found[0]
 

@@ -116,7 +116,8 @@ def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
         return replace(
             found,
             errors={
-                parameter_of(name): f"is missing; for example {one}" for name, one in error.examples.items()
+                parameter_of(name): f"is missing; for example {one}"
+                for name, one in error.examples.items()
             },
         )
     except MofaError as error:
@@ -138,7 +139,9 @@ def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestio
         presets.resolve("models", values["model"], field="model")
     if "current" in values:
         pairs_of(values["current"], "current")
-    words: dict[str, Any] = {name: text for name, text in values.items() if name not in {"vary", "y"}}
+    words: dict[str, Any] = {
+        name: text for name, text in values.items() if name not in {"vary", "y"}
+    }
     question = AdviceQuestion(**words)
     framework_of(question)
     return question
@@ -155,14 +158,20 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
             presets.resolve("models", word, field="vary")
     count = len(points_of(varied))
     if count > POINTS:
-        raise BadValue("vary", vary, f"{count} points; a page draws {POINTS}, and `mofa sweep` any number")
+        raise BadValue(
+            "vary", vary, f"{count} points; a page draws {POINTS}, and `mofa sweep` any number"
+        )
     named = {
-        one: getattr(question, one) for one in SweepQuestion.__dataclass_fields__ if hasattr(question, one)
+        one: getattr(question, one)
+        for one in SweepQuestion.__dataclass_fields__
+        if hasattr(question, one)
     }
     asked = SweepQuestion(**named, vary=texts)
     left: list[int] = []
 
-    def carry(work: Callable[..., Row], same: Iterable[Any], points: Sequence[Point]) -> Iterator[Row]:
+    def carry(
+        work: Callable[..., Row], same: Iterable[Any], points: Sequence[Point]
+    ) -> Iterator[Row]:
         began = time.process_time()
         for number, (one, point) in enumerate(zip(same, points, strict=True)):
             if number and time.process_time() - began > PATIENCE:

@@ -61,7 +61,9 @@ class Axis:
     """Keys of strategy texts."""
     limits: tuple[Word, ...] = ()
     """Keys of constraints and manifests, where those are others."""
-    listed: Callable[[tuple[int, ...], tuple[Any, ...]], tuple[Any, ...]] = lambda numbers, _: numbers
+    listed: Callable[[tuple[int, ...], tuple[Any, ...]], tuple[Any, ...]] = lambda numbers, _: (
+        numbers
+    )
     """What a constraint's list of numbers leaves of values, where a number is but a part of one."""
     values: str = ""
     """The values in the table of docs/search.md, where they are no list of words."""
@@ -99,7 +101,11 @@ class Axis:
 
     def chosen(self, value: Any) -> dict[str, Any]:
         """Fields of `Strategy` under a value."""
-        return dict(zip(self.fields, value, strict=True)) if len(self.fields) > 1 else {self.fields[0]: value}
+        return (
+            dict(zip(self.fields, value, strict=True))
+            if len(self.fields) > 1
+            else {self.fields[0]: value}
+        )
 
     def value_of(self, strategy: Any) -> Any:
         """The value that a strategy has."""

@@ -53,7 +53,9 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
     if value.group:
         found.append((Rejection.NOT_IN_FRAMEWORK, _other_context("group_context", r, g)))
         group = shard_group(value, r, g.cluster)
-        found.append((Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
+        found.append(
+            (Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"])))
+        )
         found.append((Rejection.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
         if least := g.framework.given.get("shard_contexts"):
             few = (group < least * r["cp"]) & (r["cp"] > 1)
@@ -79,7 +81,11 @@ def host_bad(value: Placement, r: Rows, g: Given) -> Found:
 def _other_context(key: str, r: Rows, g: Given) -> Mask:
     """Rows whose context parallelism runs beside no such thing."""
     known = g.framework.given.get(key)
-    beside = [in_mode(r, mode.value) for mode in ContextMode if known is not None and mode.value not in known]
+    beside = [
+        in_mode(r, mode.value)
+        for mode in ContextMode
+        if known is not None and mode.value not in known
+    ]
     found: Mask = np.any([np.zeros(len(r["tp"]), dtype=bool), *beside], axis=0)
     return found
 
@@ -118,13 +124,19 @@ def graphs_bad(value: Graphs, r: Rows, g: Given) -> Found:
     found: Found = []
     if training.documents is not None:
         found.append((Rejection.NOT_IN_FRAMEWORK, everywhere))
-    if value is Graphs.FULL and model.experts is not None:  # who goes where is known at the last moment
+    if (
+        value is Graphs.FULL and model.experts is not None
+    ):  # who goes where is known at the last moment
         found.append((Rejection.GRAPHS_UNNEEDED, everywhere))
     c, tp = g.cluster.calibration.host, r["tp"]
     launches = sum(
         run.repeats
         * host.layer_launch_time(
-            *c.of_layer(routed=layer.routed), tp, g.cluster.gpus_per_node, c.extra_node, c.extra_rank
+            *c.of_layer(routed=layer.routed),
+            tp,
+            g.cluster.gpus_per_node,
+            c.extra_node,
+            c.extra_rank,
         )
         for run in model.runs
         for layer in run.layers
@@ -142,7 +154,9 @@ def experts_bad(value: bool, r: Rows, g: Given) -> Found:
     bad = np.zeros(len(r["pp"]), dtype=bool)
     if g.framework.keeps("expert_overlap_interleaved"):
         bad |= (r["pp"] > 1) & ~_interleaved(r)
-    if g.workload.model.prediction_modules > g.framework.given.get("expert_overlap_predictions", np.inf):
+    if g.workload.model.prediction_modules > g.framework.given.get(
+        "expert_overlap_predictions", np.inf
+    ):
         bad |= True
     return [(Rejection.NOT_IN_FRAMEWORK, bad)]
 
@@ -157,7 +171,9 @@ def hops_bad(value: bool, r: Rows, g: Given) -> Found:
     if not value:
         two = _interleaved(r) & (r["pp"] == 2) & g.framework.keeps("overlap_between_two")
         return [(Rejection.NOT_IN_FRAMEWORK, two)]
-    blocked = [at for at, schedule in enumerate(SCHEDULES) if not g.framework.overlaps_hops(schedule.value)]
+    blocked = [
+        at for at, schedule in enumerate(SCHEDULES) if not g.framework.overlaps_hops(schedule.value)
+    ]
     return [(Rejection.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
 
 
@@ -179,7 +195,9 @@ def tensor_better(c: Calibration) -> bool:
 def experts_better(c: Calibration) -> bool:
     """The same of the exchange of experts, which must not cost launches either."""
     free = bool(np.all(np.asarray(c.host.expert_overlap) <= 0.0))
-    return free and _gentle(c.overlap) and bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
+    return (
+        free and _gentle(c.overlap) and bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
+    )
 
 
 def data_better(c: Calibration) -> bool:

@@ -28,7 +28,9 @@ _SERVES: Final = "serves models"
 _REINFORCES: Final = "trains by reinforcement"
 _ELSEWHERE: Final = {
     **dict.fromkeys(("vllm", "sglang", "tensorrt-llm", "trt-llm", "tgi", "lmdeploy"), _SERVES),
-    **dict.fromkeys(("verl", "openrlhf", "trl", "nemo-rl", "nemo-aligner", "slime", "areal"), _REINFORCES),
+    **dict.fromkeys(
+        ("verl", "openrlhf", "trl", "nemo-rl", "nemo-aligner", "slime", "areal"), _REINFORCES
+    ),
 }
 """Well-known names that are no trainers of this kind, and what they do."""
 
@@ -71,7 +73,10 @@ class Framework:
         if (found := self.missing(workload)) is None:
             return
         key, what = found
-        release, place = str(self.given["source"]).partition(",")[0], self.given.get("read", {}).get(key)
+        release, place = (
+            str(self.given["source"]).partition(",")[0],
+            self.given.get("read", {}).get(key),
+        )
         others = [name for name in trainers() if framework(name).missing(workload) is None]
         right = f"it has no {what}{f' ({release}, {place})' if place else ''}"
         raise BadValue("framework", self.name, f"{right}; {have(others)}")
@@ -85,7 +90,11 @@ class Framework:
             if has is not None and block.called not in has:
                 known = ", ".join(has).replace("_", " ")
                 return "blocks", f"{block.name}, but {known}"
-            if block.called == "dense" and not getattr(block, "gated", True) and self.lacks("ungated"):
+            if (
+                block.called == "dense"
+                and not getattr(block, "gated", True)
+                and self.lacks("ungated")
+            ):
                 return "ungated", "feed-forward block without a gate"
         if side_by_side(model) and self.lacks("side_by_side"):
             return "side_by_side", "layer with attention beside a state space"
@@ -142,7 +151,9 @@ class Framework:
     def moves(self, value: frozenset[str]) -> bool:
         """Whether it can offload all of these."""
         named = self.given.get("offload", True)
-        known = OFFLOADED if named is True else (*(named or ()), *self.given.get("offload_experts", ()))
+        known = (
+            OFFLOADED if named is True else (*(named or ()), *self.given.get("offload_experts", ()))
+        )
         beside = self.given.get("offload_beside", {})
         return value <= set(known) and all(beside.get(name, name) in value for name in value)
 
@@ -150,7 +161,8 @@ class Framework:
 def side_by_side(model: Transformer) -> bool:
     """Whether a layer of a model has attention beside a state space, both of the same input."""
     return any(
-        {"attention", "state_space"} <= {block.called for block in kind.blocks} for kind in model.kinds
+        {"attention", "state_space"} <= {block.called for block in kind.blocks}
+        for kind in model.kinds
     )
 
 
@@ -189,7 +201,9 @@ def have(names: Sequence[str]) -> str:
     >>> have(["torchtitan"]), have([])
     ('torchtitan has', 'no trainer has')
     """
-    return f"{', '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "no trainer has"
+    return (
+        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "no trainer has"
+    )
 
 
 def framework(name: str = ANY, *, field: str = "framework") -> Framework:
@@ -202,7 +216,9 @@ def framework(name: str = ANY, *, field: str = "framework") -> Framework:
     if wanted in _ELSEWHERE:
         right = f"it {_ELSEWHERE[wanted]}; here are pretraining and fine-tuning, and no reinforcement learning or inference"
         raise BadValue(field, name, right)
-    names = {alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))}
+    names = {
+        alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))
+    }
     if wanted not in names:
         raise UnknownName(field, name, frameworks(), aliases=names)
     return Framework(names[wanted], _table()[names[wanted]])

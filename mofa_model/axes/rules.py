@@ -136,7 +136,11 @@ def _layers(r: Rows, g: Given) -> Any:
     chunks, layers, uneven = r["pp"] * r["vpp"], g.workload.model.layers, g.framework.uneven
     if uneven == "rounded":
         size = -(-(layers + 2) // chunks)
-        return (r["vpp"] > LOOPED) & (np.mod(layers, chunks) != 0) & (-(-(layers + 2) // size) != chunks)
+        return (
+            (r["vpp"] > LOOPED)
+            & (np.mod(layers, chunks) != 0)
+            & (-(-(layers + 2) // size) != chunks)
+        )
     bad = np.mod(layers, chunks) != 0
     if uneven != "none":
         bad &= np.mod(layers + 2, chunks) != 0
@@ -170,7 +174,9 @@ def _schedule(r: Rows, _: Given) -> Any:
 
 
 def _expert_width(r: Rows, g: Given) -> Any:
-    return _undivided((n for block in g.workload.model.blocks for n in block.split_inside()), r["etp"])
+    return _undivided(
+        (n for block in g.workload.model.blocks for n in block.split_inside()), r["etp"]
+    )
 
 
 def _expert_groups(r: Rows, _: Given) -> Any:

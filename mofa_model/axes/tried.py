@@ -74,14 +74,18 @@ def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Contex
     """Listed sizes in the modes that are left; one rank has no mode."""
     modes = dict.fromkeys(one.mode for one in left if one.size > 1) or {ContextMode.RING: None}
     return tuple(
-        Context(mode, size) for size in sizes for mode in ((ContextMode.RING,) if size == 1 else modes)
+        Context(mode, size)
+        for size in sizes
+        for mode in ((ContextMode.RING,) if size == 1 else modes)
     )
 
 
 def stage_counts(asked: AxisContext) -> tuple[int, ...]:
     """Every number up to layers + 2 that divides the devices."""
     deepest, per_node = int(asked.model.layers) + 2, asked.gpus_per_node
-    return tuple(p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in asked.nodes))
+    return tuple(
+        p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in asked.nodes)
+    )
 
 
 def pipelines(asked: AxisContext) -> tuple[Pipeline, ...]:
@@ -105,7 +109,10 @@ def expert_groups(asked: AxisContext) -> tuple[int, ...]:
 def shards(_: AxisContext) -> tuple[Shard, ...]:
     """Every level, over all ranks and over those of a scale-up domain."""
     levels = [level for level in Sharding if level is not Sharding.NONE]
-    return (Shard(Sharding.NONE, 0), *(Shard(level, group) for level in levels for group in (0, IN_NODE)))
+    return (
+        Shard(Sharding.NONE, 0),
+        *(Shard(level, group) for level in levels for group in (0, IN_NODE)),
+    )
 
 
 def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, ...]:

@@ -9,7 +9,16 @@
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.
 """
 
-from mofa_model.bands.band import SHARE, Band, Basis, NearRun, band_of, bands_of, basis_of, in_a_line
+from mofa_model.bands.band import (
+    SHARE,
+    Band,
+    Basis,
+    NearRun,
+    band_of,
+    bands_of,
+    basis_of,
+    in_a_line,
+)
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
 from mofa_model.bands.features import Feature, Seen, Support, features_of, support
 from mofa_model.bands.odds import LayoutOdds, ShortRun, in_percent, odds_of, scales_for

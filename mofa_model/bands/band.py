@@ -131,7 +131,9 @@ def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Band]:
     return {quantity: band_of(runs, asked, quantity) for quantity in QUANTITIES}
 
 
-def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str) -> Array:
+def halves_of(
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str
+) -> Array:
     """Half the width of the bands of some layouts, as a logarithm; `far` is how far every run is from each. [1]"""
     errors = np.abs(runs.errors[quantity])
     known = np.flatnonzero(np.isfinite(errors))
@@ -144,7 +146,9 @@ def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, qu
     wanted = SHARE * weights.sum(axis=1)
     above = np.cumsum(weights, axis=1)
     above -= np.multiply(0.5, weights, out=weights)  # the middles of the weights
-    half: Array = np.array([np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)])
+    half: Array = np.array(
+        [np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)]
+    )
     half *= 1.0 + WIDER * near.min(axis=1)
     if quantity in _SCALED:
         sizes = {(one.stack, one.gpus): one for one in layouts}
@@ -165,7 +169,9 @@ def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
     """What a prediction rests on: how many runs, the nearest of them, and how often bands near it held."""
     far = np.where(np.isfinite(runs.errors["step"]), runs.distances((asked,))[0], np.inf)
     weights = np.where(np.isfinite(runs.held), runs.say * np.exp2(-far), 0.0)
-    sure = (float(weights @ np.nan_to_num(runs.held)) + DOUBTED * DOUBT) / (float(weights.sum()) + DOUBT)
+    sure = (float(weights @ np.nan_to_num(runs.held)) + DOUBTED * DOUBT) / (
+        float(weights.sum()) + DOUBT
+    )
     known = np.flatnonzero(here(runs, asked) & np.isfinite(far))
     return Basis(
         stack=asked.stack,
@@ -195,7 +201,9 @@ def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
 def _alike(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
     """Runs of this stack or of its relatives."""
     stacks, which = runs.places["stack"]
-    found: NDArray[np.bool_] = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which]
+    found: NDArray[np.bool_] = np.array(
+        [apart("stack", asked.stack, had) < OTHER for had in stacks]
+    )[which]
     return found
 
 
@@ -224,7 +232,9 @@ def _near(runs: MeasuredRuns, asked: Coordinates, at: int, distance: float) -> N
 
 
 def _place(runs: MeasuredRuns, at: int) -> str:
-    degrees = [f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"]
+    degrees = [
+        f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"
+    ]
     device = family_of(runs.word("device", at))[0]
     layout = " ".join(degrees) or "data parallel"
     return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"

@@ -70,7 +70,11 @@ class Coordinates:
 
     def word(self, name: str) -> str:
         """What stands under a coordinate or a key of the layout."""
-        return str(getattr(self, name)) if name in PLACES else self.layout.get(name, PLAIN.get(name, ""))
+        return (
+            str(getattr(self, name))
+            if name in PLACES
+            else self.layout.get(name, PLAIN.get(name, ""))
+        )
 
 
 def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coordinates:

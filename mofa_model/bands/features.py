@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.words import Number
 from mofa_model.bands.band import here
-from mofa_model.bands.coordinates import OTHER, PLACES, PLAIN, SIZES, WORDS, Coordinates, apart, family_of
+from mofa_model.bands.coordinates import (
+    OTHER,
+    PLACES,
+    PLAIN,
+    SIZES,
+    WORDS,
+    Coordinates,
+    apart,
+    family_of,
+)
 from mofa_model.bands.table import MeasuredRuns
 
 Mask = NDArray[np.bool_]
@@ -88,7 +97,8 @@ def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
             name=name,
             value=asked.word(name),
             seen={
-                where: _seen(runs, mask & _has(runs, asked, name) & measured) for where, mask in among.items()
+                where: _seen(runs, mask & _has(runs, asked, name) & measured)
+                for where, mask in among.items()
             },
         )
         for name in names
@@ -136,7 +146,9 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool) -> Support:
     for key in sorted(set(runs.places) & set(WORDS)):
         words, which = runs.places[key]
         found = counts.setdefault(key, Counter())
-        for word, number in zip(words, np.bincount(which[among], minlength=len(words)), strict=True):
+        for word, number in zip(
+            words, np.bincount(which[among], minlength=len(words)), strict=True
+        ):
             found[_feature(key, word)] += int(number)
     return Support(bool(alike.any()), int(np.count_nonzero(among)), counts)
 

@@ -102,7 +102,9 @@ class LayoutOdds:
         """Chance that a measured value is at most so many times its estimate. [1]"""
         with np.errstate(divide="ignore"):
             return chance(
-                (np.log(ratio) - self.centres[quantity]) / self.scales[quantity] / self.left(quantity)
+                (np.log(ratio) - self.centres[quantity])
+                / self.scales[quantity]
+                / self.left(quantity)
             )
 
     def beats(self, one: int, pace: Array) -> Array:
@@ -127,7 +129,9 @@ class LayoutOdds:
     def covariance(self, quantity: str) -> Array:
         """Of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
         scale, told = self.scales[quantity], self.told[quantity]
-        found: Array = scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
+        found: Array = (
+            scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
+        )
         return found
 
     def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
@@ -160,7 +164,11 @@ class LayoutOdds:
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the errors of some layouts with those of all, [some, layouts]. [1]"""
-        names = {name for layout in self.layouts for name in layout.layout} | {"stack", "gpus", "format"}
+        names = {name for layout in self.layouts for name in layout.layout} | {
+            "stack",
+            "gpus",
+            "format",
+        }
         far = np.zeros((len(some), len(self.layouts)))
         for name in sorted(names):
             words, which = coded(layout.word(name) for layout in self.layouts)
@@ -170,18 +178,27 @@ class LayoutOdds:
         return np.exp2(-PARTING * far)
 
 
-def odds_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()) -> LayoutOdds:
+def odds_of(
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
+) -> LayoutOdds:
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.at for one in tried))
     far = runs.distances(every)
     halves = {name: halves_of(runs, every, far, name) for name in QUANTITIES}
     nothing = {name: np.zeros(len(every)) for name in QUANTITIES}
-    seen = LayoutOdds(every, halves, nothing, {name: np.zeros((0, len(every))) for name in QUANTITIES})
+    seen = LayoutOdds(
+        every, halves, nothing, {name: np.zeros((0, len(every))) for name in QUANTITIES}
+    )
     if not tried:
         return seen
     places = list(enumerate(tried, start=len(layouts)))
-    errors = {name: {at: one.errors[name] for at, one in places if name in one.errors} for name in QUANTITIES}
-    return seen.after({name: found for name, found in errors.items() if found}).some(range(len(layouts)))
+    errors = {
+        name: {at: one.errors[name] for at, one in places if name in one.errors}
+        for name in QUANTITIES
+    }
+    return seen.after({name: found for name, found in errors.items() if found}).some(
+        range(len(layouts))
+    )
 
 
 def in_percent(chance: Ratio) -> str:

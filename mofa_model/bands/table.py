@@ -67,9 +67,15 @@ class MeasuredRuns:
             costs = np.array([[apart(name, word, had) for had in words] for word in asked])
             if costs.any():
                 by_run = np.take(costs, which, axis=1)
-                found += by_run if len(asked) == 1 else np.take(by_run, of, axis=0, out=each, mode="clip")
+                found += (
+                    by_run
+                    if len(asked) == 1
+                    else np.take(by_run, of, axis=0, out=each, mode="clip")
+                )
         for name in sorted({name for one in layouts for name in one.layout} - set(self.places)):
-            beyond = [apart(name, one.word(name), PLAIN[name]) for one in layouts]  # what no run has
+            beyond = [
+                apart(name, one.word(name), PLAIN[name]) for one in layouts
+            ]  # what no run has
             found += np.array(beyond)[:, None]
         return found
 
@@ -78,7 +84,9 @@ class MeasuredRuns:
         words, which = self.places.get(
             name, ((PLAIN.get(name, ""),), np.zeros(len(self.names), dtype=np.intp))
         )
-        return which == words.index(word) if word in words else np.zeros(len(self.names), dtype=bool)
+        return (
+            which == words.index(word) if word in words else np.zeros(len(self.names), dtype=bool)
+        )
 
     def word(self, name: str, run: int) -> str:
         """What a run has under a coordinate or a key of the layout."""
@@ -114,14 +122,27 @@ def _shipped() -> Iterable[Mapping[str, str]]:
 def _own(file: str, given: Any) -> Mapping[str, str]:
     """A user's run, as the shipped ones are written."""
     needed = [name for name in COLUMNS if name not in {"group", "memory", "held"}]
-    if not isinstance(given, Mapping) or any(not isinstance(given.get(name), str) for name in needed):
+    if not isinstance(given, Mapping) or any(
+        not isinstance(given.get(name), str) for name in needed
+    ):
         raise BadFile(file, f"[[runs]] must say as text: {', '.join(needed)}")
     for name in (*SIZES, *QUANTITIES):
-        if not _NUMBER.fullmatch(text := str(given.get(name, ""))) and (text or name not in QUANTITIES):
-            raise BadFile(file, f"[[runs]] {given['id']}: {name} = {text!r} must be a number as text")
+        if not _NUMBER.fullmatch(text := str(given.get(name, ""))) and (
+            text or name not in QUANTITIES
+        ):
+            raise BadFile(
+                file, f"[[runs]] {given['id']}: {name} = {text!r} must be a number as text"
+            )
     if any("=" not in pair for pair in given["layout"].split()):
-        raise BadFile(file, f"[[runs]] {given['id']}: layout = {given['layout']!r} must be key=word pairs")
-    return {"memory": "", **given, "held": "", "group": f"{OWN}, {given['stack']}, {given['device']}"}
+        raise BadFile(
+            file, f"[[runs]] {given['id']}: layout = {given['layout']!r} must be key=word pairs"
+        )
+    return {
+        "memory": "",
+        **given,
+        "held": "",
+        "group": f"{OWN}, {given['stack']}, {given['device']}",
+    }
 
 
 def in_words(name: str, at: Coordinates, **errors: float) -> dict[str, str]:
@@ -140,7 +161,8 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
     """Rows in the words of the table as columns."""
     rows = list(rows)
     layouts = {
-        text: dict(pair.split("=", 1) for pair in text.split()) for text in {row["layout"] for row in rows}
+        text: dict(pair.split("=", 1) for pair in text.split())
+        for text in {row["layout"] for row in rows}
     }
     keys = sorted({key for layout in layouts.values() for key in layout})
     places = {name: coded([row[name] for row in rows]) for name in PLACES}

@@ -273,12 +273,17 @@ class Block(ABC):
         products = self.products(hidden)
         if not active:
             return self._counted(((one.rows, one.weights) for one in products), active=active)
-        sizes = ((one.rows, one.weights if one.seen is None else one.weights * one.seen) for one in products)
+        sizes = (
+            (one.rows, one.weights if one.seen is None else one.weights * one.seen)
+            for one in products
+        )
         return self._counted(sizes, active=active)
 
     def parameters(self, hidden: Count, *, active: bool = False) -> Numeric:
         """All its parameters, or those that one token meets. [1]"""
-        every = self._counted(((one.rows, one.parameters) for one in self.products(hidden)), active=active)
+        every = self._counted(
+            ((one.rows, one.parameters) for one in self.products(hidden)), active=active
+        )
         return every + self.vectors(hidden)
 
     def _counted(self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool) -> Numeric:

@@ -9,7 +9,17 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Ranks, Sight
+from mofa_model.blocks.block import (
+    ALL,
+    Block,
+    Core,
+    Cut,
+    Elementwise,
+    Kept,
+    Projection,
+    Ranks,
+    Sight,
+)
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric, Ratio
@@ -97,23 +107,36 @@ class Encoder(Block):
             Projection(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
             Projection(n=3 * h, k=h, bias=self.bias, times=many),
             Projection(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
-            *(Projection(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
+            *(
+                Projection(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many)
+                for one in inside
+            ),
             *steps[:-1],
             replace(steps[-1], cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
         """Positions and norms."""
-        return self.width * (self.positions + 2 * self.norm_vectors * self.layers + self.final_vectors)
+        return self.width * (
+            self.positions + 2 * self.norm_vectors * self.layers + self.final_vectors
+        )
 
     def cores(self) -> tuple[Core, ...]:
         """Every patch meets all, or those of its window."""
         dim = 2 * self.width / self.heads
-        every = Core(heads=self.heads, width=dim, fixed=self.patches, times=self.layers, scored=True)
+        every = Core(
+            heads=self.heads, width=dim, fixed=self.patches, times=self.layers, scored=True
+        )
         if self.window is None:
             return (every,)
         return (
-            Core(heads=self.heads, width=dim, fixed=self.patches, times=self.whole_layers, scored=True),
+            Core(
+                heads=self.heads,
+                width=dim,
+                fixed=self.patches,
+                times=self.whole_layers,
+                scored=True,
+            ),
             Core(
                 heads=self.heads,
                 width=dim,
@@ -127,7 +150,9 @@ class Encoder(Block):
         """Norms and residuals, and the activation function, of every layer."""
         passes = FeedForward(width=self.ffn, gated=self.gated).passes
         return (
-            Elementwise(width=self.width * self.layers, passes=16.0, cast=2 * self.width * self.layers),
+            Elementwise(
+                width=self.width * self.layers, passes=16.0, cast=2 * self.width * self.layers
+            ),
             Elementwise(width=self.ffn * self.layers, passes=passes),
         )
 
@@ -141,7 +166,12 @@ class Encoder(Block):
         inside = (3 if self.gated else 2) * self.ffn
         return (
             Kept(elements=2 * h * many, ranks=Ranks.STREAM),
-            Kept(elements=2 * h * many, ranks=Ranks.STREAM, freed=frozenset({"layernorm", ALL}), feeds=True),
+            Kept(
+                elements=2 * h * many,
+                ranks=Ranks.STREAM,
+                freed=frozenset({"layernorm", ALL}),
+                feeds=True,
+            ),
             Kept(elements=(3 * h + inside) * many, freed=frozenset({ALL}), halved=True),
             Kept(elements=h * many, feeds=True),
             Kept(elements=self.joined, feeds=True),

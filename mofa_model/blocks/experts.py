@@ -78,7 +78,9 @@ class Experts(Block):
         if self.latent is not None:
             whole(latent=self.latent)
         if np.any(np.asarray(self.top_k) > self.count):
-            raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
+            raise BadValue(
+                "top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})"
+            )
         if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
             raise BadValue("imbalance", self.imbalance, "give 1 (balanced) or more")
         not_negative(imbalance_spread=self.imbalance_spread)
@@ -115,7 +117,9 @@ class Experts(Block):
             found.append(Projection(n=hidden, k=sent, cut=Cut.NOTHING))
         found += both_ways(sent, self.width, gated=self.gated, bias=self.bias, rows=Rows.ROUTED)
         found.append(
-            Projection(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias)
+            Projection(
+                n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias
+            )
         )
         return tuple(found)
 

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Projection, Rows
+from mofa_model.blocks.block import (
+    ALL,
+    EACH,
+    Again,
+    Block,
+    Cut,
+    Elementwise,
+    Kept,
+    Projection,
+    Rows,
+)
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
@@ -82,7 +92,13 @@ class FeedForward(Block):
         act = frozenset({"mlp_act", EACH})
         both = frozenset({"mlp", ALL})
         return (
-            Kept(elements=self.inputs * self.width, freed=both, narrowed=act | both, halved=True, inner=True),
+            Kept(
+                elements=self.inputs * self.width,
+                freed=both,
+                narrowed=act | both,
+                halved=True,
+                inner=True,
+            ),
             Kept(elements=self.width, freed=act | both, feeds=True, inner=True),
         )
 

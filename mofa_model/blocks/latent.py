@@ -34,7 +34,9 @@ class LatentAttention(Block):
     """Width of a head's value."""
 
     def __post_init__(self) -> None:
-        whole(heads=self.heads, kv_rank=self.kv_rank, nope_dim=self.nope_dim, value_dim=self.value_dim)
+        whole(
+            heads=self.heads, kv_rank=self.kv_rank, nope_dim=self.nope_dim, value_dim=self.value_dim
+        )
         not_negative(rope_dim=self.rope_dim)
         if self.query_rank is not None:
             whole(query_rank=self.query_rank)
@@ -77,7 +79,11 @@ class LatentAttention(Block):
 
     def cores(self) -> tuple[Core, ...]:
         """Scores and weighted values of all heads, keys and values at full width."""
-        return (Core(heads=self.heads, width=self.nope_dim + self.rope_dim + self.value_dim, scored=True),)
+        return (
+            Core(
+                heads=self.heads, width=self.nope_dim + self.rope_dim + self.value_dim, scored=True
+            ),
+        )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """Scores; what comes up; the latents before and after their norm with the shared rotary key; the output. Ours."""

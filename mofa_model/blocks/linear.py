@@ -46,20 +46,29 @@ class LinearAttention(Block):
     """Tokens that are worked off at once."""
 
     def __post_init__(self) -> None:
-        whole(key_heads=self.key_heads, value_heads=self.value_heads, key_dim=self.key_dim, chunk=self.chunk)
+        whole(
+            key_heads=self.key_heads,
+            value_heads=self.value_heads,
+            key_dim=self.key_dim,
+            chunk=self.chunk,
+        )
         whole(linear_value_dim=self.value_dim)
         not_negative(kernel=self.kernel)
         if self.decay not in DECAYS:
             raise BadValue("decay", self.decay, f"one of {', '.join(DECAYS)}")
         if self.decay == "channel" and self.gate_rank is None:
-            raise BadValue("gate_rank", None, "decays of channels are projected through it: give its width")
+            raise BadValue(
+                "gate_rank", None, "decays of channels are projected through it: give its width"
+            )
 
     @property
     def called(self) -> str:
         """The variant, by how a state forgets."""
-        return {"fixed": "lightning_attention", "head": "gated_delta_net", "channel": "kimi_delta_attention"}[
-            self.decay
-        ]
+        return {
+            "fixed": "lightning_attention",
+            "head": "gated_delta_net",
+            "channel": "kimi_delta_attention",
+        }[self.decay]
 
     @property
     def keys(self) -> Numeric:
@@ -96,15 +105,21 @@ class LinearAttention(Block):
             Projection(n=2 * self.keys + self.values + whole_gate, k=hidden),
             *through,
             *decays,
-            *((Projection(n=self.numbers, k=hidden),) if self.delta or self.decay == "head" else ()),
+            *(
+                (Projection(n=self.numbers, k=hidden),)
+                if self.delta or self.decay == "head"
+                else ()
+            ),
             Projection(n=hidden, k=self.values, cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
         """The convolution, decays with their steps, and the norm."""
-        decays = {"fixed": 0, "head": 2 * self.value_heads, "channel": self.value_heads + self.keys}[
-            self.decay
-        ]
+        decays = {
+            "fixed": 0,
+            "head": 2 * self.value_heads,
+            "channel": self.value_heads + self.keys,
+        }[self.decay]
         norm = self.values if self.whole_norm else self.value_dim
         return (2 * self.keys + self.values) * self.kernel + decays + norm
 
@@ -146,7 +161,8 @@ class LinearAttention(Block):
     def sight(self) -> Sight:
         """A rank hands the states to the next; an all-to-all turns what goes in and comes out."""
         return Sight(
-            turned=2 * self.keys + 3 * self.values, state=self.value_heads * self.key_dim * self.value_dim
+            turned=2 * self.keys + 3 * self.values,
+            state=self.value_heads * self.key_dim * self.value_dim,
         )
 
     def split(self) -> tuple[Count, ...]:

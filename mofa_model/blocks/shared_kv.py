@@ -37,7 +37,12 @@ class SharedAttention(SoftmaxAttention):
         width = self.heads * self.head_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),
-            Kept(elements=self.asked * width, freed=frozenset({ALL}), halved=True, moved={"core_attn": 1.0}),
+            Kept(
+                elements=self.asked * width,
+                freed=frozenset({ALL}),
+                halved=True,
+                moved={"core_attn": 1.0},
+            ),
             *((Kept(elements=width),) if self.gated else ()),
             Kept(elements=self.heads * self.values, **OUTPUT),
         )

@@ -60,7 +60,9 @@ class SoftmaxAttention(Block):
         if self.value_dim is not None:
             whole(value_dim=self.value_dim)
         if self.qk_norm not in QK_NORMS:
-            raise BadValue("qk_norm", self.qk_norm, f"one of {', '.join(filter(None, QK_NORMS))}, or nothing")
+            raise BadValue(
+                "qk_norm", self.qk_norm, f"one of {', '.join(filter(None, QK_NORMS))}, or nothing"
+            )
         if self.window is not None:
             positive(window=self.window)
         if np.any(np.asarray(self.heads) % self.kv_heads):
@@ -108,7 +110,9 @@ class SoftmaxAttention(Block):
         """Norms of queries and keys, and the gate."""
         found = []
         if self.qk_norm:
-            found.append(Elementwise(width=(self.heads + self.kv_heads) * self.head_dim, passes=2.0))
+            found.append(
+                Elementwise(width=(self.heads + self.kv_heads) * self.head_dim, passes=2.0)
+            )
         if self.gated:
             found.append(Elementwise(width=self.heads * self.values, passes=GATE_PASSES))
         return tuple(found)
@@ -119,7 +123,11 @@ class SoftmaxAttention(Block):
 
     def cores(self) -> tuple[Core, ...]:
         """Scores and weighted values, Table 2 rows QK^T to AV."""
-        return (Core(heads=self.heads, width=self.head_dim + self.values, window=self.window, scored=True),)
+        return (
+            Core(
+                heads=self.heads, width=self.head_dim + self.values, window=self.window, scored=True
+            ),
+        )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table 2."""

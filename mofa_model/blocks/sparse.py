@@ -30,7 +30,9 @@ class SparseAttention(LatentAttention):
         LatentAttention.__post_init__(self)
         whole(index_heads=self.index_heads, index_dim=self.index_dim, sparse_top_k=self.top_k)
         if self.query_rank is None:
-            raise BadValue("query_rank", None, "the indexer reads the latent of the queries: give its width")
+            raise BadValue(
+                "query_rank", None, "the indexer reads the latent of the queries: give its width"
+            )
 
     @property
     def heads_told(self) -> str:

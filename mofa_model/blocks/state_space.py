@@ -84,14 +84,20 @@ class StateSpace(Block):
         which computes convolution and states again in its backward pass.
         """
         return (
-            Kept(elements=self.inner + self.convolved + self.heads, freed=frozenset({ALL}), halved=True),
+            Kept(
+                elements=self.inner + self.convolved + self.heads,
+                freed=frozenset({ALL}),
+                halved=True,
+            ),
             Kept(elements=self.inner, freed=frozenset({ALL})),
             Kept(elements=self.inner, **OUTPUT),
         )
 
     def sight(self) -> Sight:
         """A rank hands the state of each head to the next; an all-to-all turns what goes in and comes out."""
-        return Sight(turned=2 * self.inner + self.convolved + self.heads, state=self.inner * self.state)
+        return Sight(
+            turned=2 * self.inner + self.convolved + self.heads, state=self.inner * self.state
+        )
 
     def split(self) -> tuple[Count, ...]:
         """Heads and groups."""

@@ -61,7 +61,9 @@ class Evidence:
     @property
     def start(self) -> Array:
         """Logarithms of the priors; an entry of exactly zero stays at minus infinity. [1]"""
-        return np.array([np.log(entry.prior) if entry.prior > 0 else -np.inf for entry in self.entries])
+        return np.array(
+            [np.log(entry.prior) if entry.prior > 0 else -np.inf for entry in self.entries]
+        )
 
     def values(self, logs: Array) -> Array:
         """Logarithm of the prediction of every row. [1]"""
@@ -81,7 +83,9 @@ class Evidence:
         return self._known[1]
 
 
-def times(cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None) -> Evidence:
+def times(
+    cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None
+) -> Evidence:
     """Step and layer times, and the constants that decide them; `change` lets an effect be switched off."""
     rows = [
         FitRow(case, figure, COMPOSED if case.composed else 1.0)
@@ -101,7 +105,9 @@ def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
     """Memory figures, and the runs of sweeps that did or did not fit without saying what they took."""
     rows: list[FitRow] = []
     cases = tuple(cases)
-    toys = Counter(case.workload.model.name for case in cases for figure in case.measured if _counted(figure))
+    toys = Counter(
+        case.workload.model.name for case in cases for figure in case.measured if _counted(figure)
+    )
     for case in cases:
         found = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
         once = 2.0 / max(2, toys[case.workload.model.name])
@@ -113,14 +119,18 @@ def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
 
 def _memory(batch: Batch) -> Footprint:
     axes = axes_of(batch.workload, batch.cluster, batch.strategy)
-    stages = stages_of(batch.workload.model, batch.strategy, batch.cluster.calibration.placement, axes)
+    stages = stages_of(
+        batch.workload.model, batch.strategy, batch.cluster.calibration.placement, axes
+    )
     return footprint(batch.workload, batch.cluster, batch.strategy, stages)
 
 
 PREDICTIONS: Final[dict[str, Predict]] = {
     "step_time_s": lambda b: b.rows(estimate(b.workload, b.cluster, b.strategy).step_time),
     "layer_forward_s": lambda b: b.rows(estimate(b.workload, b.cluster, b.strategy).layer_forward),
-    "layer_backward_s": lambda b: b.rows(estimate(b.workload, b.cluster, b.strategy).layer_backward),
+    "layer_backward_s": lambda b: b.rows(
+        estimate(b.workload, b.cluster, b.strategy).layer_backward
+    ),
     "peak": lambda b: b.rows(_memory(b).peak),
     "first stage": lambda b: b.rows(_memory(b).first_stage),
     "memory_static_gib": lambda b: b.rows(_memory(b).static_first_stage),
@@ -141,10 +151,17 @@ def _parts(
     rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None
 ) -> Iterable[tuple[NDArray[np.intp], FitProblem]]:
     for name, predict in PREDICTIONS.items():
-        where = np.array([i for i, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp)
+        where = np.array(
+            [i for i, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp
+        )
         if where.size:
             chosen = batches([rows[i].case for i in where], shipped)
-            yield where, FitProblem(chosen, entries, predict if change is None else _changed(predict, change))
+            yield (
+                where,
+                FitProblem(
+                    chosen, entries, predict if change is None else _changed(predict, change)
+                ),
+            )
 
 
 def _changed(predict: Predict, change: Change) -> Predict:

@@ -70,14 +70,18 @@ def fit(
     free = np.array([i for i, e in enumerate(entries) if e.spread > 0], dtype=int)
     precision = np.array([entries[i].spread for i in free]) ** -2.0
     with np.errstate(divide="ignore"):
-        lowest, highest = (np.log([getattr(entries[i], name) for i in free]) for name in ("least", "most"))
+        lowest, highest = (
+            np.log([getattr(entries[i], name) for i in free]) for name in ("least", "most")
+        )
     here = np.isfinite(measured)
     row_weight = np.ones(int(here.sum())) if weights is None else weights[here]
     logs = prior.copy() if start is None else start.copy()
 
     def loss_of(values: Array, x: Array) -> float:
         rho, _ = robust((values - measured)[here], scale)
-        return float(np.sum(row_weight * rho) + np.sum(precision * np.square(x[free] - prior[free])))
+        return float(
+            np.sum(row_weight * rho) + np.sum(precision * np.square(x[free] - prior[free]))
+        )
 
     damping, steps = 1e-2, 0
     values, slope = problem.derivatives(logs)
@@ -90,7 +94,9 @@ def fit(
         hessian = j.T @ (j * w[:, None]) + np.diag(precision)
         gradient = j.T @ (w * residual) + precision * (logs[free] - prior[free])
         # An entry at a bound that would go beyond it rests for a step.
-        rests = ((logs[free] <= lowest) & (gradient > 0)) | ((logs[free] >= highest) & (gradient < 0))
+        rests = ((logs[free] <= lowest) & (gradient > 0)) | (
+            (logs[free] >= highest) & (gradient < 0)
+        )
         hessian[rests, :] = hessian[:, rests] = 0.0
         hessian[rests, rests] = precision[rests]
         gradient[rests] = 0.0

@@ -75,7 +75,11 @@ def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
 def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Nested tables by dotted name; a key with a dot in it is a constant."""
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    here = {key: value for key, value in inner.items() if "." in key and {"value", "factor"} & set(value)}
+    here = {
+        key: value
+        for key, value in inner.items()
+        if "." in key and {"value", "factor"} & set(value)
+    }
     if here:
         yield above, here
     for key, value in inner.items():

@@ -66,7 +66,9 @@ def step_seconds(
     >>> step_seconds(lines, global_batch=8, sequence=4096, gpus=8)
     0.5
     """
-    found = [value for line in lines if (value := _read(line, global_batch, sequence, gpus)) is not None]
+    found = [
+        value for line in lines if (value := _read(line, global_batch, sequence, gpus)) is not None
+    ]
     steady = found[max(1, round(WARM_UP * len(found))) :]
     if len(steady) < FEWEST:
         raise BadFile(

@@ -38,7 +38,9 @@ class _Sheet:
     weights: dict[str, Array]  # [n, entries] of zeros and ones by path
     relevant: NDArray[np.intp]  # entries that any row depends on
     touching: dict[str, NDArray[np.intp]]  # which of these any row of a path depends on
-    repeated: dict[int, Batch] = field(default_factory=dict)  # the batch with every array so often, made once
+    repeated: dict[int, Batch] = field(
+        default_factory=dict
+    )  # the batch with every array so often, made once
 
     def copied(self, copies: int) -> Batch:
         """The batch, repeated."""
@@ -57,7 +59,9 @@ class _Sheet:
 class FitProblem:
     """Predictions of cases as a function of the logarithms of entries."""
 
-    def __init__(self, batches: Sequence[Batch], entries: tuple[Free, ...], predict: Predict) -> None:
+    def __init__(
+        self, batches: Sequence[Batch], entries: tuple[Free, ...], predict: Predict
+    ) -> None:
         self.entries = entries
         self.predict = predict
         self.size = 1 + max(int(b.indices.max()) for b in batches)
@@ -67,7 +71,9 @@ class FitProblem:
         """Logarithm of the prediction of every case, in the order of the cases. [1]"""
         out = np.full(self.size, np.nan)
         for sheet in self._sheets:
-            out[sheet.batch.indices] = np.log(self.predict(_priced(sheet, logs, np.array([], dtype=int))))
+            out[sheet.batch.indices] = np.log(
+                self.predict(_priced(sheet, logs, np.array([], dtype=int)))
+            )
         return out
 
     def derivatives(self, logs: Array) -> tuple[Array, Array]:
@@ -120,7 +126,9 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
         column = column.ravel()
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
-    stack = catalogue.stack(sheet.batch.keys[0].stack)  # rows of a batch share the habits of their stacks
+    stack = catalogue.stack(
+        sheet.batch.keys[0].stack
+    )  # rows of a batch share the habits of their stacks
     bare = Calibration(
         stack=stack.name,
         placement=sheet.batch.keys[0].placement or stack.placement,
@@ -138,7 +146,11 @@ def tiled(described: Any, copies: int) -> Any:
         return np.tile(described, copies)
     if isinstance(described, tuple):
         items = tuple(tiled(item, copies) for item in described)
-        return described if all(new is old for new, old in zip(items, described, strict=True)) else items
+        return (
+            described
+            if all(new is old for new, old in zip(items, described, strict=True))
+            else items
+        )
     if not is_dataclass(described) or isinstance(described, type):
         return described
     changed = {}

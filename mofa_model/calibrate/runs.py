@@ -76,11 +76,16 @@ def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
     text = read_text(path)
     rows: Any
     if str(path).lower().endswith(".csv"):
-        rows = [{name: cell for name, cell in row.items() if cell} for _, row in from_headed_csv(text, path)]
+        rows = [
+            {name: cell for name, cell in row.items() if cell}
+            for _, row in from_headed_csv(text, path)
+        ]
     else:
         rows = from_json(text, path)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise BadFile(path, "must hold a list of runs; the fields of a run are in docs/calibration.md")
+        raise BadFile(
+            path, "must hold a list of runs; the fields of a run are in docs/calibration.md"
+        )
     return rows
 
 
@@ -116,11 +121,15 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         precision=precision,
     )
     measured = [
-        MeasuredFigure(quantity="step_time_s", value=seconds_of(row["step_seconds"]), basis="step_time_s")
+        MeasuredFigure(
+            quantity="step_time_s", value=seconds_of(row["step_seconds"]), basis="step_time_s"
+        )
     ]
     if row.get("memory_gib") is not None:
         measured.append(
-            MeasuredFigure(quantity="memory_gib", value=number_of(row, "memory_gib") * GIB, basis="peak")
+            MeasuredFigure(
+                quantity="memory_gib", value=number_of(row, "memory_gib") * GIB, basis="peak"
+            )
         )
     return Case(
         id=str(row.get("id", f"run {position}")),
@@ -131,7 +140,9 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         group="",
         workload=Workload(
             model=presets.model_named(str(row["model"])),
-            training=Training(sequence=_count(row, "sequence"), global_batch=batch, precision=precision),
+            training=Training(
+                sequence=_count(row, "sequence"), global_batch=batch, precision=precision
+            ),
         ),
         cluster=cluster,
         strategy=strategy,
@@ -176,7 +187,9 @@ def refine(cases: Sequence[Case]) -> list[Refinement]:
         if chips.count(pair) > 1:
             stack, device = pair
             raise BadValue(
-                "precision", f"{stack} on {device}", "give runs of one GEMM format (bf16, fp8, fp4) at a time"
+                "precision",
+                f"{stack} on {device}",
+                "give runs of one GEMM format (bf16, fp8, fp4) at a time",
             )
     return [_refine(stack, device, runs) for (stack, device, _), runs in groups.items()]
 
@@ -205,7 +218,9 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
         factor=system_factor([-float(np.log1p(error)) for error in before]),
         rows=rows,
         band=band_of(
-            measured_runs(rows), coordinates(cases[0].workload, cases[0].cluster, cases[0].strategy), "step"
+            measured_runs(rows),
+            coordinates(cases[0].workload, cases[0].cluster, cases[0].strategy),
+            "step",
         ),
     )
 
@@ -223,7 +238,9 @@ def _as_rows(
         errors = {"step": _wider(left, alone)}
         if any(figure.quantity == "memory_gib" for figure in case.measured):
             errors["memory"] = _wider(next(held), alone)
-        rows.append(in_words(case.id, coordinates(case.workload, case.cluster, case.strategy), **errors))
+        rows.append(
+            in_words(case.id, coordinates(case.workload, case.cluster, case.strategy), **errors)
+        )
     return tuple(rows)
 
 
@@ -257,13 +274,17 @@ def _moved(
         factor = significant(float(np.exp(found.logs[place[f"{YOURS}:{entry.path}"]])))
         if abs(factor - 1.0) > 1e-3:
             source = f"{len(evidence.rows)} of your own runs: {entry.source}"
-            written.append(Written(entry=replace(entry, section=section, source=source), value=factor))
+            written.append(
+                Written(entry=replace(entry, section=section, source=source), value=factor)
+            )
     return (tuple(before.tolist()), tuple(after.tolist())), written
 
 
 def as_toml(found: Sequence[Refinement]) -> str:
     """The text of a user's file: factors, then the runs."""
-    lines = [constants_as_toml([item for refinement in found for item in refinement.constants], HEADER)]
+    lines = [
+        constants_as_toml([item for refinement in found for item in refinement.constants], HEADER)
+    ]
     for row in (row for refinement in found for row in refinement.rows):
         lines += ["[[runs]]", *(f"{name} = {json.dumps(text)}" for name, text in row.items()), ""]
     return "\n".join(lines)

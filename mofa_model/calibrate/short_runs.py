@@ -48,7 +48,9 @@ LOGS: Final = (".log", ".txt", ".out")
 def with_short_runs(request: Request, path: Path | str) -> Request:
     """The question with what short runs say of its layouts."""
     rows = [
-        (place, row) for place, row in enumerate(read_runs(path), 1) if row.get("step_seconds") is not None
+        (place, row)
+        for place, row in enumerate(read_runs(path), 1)
+        if row.get("step_seconds") is not None
     ]
     if not rows:
         raise BadFile(path, "no row has step_seconds; give what at least one run measured")
@@ -56,12 +58,18 @@ def with_short_runs(request: Request, path: Path | str) -> Request:
     steps = [error["step"] for _, error in found if "step" in error]
     learned = system_factor(steps).ratio if steps else 1.0
     tried = tuple(
-        replace(one, errors={**error, **({"step": error["step"] - math.log(learned)} if one.fitted else {})})
+        replace(
+            one,
+            errors={**error, **({"step": error["step"] - math.log(learned)} if one.fitted else {})},
+        )
         for one, error in found
     )
     share = f"{len(tried)} short runs of yours are taken in: a step takes {learned:.3f} of its estimate, and near layouts follow"
     return replace(
-        request, tried=tried, learned=float(request.learned) * learned, notes=(*request.notes, share)
+        request,
+        tried=tried,
+        learned=float(request.learned) * learned,
+        notes=(*request.notes, share),
     )
 
 
@@ -74,7 +82,9 @@ def _run(
         raise BadFile(where, str(error)) from None
 
 
-def _read(request: Request, row: Mapping[str, Any], folder: Path) -> tuple[ShortRun, dict[str, float]]:
+def _read(
+    request: Request, row: Mapping[str, Any], folder: Path
+) -> tuple[ShortRun, dict[str, float]]:
     for name in row:
         if name not in (*COLUMNS, "stack"):
             raise UnknownName("column", name, COLUMNS)
@@ -84,9 +94,14 @@ def _read(request: Request, row: Mapping[str, Any], folder: Path) -> tuple[Short
     if not isinstance(text := row.get("strategy"), str):
         raise BadValue("strategy", text, "every run must state it")
     strategy = parse_strategy(text, gpus=gpus)
-    batch, copies = int(problem.workload.training.global_batch), int(strategy.dp) * int(strategy.mbs)
+    batch, copies = (
+        int(problem.workload.training.global_batch),
+        int(strategy.dp) * int(strategy.mbs),
+    )
     if batch % copies:
-        raise BadValue("strategy", text, f"dp x mbs = {copies} must divide the global batch of {batch}")
+        raise BadValue(
+            "strategy", text, f"dp x mbs = {copies} must divide the global batch of {batch}"
+        )
     full = priced(problem, strategy)
     fitted = str(row["step_seconds"]).strip().lower() != FAILED
     at = coordinates(problem.workload, problem.cluster, strategy)
@@ -99,7 +114,9 @@ def _read(request: Request, row: Mapping[str, Any], folder: Path) -> tuple[Short
             right = f"its estimate times {math.exp(error):.3g} is no run of this layout; look at the unit"
             raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), right)
     precision = problem.workload.training.precision.name
-    return ShortRun(strategy=strategy, precision=precision, fitted=fitted, at=at, errors=errors), errors
+    return ShortRun(
+        strategy=strategy, precision=precision, fitted=fitted, at=at, errors=errors
+    ), errors
 
 
 def _problem(request: Request, row: Mapping[str, Any]) -> SearchCase:
@@ -139,7 +156,9 @@ def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
     )
 
 
-def _memory(request: Request, full: Priced, row: Mapping[str, Any], fitted: bool) -> dict[str, float]:
+def _memory(
+    request: Request, full: Priced, row: Mapping[str, Any], fitted: bool
+) -> dict[str, float]:
     """Logarithm of measured over predicted memory; of a run that only says whether it had room, by a scale of its error beyond."""
     peak = float(full.estimate.memory.peak)
     if row.get("memory_gib") is not None:

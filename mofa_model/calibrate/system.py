@@ -40,7 +40,11 @@ class SystemFactor:
 
 
 def system_factor(
-    logs: Sequence[float], weights: Sequence[float] = (), *, scatter: float = RUNS, systems: float = SYSTEMS
+    logs: Sequence[float],
+    weights: Sequence[float] = (),
+    *,
+    scatter: float = RUNS,
+    systems: float = SYSTEMS,
 ) -> SystemFactor:
     """The factor of runs, each a logarithm of observed over predicted step time; `weights` say how much each counts. [1]
 

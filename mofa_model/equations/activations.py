@@ -59,7 +59,9 @@ def head_activation(tokens: Count, hidden: Count, *, width: Bytes, ranks: Count)
     return 2.0 * width * tokens * hidden / ranks
 
 
-def logit_memory(tokens: Count, vocabulary: Count, *, width: Bytes, copies: Count, ranks: Count) -> Bytes:
+def logit_memory(
+    tokens: Count, vocabulary: Count, *, width: Bytes, copies: Count, ranks: Count
+) -> Bytes:
     """Logits, their fp32 copies and their gradient at the loss, Table 2: 4 sbV. [B]
 
     >>> logit_memory(8192, 128256, width=4.0, copies=2.0, ranks=8)

@@ -60,7 +60,9 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
     members = np.minimum(size, np.maximum(1.0, cluster.domain / stride))
     nodes = size * stride / cluster.gpus_per_node
     thin = np.where(
-        (np.asarray(cluster.spine_nodes) > 0) & (nodes > cluster.spine_nodes), cluster.oversubscription, 1.0
+        (np.asarray(cluster.spine_nodes) > 0) & (nodes > cluster.spine_nodes),
+        cluster.oversubscription,
+        1.0,
     )
     out = bandwidth_at_scale(
         members * (cluster.scale_out.bandwidth * constants.scale_out_efficiency) / thin,

@@ -97,7 +97,9 @@ def elementwise_time(traffic: Bytes, bandwidth: BytesPerSecond) -> Seconds:
     return traffic / bandwidth
 
 
-def update_time(parameters: Count, ranks: Count, traffic: Bytes, bandwidth: BytesPerSecond) -> Seconds:
+def update_time(
+    parameters: Count, ranks: Count, traffic: Bytes, bandwidth: BytesPerSecond
+) -> Seconds:
     """Optimizer update on the device, shared by `ranks`, Eq. (26). [s]
 
     Departs from the paper: its numbers are not divided by d; the update of a shard is.
@@ -138,7 +140,9 @@ def scaling_linearity(
     return (work / devices / step) / (done / few / first)
 
 
-def model_flops_utilisation(flops: Flop, step: Seconds, devices: Count, peak: FlopPerSecond) -> Ratio:
+def model_flops_utilisation(
+    flops: Flop, step: Seconds, devices: Count, peak: FlopPerSecond
+) -> Ratio:
     """Share of the peak that the model's own FLOPs make of the step, Eq. (15) over N P_peak. [1]
 
     >>> model_flops_utilisation(4e17, 10.0, 100, 1e15)

@@ -92,7 +92,9 @@ def serialised(device: Seconds, host: Seconds, smooth: Seconds, share: Ratio) ->
     return smooth + share * np.minimum(device, host)
 
 
-def waited(passes: tuple[Seconds, Seconds, Seconds], total: Seconds) -> tuple[Seconds, Seconds, Seconds]:
+def waited(
+    passes: tuple[Seconds, Seconds, Seconds], total: Seconds
+) -> tuple[Seconds, Seconds, Seconds]:
     """Three passes of device work with what they wait for launches, `total` together. Ours. [s]
 
     Derived in docs/design/20261121-launches.md.

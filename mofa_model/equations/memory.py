@@ -43,7 +43,9 @@ def expert_shard(copies: Count, data: Count, shard: Count) -> Count:
     >>> float(expert_shard(16, 128, 64)), float(expert_shard(2, 4, 2)), float(expert_shard(2, 16, 0))
     (8.0, 1.0, 2.0)
     """
-    return np.where(np.asarray(shard) > 0, np.maximum(copies * np.minimum(shard, data) / data, 1.0), copies)
+    return np.where(
+        np.asarray(shard) > 0, np.maximum(copies * np.minimum(shard, data) / data, 1.0), copies
+    )
 
 
 def sharded_bytes(size: Bytes, ranks: Count) -> Bytes:
@@ -64,7 +66,9 @@ def gathered_memory(layer: Count, weight: Bytes, gradient: Bytes) -> Bytes:
     return layer * (2.0 * weight + gradient)
 
 
-def tensor_buffer(tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, copies: Count) -> Bytes:
+def tensor_buffer(
+    tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, copies: Count
+) -> Bytes:
     """Full-size copies of a layer's input that tensor-parallel collectives write to; none at t = 1. Ours. [B]
 
     >>> float(tensor_buffer(4096, 2048, 8, width=2.0, copies=2.0))

@@ -40,7 +40,9 @@ def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Fl
     return 6.0 * iterations * side * parameters
 
 
-def matrices(layer: Layer, hidden: Count, rank: Count, *, routed: bool) -> Iterator[tuple[Count, Count]]:
+def matrices(
+    layer: Layer, hidden: Count, rank: Count, *, routed: bool
+) -> Iterator[tuple[Count, Count]]:
     """Parameters of a layer's trained matrices, an expert's once, with their shorter side; of adapters their rank. Ours. [1]
 
     >>> from mofa_model.presets import model
@@ -55,7 +57,9 @@ def matrices(layer: Layer, hidden: Count, rank: Count, *, routed: bool) -> Itera
             if np.any(rank):
                 if not routed:
                     yield (
-                        rank * (1 if one.times is None else one.times) * (one.parts * one.k + one.n),
+                        rank
+                        * (1 if one.times is None else one.times)
+                        * (one.parts * one.k + one.n),
                         np.minimum(rank, one.k),
                     )
             else:

@@ -76,7 +76,9 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
     return total
 
 
-def attention_flops_per_token(model: Transformer, sequence: Count, *, convention: str = "full") -> Flop:
+def attention_flops_per_token(
+    model: Transformer, sequence: Count, *, convention: str = "full"
+) -> Flop:
     """Forward FLOPs of the tokens on each other in all layers, Table 2. [FLOP]
 
     >>> from mofa_model.presets import model
@@ -85,7 +87,8 @@ def attention_flops_per_token(model: Transformer, sequence: Count, *, convention
     """
     kinds = model.kinds
     return sum(
-        model.number(kind) * core_flops_per_token(kind, sequence, convention=convention) for kind in kinds
+        model.number(kind) * core_flops_per_token(kind, sequence, convention=convention)
+        for kind in kinds
     )
 
 
@@ -131,13 +134,19 @@ def training_flops_per_token(
     1.076
     """
     return 3.0 * forward_flops_per_token(
-        model, sequence, convention=convention, head_counted_twice=head_counted_twice, prediction=prediction
+        model,
+        sequence,
+        convention=convention,
+        head_counted_twice=head_counted_twice,
+        prediction=prediction,
     )
 
 
 def _met(layer: Layer, hidden: Count, sequence: Count) -> Count:
     """Weights of a layer that a token of the sequence is multiplied with, on average. [1]"""
-    return sum(_share(block, sequence) * block.matrices(hidden, active=True) for block in layer.blocks)
+    return sum(
+        _share(block, sequence) * block.matrices(hidden, active=True) for block in layer.blocks
+    )
 
 
 def _share(block: Block, sequence: Count) -> Ratio:

@@ -14,7 +14,9 @@ THIRD = 1 / 3
 """Share of forward, input gradient and weight gradient when all three cost the same."""
 
 
-def warmup_time(*, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD) -> Seconds:
+def warmup_time(
+    *, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD
+) -> Seconds:
     """Time until the first micro-batch has filled the pipeline, hops apart, Eq. (10). [s]
 
     T_warmup = (sum C - max C) F / (C v): with equal stages (p - 1) l F, l the layers of one chunk. The embedding is part of C_0.
@@ -36,7 +38,9 @@ def steady_time(*, slowest: Seconds, microbatches: Count) -> Seconds:
     return microbatches * slowest
 
 
-def cooldown_time(*, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD) -> Seconds:
+def cooldown_time(
+    *, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD
+) -> Seconds:
     """Time of the last backward on its way to the first stage, hops apart, Eq. (12). [s]
 
     T_cooldown = (sum C - max C) (1 - F / C) / v: with equal stages (p - 1) l G_b.

@@ -64,7 +64,9 @@ def modules_again(
     return found
 
 
-def chunks_again(layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds) -> Seconds:
+def chunks_again(
+    layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
+) -> Seconds:
     """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine. [s]"""
     return sum((block.routed for block in blocks), 0.0) * scale + expert if layer.routed else 0.0
 
@@ -82,7 +84,9 @@ def recomputed(
     Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again as well.
     """
     every = (
-        strategy.recompute_modules & modules.keys() if strategy.recompute is Recompute.SELECTIVE else set()
+        strategy.recompute_modules & modules.keys()
+        if strategy.recompute is Recompute.SELECTIVE
+        else set()
     )
     # Modules may contain each other; nothing is computed more than once again.
     names = {name for name in every if not (every & _WITHIN.get(name, frozenset()))}

@@ -74,9 +74,14 @@ def stream_time(
     """Norms and residuals of a layer, and what its blocks do to tensors as wide as the stream. [s]"""
     tokens, h, t = tokens_per_rank(workload, strategy), workload.model.hidden, strategy.tp
     spread = t if strategy.sequence_parallel else 1.0
-    width, passes = workload.training.precision.activation, cluster.calibration.compute.elementwise_passes
+    width, passes = (
+        workload.training.precision.activation,
+        cluster.calibration.compute.elementwise_passes,
+    )
     shared = [block.stream_passes for block in layer.blocks if block.stream_passes]
-    traffic = tokens * h * width * (STREAM_PASSES * layer.normed / spread + sum(shared) / t) * passes
+    traffic = (
+        tokens * h * width * (STREAM_PASSES * layer.normed / spread + sum(shared) / t) * passes
+    )
     traffic = traffic + _casts(workload, cluster, tokens * (len(shared) * h))
     return compute.elementwise_time(traffic, rates.memory)
 
@@ -132,12 +137,18 @@ def block_time(
         compute.elementwise_time(_traffic(workload, cluster, s, one, tokens, routed), rates.memory)
         for one in work
     ]
-    at_experts = sum((time for one, time in zip(work, moved, strict=True) if one.sorted is not None), 0.0)
+    at_experts = sum(
+        (time for one, time in zip(work, moved, strict=True) if one.sorted is not None), 0.0
+    )
     return BlockTime(
         linear=whole,
-        core=sum((core_time(workload, cluster, s, rates, core, sequence) for core in block.cores()), 0.0),
+        core=sum(
+            (core_time(workload, cluster, s, rates, core, sequence) for core in block.cores()), 0.0
+        ),
         elementwise=sum(moved, 0.0),
-        gathers=block.gathers() if block.own_tokens is None else block.gathers() * (tokens / all_tokens),
+        gathers=block.gathers()
+        if block.own_tokens is None
+        else block.gathers() * (tokens / all_tokens),
         context=_context_message(workload, cluster, s, block),
         all_to_all=0.0
         if exchange is None
@@ -154,7 +165,12 @@ def _weights(products: Iterable[Projection], rows: Rows) -> Count:
 
 
 def _traffic(
-    workload: Workload, cluster: Cluster, s: Strategy, one: Elementwise, tokens: Count, routed: Count
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    one: Elementwise,
+    tokens: Count,
+    routed: Count,
 ) -> Bytes:
     """Bytes that work on a tensor moves. [B]"""
     c, width = cluster.calibration.compute, workload.training.precision.activation
@@ -163,7 +179,9 @@ def _traffic(
         traffic = tokens * own * width * one.passes * c.elementwise_passes
         return traffic + _casts(workload, cluster, tokens * (one.cast + own))
     own = one.width / s.etp
-    traffic = routed * one.passes * width * (one.sorted * c.permute_passes + own * c.elementwise_passes)
+    traffic = (
+        routed * one.passes * width * (one.sorted * c.permute_passes + own * c.elementwise_passes)
+    )
     return traffic + _casts(workload, cluster, routed * (one.cast + own))
 
 

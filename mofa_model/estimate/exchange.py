@@ -92,7 +92,12 @@ def exchange_time(
 
 
 def traffic(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, *, micro_batches: Count
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stages: Stages,
+    *,
+    micro_batches: Count,
 ) -> Traffic:
     """Collectives and update of a step; nothing here depends on the work of a micro-batch."""
     s = strategy
@@ -119,14 +124,20 @@ def overlap_window(strategy: Strategy, slowest: Seconds, micro_batches: Count) -
     s = strategy
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         return slowest * micro_batches
-    return slowest * s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
+    return slowest * s.schedule.overlap_window(
+        microbatches=micro_batches, stages=s.pp, virtual=s.vpp
+    )
 
 
-def exposed_time(cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds) -> Seconds:
+def exposed_time(
+    cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds
+) -> Seconds:
     """Part of the collectives that `window` seconds of compute do not hide, Eq. (24). [s]"""
     s, k = strategy, cluster.calibration.overlap
     reach, tail = (
-        (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
+        (k.data, k.data_tail)
+        if s.sharding is not Sharding.NONE
+        else (k.data_replicated, k.data_tail)
     )
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         reach, tail = k.gather, k.gather_tail
@@ -155,11 +166,16 @@ def _collective(
     alone = np.asarray(ranks) <= 1
     if s.sharding is Sharding.NONE:
         factor = 1.0 if cluster.in_network_reduction else 2.0
-        time = tensors * ranks * links.tensor_latency_replicated + factor * ring * reduce / path.bandwidth
+        time = (
+            tensors * ranks * links.tensor_latency_replicated
+            + factor * ring * reduce / path.bandwidth
+        )
         return np.where(alone, 0.0, time)
     latency = tensors * shard * links.tensor_latency
     # Whatever the shard group, every gradient crosses the whole group once, and parameters come back within the shard.
-    rounds = _rounds(s, micro_batches) if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
+    rounds = (
+        _rounds(s, micro_batches) if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
+    )
     scatter = rounds * inner_ring * reduce / inner.bandwidth
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
@@ -229,7 +245,12 @@ def _host_link(cluster: Cluster) -> BytesPerSecond:
 
 
 def _whole_matrices(
-    workload: Workload, cluster: Cluster, s: Strategy, stages: Stages, own: Count, own_experts: Count
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    stages: Stages,
+    own: Count,
+    own_experts: Count,
 ) -> Seconds:
     """Newton-Schulz iterations on matrices that one rank has whole, and the way there. [s]
 
@@ -250,12 +271,17 @@ def _whole_matrices(
         for layer, layers in zip(model.kinds, stages.held, strict=True):
             for size, side in optimizers.matrices(layer, model.hidden, rank, routed=routed):
                 some = layers * (times * size / slices)
-                held, flops = held + some, flops + optimizers.newton_schulz_flops(some, side, o.iterations)
+                held, flops = (
+                    held + some,
+                    flops + optimizers.newton_schulz_flops(some, side, o.iterations),
+                )
         if np.any(held):
             held, flops = np.max(held, axis=0), np.max(flops, axis=0)
             sharing = collectives.path_between(cluster, np.minimum(shared, ranks), stride)
             across = collectives.path_between(cluster, slices, 1.0)
             sent = o.gather * held * (shared - 1.0) / shared / sharing.bandwidth
-            sent = sent + 2.0 * o.gather * (held / shared) * (slices - 1.0) / slices / across.bandwidth
+            sent = (
+                sent + 2.0 * o.gather * (held / shared) * (slices - 1.0) / slices / across.bandwidth
+            )
             time = time + flops / shared / rate + sent
     return time

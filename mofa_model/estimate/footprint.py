@@ -115,7 +115,9 @@ class Footprint:
         return self._on_last(self.static + self.update - self.reserve)
 
     def _on_last(self, term: Bytes) -> Bytes:
-        of_last: Bytes = np.take_along_axis(np.asarray(term), np.expand_dims(self.last, 0), axis=0)[0]
+        of_last: Bytes = np.take_along_axis(np.asarray(term), np.expand_dims(self.last, 0), axis=0)[
+            0
+        ]
         return of_last
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
@@ -124,7 +126,9 @@ class Footprint:
         return np.less_equal(self.peak, room) & np.less_equal(self.host, host_room(cluster))
 
 
-def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Footprint:
+def footprint(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+) -> Footprint:
     """Every memory term of a layout, or of a family of them."""
     stays = resident(workload, cluster, strategy, stages)
     moves = live(workload, cluster, strategy, stages)
@@ -152,11 +156,15 @@ def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
     Memory rises with the load at the tail, and one just fits; the largest load of the run may be larger.
     """
     w, model = workload, workload.model
-    stages = stages_of(model, strategy, cluster.calibration.placement, axes_of(w, cluster, strategy))
+    stages = stages_of(
+        model, strategy, cluster.calibration.placement, axes_of(w, cluster, strategy)
+    )
     sent = None if model.experts is None else model.experts.exchange()
 
     def fits(spread: Ratio) -> bool:
-        there = w if sent is None else replace(w, model=with_imbalance(model, sent.imbalance, spread))
+        there = (
+            w if sent is None else replace(w, model=with_imbalance(model, sent.imbalance, spread))
+        )
         return bool(footprint(there, cluster, strategy, stages).peak <= room(cluster))
 
     if sent is None or not sent.spread or not fits(0.0):

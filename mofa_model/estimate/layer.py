@@ -49,12 +49,22 @@ class LayerTime:
     @property
     def forward(self) -> Seconds:
         """The whole forward pass, Eq. (7). [s]"""
-        at_work = self.linear + self.attention + self.elementwise + self.tensor + self.context + self.expert
+        at_work = (
+            self.linear
+            + self.attention
+            + self.elementwise
+            + self.tensor
+            + self.context
+            + self.expert
+        )
         return at_work + self.offload
 
 
 def layer_times(
-    workload: Workload, cluster: Cluster, strategy: Strategy, priced: Sequence[BlockTime] | None = None
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    priced: Sequence[BlockTime] | None = None,
 ) -> tuple[LayerTime, ...]:
     """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `priced` are those of the blocks, where they are known."""
     model, rates = workload.model, achieved_rates(workload, cluster)
@@ -63,7 +73,15 @@ def layer_times(
         priced = block_times(workload, cluster, strategy)
     times = {id(block): time for block, time in zip(model.blocks, priced, strict=True)}
     return tuple(
-        _layer(workload, cluster, strategy, rates, kind, [times[id(block)] for block in kind.blocks], size)
+        _layer(
+            workload,
+            cluster,
+            strategy,
+            rates,
+            kind,
+            [times[id(block)] for block in kind.blocks],
+            size,
+        )
         for kind, size in zip(model.kinds, moved, strict=True)
     )
 
@@ -85,19 +103,26 @@ def _layer(
     core = _sum(block.core for block in blocks) * scale
     moves = (stream + _sum(block.elementwise for block in blocks)) * scale
     elementwise = moves + _adapters(workload, s, rates, layer)
-    trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0  # no gradient is made of a frozen weight
+    trained = (
+        0.0 if np.any(workload.training.adapter_rank) else 1.0
+    )  # no gradient is made of a frozen weight
     weight = trained * linear
 
     message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
     one = collectives.all_gather_time(message, s.tp, collectives.path_between(cluster, s.tp, 1.0))
     gathers = _sum(block.gathers for block in blocks)
-    regather = 0.5 * gathers if s.sequence_parallel else 0.0  # inputs of weight gradients are gathered again
+    regather = (
+        0.5 * gathers if s.sequence_parallel else 0.0
+    )  # inputs of weight gradients are gathered again
     sent_forward, sent_backward = gathers * one, (gathers + regather) * one
     tails = (k.tensor_overlapped,) * 2 if s.tensor_overlap else (k.tensor, k.tensor_backward)
     tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
     tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
 
-    ring, dispatch = _sum(block.context for block in blocks), _sum(block.all_to_all for block in blocks)
+    ring, dispatch = (
+        _sum(block.context for block in blocks),
+        _sum(block.all_to_all for block in blocks),
+    )
     # Attention begins when all keys and values are there: nothing runs beside an all-gather.
     beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
     context = overlap.context_exposed(ring, beside_ring * core, s.cp, k.context)
@@ -116,7 +141,11 @@ def _layer(
         Work that hides other messages hides none of these.
         """
         beside = (
-            2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise - covered_twice
+            2.0 * linear
+            + weight
+            + (1.0 + c.attention_backward) * core
+            + 3.0 * elementwise
+            - covered_twice
         )
         beside = (beside + more * c.recompute_share * again) / (2.0 + more * c.recompute_share)
         tail = k.expert_overlapped if s.expert_overlap else 1.0
@@ -147,7 +176,9 @@ def _layer(
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
     recompute = again(expert, forward) * c.recompute_share
-    transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
+    transfer = moved / (
+        cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
+    )
     # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
     apart = 0.0 if LAYER_INPUT in s.offload else 1.0
     waits = overlap.offload_exposed(transfer, apart * backward)
@@ -181,7 +212,9 @@ def _adapters(workload: Workload, s: Strategy, rates: Rates, layer: Layer) -> Se
     """Passing the adapters of a layer, forward; they are so narrow that memory decides. [s]"""
     if not np.any(workload.training.adapter_rank):
         return 0.0
-    elements = tokens_per_rank(workload, s) * adapters.adapter_traffic(layer, workload.model.hidden) / s.tp
+    elements = (
+        tokens_per_rank(workload, s) * adapters.adapter_traffic(layer, workload.model.hidden) / s.tp
+    )
     return compute.elementwise_time(elements * workload.training.precision.activation, rates.memory)
 
 

@@ -63,7 +63,9 @@ def live(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stage
     layers = stored_layers(workload, cluster.calibration.memory, strategy)
     if np.any(strategy.chunk_layers):
         layers += stored_layers(workload, cluster.calibration.memory, replace(strategy, chunks=1))
-    return with_loss(workload, cluster, strategy, stages, waiting(workload, strategy, stages, layers))
+    return with_loss(
+        workload, cluster, strategy, stages, waiting(workload, strategy, stages, layers)
+    )
 
 
 def with_loss(
@@ -86,7 +88,8 @@ def with_loss(
         logits=logits,
         fragmentation=constants.fragmentation * (activations.stored + backward + logits) + cached,
         # A graph of the whole iteration has a workspace of its own beside that of what runs outside.
-        graphs=activations.captured + (backward + logits if strategy.graphs is Graphs.FULL else 0.0),
+        graphs=activations.captured
+        + (backward + logits if strategy.graphs is Graphs.FULL else 0.0),
         parked=activations.parked,
     )
 
@@ -108,7 +111,9 @@ def waiting(
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:
         share = (
-            memory.recomputed_share(stages.layers, s.recompute_layers) if np.any(s.recompute_layers) else 1.0
+            memory.recomputed_share(stages.layers, s.recompute_layers)
+            if np.any(s.recompute_layers)
+            else 1.0
         )
     stored: list[Bytes] = []
     backward: list[Bytes] = []
@@ -164,9 +169,15 @@ def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio, kept: Bytes) -> tu
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     """Head and loss of the main prediction and of every further one. [B]"""
-    tokens, precision, model = tokens_per_rank(workload, s), workload.training.precision, workload.model
+    tokens, precision, model = (
+        tokens_per_rank(workload, s),
+        workload.training.precision,
+        workload.model,
+    )
     spread = s.tp if s.sequence_parallel else 1.0
-    source = activations.head_activation(tokens, model.hidden, width=precision.activation, ranks=spread)
+    source = activations.head_activation(
+        tokens, model.hidden, width=precision.activation, ranks=spread
+    )
     vocabulary = model.embedding.vocabulary
     logits = activations.logit_memory(
         tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
@@ -176,10 +187,14 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
         tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
     )
     width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
-    gradients = gradients + activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
+    gradients = gradients + activations.head_weight_memory(
+        model.hidden, vocabulary, width=width, ranks=s.tp
+    )
     loss = (1.0 + model.prediction_modules) * source + np.maximum(
         (1.0 + model.prediction_modules) * logits, gradients
     )
     if s.sharding is not Sharding.WEIGHTS:
         return loss
-    return loss + activations.head_weight_memory(model.hidden, vocabulary, width=precision.gather, ranks=s.tp)
+    return loss + activations.head_weight_memory(
+        model.hidden, vocabulary, width=precision.gather, ranks=s.tp
+    )

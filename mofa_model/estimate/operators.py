@@ -76,7 +76,8 @@ def core_time(
         core.fixed
         if core.fixed is not None
         else documents.over_documents(
-            workload.training, lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window)
+            workload.training,
+            lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window),
         )
     )
     if core.scored and kernels is not None and kernels.attention is not None:

@@ -42,7 +42,13 @@ class Resident:
     @property
     def total(self) -> Bytes:
         """All of it on the device, [K, ...]. [B]"""
-        return self.weights + self.gradients + self.optimizer + (self.buffers + self.reserve) + self.update
+        return (
+            self.weights
+            + self.gradients
+            + self.optimizer
+            + (self.buffers + self.reserve)
+            + self.update
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +98,9 @@ def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: S
     )
     experts = workload.model.experts
     routed = float(experts is not None)
-    buffers = buffers + memory.product_workspace(constants.workspace, constants.grouped_workspace, routed)
+    buffers = buffers + memory.product_workspace(
+        constants.workspace, constants.grouped_workspace, routed
+    )
     if np.any(constants.spare_gradient):
         one = 0.0 if experts is None else groups[1].widest * strategy.ep / experts.count
         buffers = buffers + memory.spare_gradients(groups[0].widest, one, constants.spare_gradient)
@@ -194,13 +202,19 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
         found = found + again * (model.embedding.vocabulary * h / s.tp)
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
         products = [one for block in layer.blocks for one in block.products(h)]
-        whole = [one.weights for one in products if one.cut is Cut.NOTHING and one.rows is not Rows.ROUTED]
+        whole = [
+            one.weights
+            for one in products
+            if one.cut is Cut.NOTHING and one.rows is not Rows.ROUTED
+        ]
         if whole and np.any(np.asarray(s.tp) > 1):
             found = found + layers * memory.repeated_parameters(sum(whole), s.tp)
     return found
 
 
-def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
+def _groups(
+    workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages
+) -> list[_Group]:
     """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
     held, training, ranks = held_parameters(workload, s, stages), workload.training, s.dp * s.cp
     frozen = np.any(training.adapter_rank)
@@ -217,13 +231,20 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     groups = [_body(workload, constants, s, dense, widest, ranks)]
     if workload.model.experts is not None:
         copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-        one = replace(s, shard=memory.expert_shard(copies, ranks, s.shard)) if np.any(s.shard) else s
+        one = (
+            replace(s, shard=memory.expert_shard(copies, ranks, s.shard)) if np.any(s.shard) else s
+        )
         groups.append(_body(workload, constants, one, held.experts, widest_inside, copies))
     return [*groups, *more]
 
 
 def _body(
-    workload: Workload, constants: MemoryConstants, s: Strategy, held: Count, widest: Count, ranks: Count
+    workload: Workload,
+    constants: MemoryConstants,
+    s: Strategy,
+    held: Count,
+    widest: Count,
+    ranks: Count,
 ) -> _Group:
     """The model's own parameters: trained, or frozen beside adapters."""
     found = _group(workload, constants, s, held, widest, ranks)
@@ -233,7 +254,9 @@ def _body(
     if s.sharding is Sharding.WEIGHTS:
         weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
     weight, parked = _weight_home(s, weight)
-    return replace(found, weight=weight, gradient=0.0, optimizer=0.0, buffer=0.0, update=0.0, parked=parked)
+    return replace(
+        found, weight=weight, gradient=0.0, optimizer=0.0, buffer=0.0, update=0.0, parked=parked
+    )
 
 
 def _weight_home(s: Strategy, share: Bytes) -> tuple[Bytes, Bytes]:

@@ -53,7 +53,11 @@ def routed_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> R
 def fullest_rank(workload: Workload, strategy: Strategy) -> RoutedLoad | None:
     """The same of a model's first experts; None where they are loaded evenly or there are none."""
     sent = None if workload.model.experts is None else workload.model.experts.exchange()
-    return None if sent is None or not np.any(sent.imbalance > 1) else routed_load(workload, strategy, sent)
+    return (
+        None
+        if sent is None or not np.any(sent.imbalance > 1)
+        else routed_load(workload, strategy, sent)
+    )
 
 
 def exchanges(workload: Workload, strategy: Strategy) -> Count:
@@ -71,16 +75,24 @@ def in_chunks_and_whole(
     """Layers of each kind on a stage whose experts run in chunks, or that have none; then those whose experts run whole. [1]"""
     routed = [kind.routed for kind in workload.model.kinds]
     sent = sum(
-        (held for held, has in zip(stages.held, routed, strict=True) if has), np.zeros(stages.count.shape)
+        (held for held, has in zip(stages.held, routed, strict=True) if has),
+        np.zeros(stages.count.shape),
     )
     wanted = np.asarray(strategy.chunk_layers)
     share = np.where(wanted > 0, np.minimum(wanted, sent) / np.maximum(sent, 1.0), 1.0)
     cut = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
-    return cut + [(1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)]
+    return cut + [
+        (1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)
+    ]
 
 
 def all_to_all(
-    workload: Workload, cluster: Cluster, s: Strategy, exchange: Exchange, received: Count, chunks: Count
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    exchange: Exchange,
+    received: Count,
+    chunks: Count,
 ) -> Seconds:
     """Tokens to their experts and back, as the fullest rank gets them; every chunk but the first starts once more each way. [s]"""
     precision, k = workload.training.precision, cluster.calibration.links

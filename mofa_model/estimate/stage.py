@@ -100,7 +100,13 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     return HeadTime(
         linear=(2.0 if frozen else 3.0)
         * product_time(
-            workload, cluster, rates, Rows.SENT, tokens, model.embedding.vocabulary / t, model.hidden
+            workload,
+            cluster,
+            rates,
+            Rows.SENT,
+            tokens,
+            model.embedding.vocabulary / t,
+            model.hidden,
         ),
         logits=compute.elementwise_time(
             tokens * (model.embedding.vocabulary / t) * c.logit_traffic, rates.memory
@@ -120,7 +126,9 @@ def launch_times(
 ) -> tuple[Sequence[Seconds], Seconds]:
     """Host time of every kind of layer, and of the head, forward and backward. [s]"""
     c, s = cluster.calibration.host, strategy
-    captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[s.graphs]
+    captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[
+        s.graphs
+    ]
     again = {
         Recompute.NONE: 0.0,
         Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
@@ -178,7 +186,9 @@ def stage_times(
         if kind.routed:
             device = device + held * (layer.forward + layer.backward + again * layer.recompute)
         else:
-            device = device + (held * (layer.forward + layer.backward) + held * again * layer.recompute)
+            device = device + (
+                held * (layer.forward + layer.backward) + held * again * layer.recompute
+            )
         forward = forward + held * layer.forward
         weight = weight + held * layer.weight
         launch = launch + held * launched
@@ -191,13 +201,17 @@ def stage_times(
 
     crosses = np.asarray(s.tp) > cluster.gpus_per_node
     total = host.serialised(
-        device, launch, overlap.smooth_max(device, launch, c.uneven), np.where(crosses, c.serial, 0.0)
+        device,
+        launch,
+        overlap.smooth_max(device, launch, c.uneven),
+        np.where(crosses, c.serial, 0.0),
     )
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)
     all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
     busy, forward, weight = (
-        sum(stages.count[k] * part[k] for k in range(len(stages.count))) for part in (device, forward, weight)
+        sum(stages.count[k] * part[k] for k in range(len(stages.count)))
+        for part in (device, forward, weight)
     )
     longer, _, longer_weight = host.waited((forward, busy - forward - weight, weight), all_stages)
     return StageTime(

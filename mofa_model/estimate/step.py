@@ -186,7 +186,8 @@ def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     size = whole * (1.0 - divided + divided / s.tp)
     inside = s.pp * (s.tp * s.cp * s.dp) <= cluster.domain
     bandwidth = (
-        np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency
+        np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth)
+        * links.point_efficiency
     )
     return collectives.point_to_point_time(size, bandwidth, links.point_latency)
 
@@ -213,7 +214,9 @@ def _flops(workload: Workload, convention: str) -> Flop:
     tokens = workload.training.global_batch * workload.training.sequence
     each = documents.over_documents(
         workload.training,
-        lambda seen: parameters.training_flops_per_token(workload.model, seen, convention=convention),
+        lambda seen: parameters.training_flops_per_token(
+            workload.model, seen, convention=convention
+        ),
     )
     if np.any(
         workload.training.adapter_rank

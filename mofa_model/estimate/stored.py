@@ -76,7 +76,11 @@ class _Part:
 
 
 def _layer(
-    workload: Workload, constants: MemoryConstants, strategy: Strategy, layer: Layer, parts: list[_Part]
+    workload: Workload,
+    constants: MemoryConstants,
+    strategy: Strategy,
+    layer: Layer,
+    parts: list[_Part],
 ) -> StoredLayer:
     """Adds up the parts of a layer."""
     tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
@@ -94,7 +98,9 @@ def _layer(
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
         waiting = np.where(chunked, 0.0, _waiting(routed)) + np.where(
-            chunked | ("moe" in _modules(strategy)), _expert_input(workload, constants, strategy), 0.0
+            chunked | ("moe" in _modules(strategy)),
+            _expert_input(workload, constants, strategy),
+            0.0,
         )
         moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
         if any(np.any(part.tail > 1.0) for part in routed):
@@ -114,7 +120,10 @@ def _layer(
 
 def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     """What the input of experts takes more where it is kept to compute them again, not for matrix products alone. [B]"""
-    narrow, wide = _narrow(workload, constants), tokens_per_rank(workload, s) * workload.model.hidden
+    narrow, wide = (
+        _narrow(workload, constants),
+        tokens_per_rank(workload, s) * workload.model.hidden,
+    )
     if narrow is None or _modules(s) & {"layernorm", EACH, ALL}:
         return 0.0
     width = (1.0 - narrow) * workload.training.precision.activation
@@ -156,7 +165,9 @@ def _sizes(
                 score=constants.score,
                 ranks=ranks[one.ranks],
             )
-        width = precision.logit if one.logit else constants.mask if one.masked else precision.activation
+        width = (
+            precision.logit if one.logit else constants.mask if one.masked else precision.activation
+        )
         rows = seen if one.routed else tokens
         return activations.kept_activation(rows, one.elements, width=width, ranks=ranks[one.ranks])
 
@@ -209,7 +220,9 @@ def _sum(parts: Iterable[_Part]) -> Bytes:
 
 def _waiting(parts: Iterable[_Part]) -> Bytes:
     """The same as far as they wait. [B]"""
-    return sum((part.size if part.weight is None else part.weight * part.size for part in parts), 0.0)
+    return sum(
+        (part.size if part.weight is None else part.weight * part.size for part in parts), 0.0
+    )
 
 
 def _moved(parts: Iterable[_Part], strategy: Strategy) -> Bytes:

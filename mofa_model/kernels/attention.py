@@ -59,7 +59,9 @@ def windowed(
 
 def full(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
     """Each token sees all: encoders, which keep no cache. Ours."""
-    work = _attention(batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0)
+    work = _attention(
+        batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0
+    )
     return replace(work, at=work.at[:2])
 
 
@@ -106,10 +108,14 @@ def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 
     chosen = np.minimum(_CHOSEN, sequence)
     pairs = chosen * (1.0 - chosen / (2.0 * sequence)) * tokens
     flops = 2.0 * pairs * heads * (2.0 * _LATENT + _ROPE) + tokens * sequence * _INDEXER
-    return _block(batch, sequence, heads, flops, 4.0 * tokens * heads * (2.0 * _LATENT + _ROPE), width)
+    return _block(
+        batch, sequence, heads, flops, 4.0 * tokens * heads * (2.0 * _LATENT + _ROPE), width
+    )
 
 
-def _block(batch: Count, sequence: Count, heads: Count, flops: Flop, moved: Bytes, width: Bytes) -> CallWork:
+def _block(
+    batch: Count, sequence: Count, heads: Count, flops: Flop, moved: Bytes, width: Bytes
+) -> CallWork:
     tokens = 1.0 * batch * sequence
     keys, values = LATENT
     whole = _HIDDEN * (_QUERY + _LATENT + _ROPE)

@@ -57,7 +57,9 @@ class MeasuredAttention:
         self._widths = np.array(list(by_width))
         self._logs = np.log(self._widths)[:, None]
 
-    def seconds(self, batch: Count, sequence: Count, heads: Count, width: Count, attended: Count) -> Seconds:
+    def seconds(
+        self, batch: Count, sequence: Count, heads: Count, width: Count, attended: Count
+    ) -> Seconds:
         """Forward attention of whole sequences; kernels of another width, a window or documents reach the same rate. [s]
 
         Causal attention of a whole sequence meets half of it; another number of tokens takes time in proportion.

@@ -33,7 +33,10 @@ OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
     {
         "gemm": OperatorKind(work=gemm.gemm, halved=3, grows=("m", "n", "k"), knots=(10, 7, 7)),
         "grouped-gemm": OperatorKind(
-            work=gemm.grouped, halved=4, grows=("tokens", "hidden", "intermediate"), knots=(8, 4, 2, 3)
+            work=gemm.grouped,
+            halved=4,
+            grows=("tokens", "hidden", "intermediate"),
+            knots=(8, 4, 2, 3),
         ),
         "causal-attention": OperatorKind(
             work=attention.causal,
@@ -43,7 +46,10 @@ OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
             sought=(2,),
         ),
         "window-attention": OperatorKind(
-            work=attention.windowed, halved=2, grows=(*_TOKENS, "heads", "kv_heads"), knots=(8, 7, 3, 2)
+            work=attention.windowed,
+            halved=2,
+            grows=(*_TOKENS, "heads", "kv_heads"),
+            knots=(8, 7, 3, 2),
         ),
         "full-attention": OperatorKind(
             work=attention.full, halved=2, grows=(*_TOKENS, "heads"), knots=(16, 16)
@@ -60,17 +66,25 @@ OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
         "convolution": OperatorKind(
             work=recurrent.convolution, grows=(*_TOKENS, "channels"), knots=(9, 7, 6)
         ),
-        "scan": OperatorKind(work=recurrent.scan, halved=3, grows=(*_TOKENS, "v_heads"), knots=(9, 7, 6)),
+        "scan": OperatorKind(
+            work=recurrent.scan, halved=3, grows=(*_TOKENS, "v_heads"), knots=(9, 7, 6)
+        ),
         "cast": OperatorKind(work=movement.cast, grows=("tokens", "width"), knots=(14, 12)),
         "hyper-connection": OperatorKind(
             work=movement.hyper_connection, grows=("tokens", "width"), knots=(14, 3)
         ),
-        "all-reduce": OperatorKind(work=transfers.all_reduce, grows=("size", "ranks"), knots=(20, 3)),
+        "all-reduce": OperatorKind(
+            work=transfers.all_reduce, grows=("size", "ranks"), knots=(20, 3)
+        ),
         "all-gather": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
         "reduce-scatter": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
         "all-to-all": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
-        "dispatch": OperatorKind(work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)),
-        "combine": OperatorKind(work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)),
+        "dispatch": OperatorKind(
+            work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+        ),
+        "combine": OperatorKind(
+            work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+        ),
     }
 )
 """Operators by name. A gather among more ranks can be faster at the same size: each sends a larger share, over more links."""

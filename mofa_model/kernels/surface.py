@@ -124,7 +124,9 @@ class Surface:
         base, shares = self.cell(work)
         near = [self._flat[base + offset] for offset in self.offsets]
         for share in reversed(shares):
-            near = [_between(low, high, share) for low, high in zip(near[::2], near[1::2], strict=True)]
+            near = [
+                _between(low, high, share) for low, high in zip(near[::2], near[1::2], strict=True)
+            ]
         least = np.maximum(np.divide(work.flops, sheet.peak), np.divide(work.sent, sheet.link))
         time: Seconds = np.maximum(self.law.seconds(work, sheet) * np.exp2(near[0]), least)
         return time

@@ -46,7 +46,9 @@ class BatchJob(JobKind):
         found = read(_Spec, spec)
         count = at_once(found.parallelism, found.completions)
         where = "spec.template"
-        return [PodSet(where=where, template=found.template, counted="spec.parallelism", count=count)]
+        return [
+            PodSet(where=where, template=found.template, counted="spec.parallelism", count=count)
+        ]
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -56,7 +58,9 @@ class BatchJob(JobKind):
         return status.observation(
             done="Complete",
             ready=whole if body.get("status") else None,
-            counters={"Job.failed": Counter(value=status.failed, level=RecoveryClass.POD, exact=False)},
+            counters={
+                "Job.failed": Counter(value=status.failed, level=RecoveryClass.POD, exact=False)
+            },
         )
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:

@@ -82,7 +82,12 @@ class Demand:
         >>> Demand(gpus=8, words=("train.py", "--config=/etc/run/small.yaml"), mounts=(mount,)).files
         {'/etc/run/small.yaml': ('tune', 'small.yaml')}
         """
-        named = [one for word in self.words for one in (word, word.partition("=")[2]) if one.startswith("/")]
+        named = [
+            one
+            for word in self.words
+            for one in (word, word.partition("=")[2])
+            if one.startswith("/")
+        ]
         found: dict[str, tuple[str, str]] = {}
         for path in named:
             for mount in self.mounts:
@@ -119,7 +124,12 @@ class _Set:
 
 
 def total(
-    every: Iterable[PodSet], beside: Beside = NOTHING, *, holds: str = "spec", nodes: int = 0, each: int = 0
+    every: Iterable[PodSet],
+    beside: Beside = NOTHING,
+    *,
+    holds: str = "spec",
+    nodes: int = 0,
+    each: int = 0,
 ) -> Demand:
     """What sets of pods ask for together; `holds` is where a job of the kind has its pods.
 

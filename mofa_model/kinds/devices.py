@@ -16,10 +16,19 @@ from mofa_model.kinds.beside import Beside, Kind, Reference
 from mofa_model.kinds.shape import Count, Many, Shape, Text, at, count_of, part, read, under
 
 RESOURCE_CLAIM_TEMPLATE: Final = Kind(
-    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", others=("v1beta2", "v1beta1")
+    "resource.k8s.io",
+    "v1",
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    others=("v1beta2", "v1beta1"),
 )
 DEVICE_CLASS: Final = Kind(
-    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, others=("v1beta2", "v1beta1")
+    "resource.k8s.io",
+    "v1",
+    "DeviceClass",
+    "deviceclasses",
+    namespaced=False,
+    others=("v1beta2", "v1beta1"),
 )
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of GPUs among a container's resources."""
@@ -38,7 +47,9 @@ def _devices(resources: object) -> int:
     """GPUs among the limits, else among the requests; 0 where nobody names any. [1]"""
     asked = (at(resources, section, name) for section in _SECTIONS for name in GPU)
     value = next((one for one in asked if one is not None), 0)
-    return count_of(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
+    return count_of(
+        int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    )
 
 
 def _others(resources: object) -> dict[str, str]:
@@ -117,7 +128,10 @@ def claimed(claim: Claim, beside: Beside) -> Claimed:
     spec = beside.spec(wanted)
     if spec is None:
         return Claimed(why=f"names {wanted}, which is not here: create it", missing=(wanted,))
-    every = [_of_request(request, beside) for request in read(_Template, spec, f"{wanted}: spec").requests]
+    every = [
+        _of_request(request, beside)
+        for request in read(_Template, spec, f"{wanted}: spec").requests
+    ]
     return Claimed(
         sum(one.gpus for one in every),
         next((f"names {wanted}, {one.why}" for one in every if one.why), ""),
@@ -130,11 +144,15 @@ def _of_request(request: _Request, beside: Beside) -> Claimed:
     found = _is_gpu(wanted.device_class_name, beside)
     if found is None:
         missing = Reference(DEVICE_CLASS, wanted.device_class_name)
-        return Claimed(why=f"which asks for {missing}, which is not here: create it", missing=(missing,))
+        return Claimed(
+            why=f"which asks for {missing}, which is not here: create it", missing=(missing,)
+        )
     if not found:
         return Claimed()
     if wanted.allocation_mode == _ALL:
-        return Claimed(why=f"whose request {request.name!r} has allocationMode All: give it a count instead")
+        return Claimed(
+            why=f"whose request {request.name!r} has allocationMode All: give it a count instead"
+        )
     return Claimed(wanted.count)
 
 

@@ -16,7 +16,18 @@ from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
+from mofa_model.kinds.shape import (
+    Body,
+    Count,
+    Many,
+    Shape,
+    Tallies,
+    Tally,
+    Text,
+    glance,
+    read,
+    under,
+)
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 _TRAINER: Final = "trainer"
@@ -91,7 +102,10 @@ class JobSet(JobKind):
 
     def shown(self, body: Body) -> frozenset[RecoveryClass]:
         """Restarts in place only where its controller counts them."""
-        counted = "current_in_place_restart_attempt" in glance(_Status, body.get("status")).model_fields_set
+        counted = (
+            "current_in_place_restart_attempt"
+            in glance(_Status, body.get("status")).model_fields_set
+        )
         return super().shown(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:

@@ -93,4 +93,6 @@ class JobKind(Kind):
         they cannot be written.
         """
         del body, arguments, steps
-        raise InputError(f"nothing of a {self.kind} of {self.group} can be changed once it was made")
+        raise InputError(
+            f"nothing of a {self.kind} of {self.group} can be changed once it was made"
+        )

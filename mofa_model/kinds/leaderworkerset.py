@@ -36,7 +36,9 @@ class LeaderWorkerSet(JobKind):
             counted=f"{path}.size",
             count=found.size - (found.leader is not None and found.size > 0),
         )
-        leader = PodSet(where=f"{path}.leaderTemplate", template=found.leader, counted=f"{path}.size")
+        leader = PodSet(
+            where=f"{path}.leaderTemplate", template=found.leader, counted=f"{path}.size"
+        )
         return [workers] if found.leader is None else [leader, workers]
 
     def observed(self, body: Body, now: float) -> Observation:

@@ -42,7 +42,9 @@ class NewJob:
 
     def head(self, api_version: str, kind: str) -> dict[str, Any]:
         """The beginning of its object."""
-        metadata = {"name": self.name} | ({"annotations": dict(self.annotations)} if self.annotations else {})
+        metadata = {"name": self.name} | (
+            {"annotations": dict(self.annotations)} if self.annotations else {}
+        )
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
     def command(self, *, rank: str = "", address: str = "", port: str = "29500") -> list[str]:
@@ -62,11 +64,15 @@ class NewJob:
         """Resources of a node."""
         return {"limits": {self.resource: str(self.gpus)}}
 
-    def pod(self, container: str, command: list[str] | None, args: list[str] | None) -> dict[str, Any]:
+    def pod(
+        self, container: str, command: list[str] | None, args: list[str] | None
+    ) -> dict[str, Any]:
         """A pod of one container, with shared memory for its processes."""
         told = {key: words for key, words in (("command", command), ("args", args)) if words}
         mounts = [{"name": "shared-memory", "mountPath": _SHARED}]
-        volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+        volumes: list[dict[str, Any]] = [
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
+        ]
         if self.files:
             mounts.append({"name": "launch", "mountPath": MOUNTED})
             volumes.append({"name": "launch", "configMap": {"name": f"{self.name}-launch"}})
@@ -78,5 +84,9 @@ class NewJob:
 
     def configs(self) -> list[dict[str, Any]]:
         """The ConfigMap with its files, where it has any."""
-        head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{self.name}-launch"}}
+        head = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{self.name}-launch"},
+        }
         return [{**head, "data": dict(self.files)}] if self.files else []

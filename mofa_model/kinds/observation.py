@@ -98,7 +98,10 @@ class Conditioned(Shape):
         failed = self.since("Failed")
         return Observation(
             counters=counters or {},
-            signs=(*signs, *(() if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),))),
+            signs=(
+                *signs,
+                *(() if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),)),
+            ),
             suspended=self.since("Suspended"),
             ready=ready,
             drop=drop,

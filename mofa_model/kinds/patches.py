@@ -30,7 +30,10 @@ def annotated(path: str, template: PodTemplate, wanted: Mapping[str, str]) -> li
     """The patch that puts annotations on a pod template; what is on the way to them is made where it is missing."""
     path += "/metadata"
     if template.metadata is None:
-        return [test(path, None), {"op": "add", "path": path, "value": {"annotations": dict(wanted)}}]
+        return [
+            test(path, None),
+            {"op": "add", "path": path, "value": {"annotations": dict(wanted)}},
+        ]
     stands, path = template.metadata.annotations, path + "/annotations"
     if stands is None:
         return [test(path, None), {"op": "add", "path": path, "value": dict(wanted)}]

@@ -110,7 +110,11 @@ class PyTorchJob(JobKind):
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """A master and workers, a pod a node; where they meet its operator says in variables."""
-        met = {"rank": "$(PET_NODE_RANK)", "address": "$(PET_MASTER_ADDR)", "port": "$(PET_MASTER_PORT)"}
+        met = {
+            "rank": "$(PET_NODE_RANK)",
+            "address": "$(PET_MASTER_ADDR)",
+            "port": "$(PET_MASTER_PORT)",
+        }
         starter, *args = job.command(
             **({} if job.starter == TORCHRUN else met)
         )  # torchrun reads these by itself
@@ -135,10 +139,20 @@ class PyTorchJob(JobKind):
             for number, container in enumerate(replica.template.spec.containers):
                 if container.name == _CONTAINER:
                     found = True
-                    path = ("spec", "pytorchReplicaSpecs", role, "template", "spec", "containers", number)
+                    path = (
+                        "spec",
+                        "pytorchReplicaSpecs",
+                        role,
+                        "template",
+                        "spec",
+                        "containers",
+                        number,
+                    )
                     made += replaced(pointer(*path), container, arguments)
         if not found:
-            raise InputError(f"no container is called {_CONTAINER}, as the trainer's of a PyTorchJob must be")
+            raise InputError(
+                f"no container is called {_CONTAINER}, as the trainer's of a PyTorchJob must be"
+            )
         return made
 
 

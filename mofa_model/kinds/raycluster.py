@@ -8,7 +8,19 @@ from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, Truth, glance, read, under
+from mofa_model.kinds.shape import (
+    Body,
+    Count,
+    Many,
+    Moment,
+    Shape,
+    Tally,
+    Text,
+    Truth,
+    glance,
+    read,
+    under,
+)
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 

@@ -86,7 +86,9 @@ class RayJob(JobKind):
             if cluster is None:
                 asked = named(asked, wanted, where)
             else:
-                asked = total(read(RaySpec, cluster, str(wanted)).pod_sets(str(wanted)), beside, holds=where)
+                asked = total(
+                    read(RaySpec, cluster, str(wanted)).pod_sets(str(wanted)), beside, holds=where
+                )
         words = split([found.entrypoint])
         return replace(asked, words=words, said="spec.entrypoint") if words else asked
 
@@ -109,7 +111,9 @@ class RayJob(JobKind):
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """A cluster of a worker a node beside a head without GPUs, and a driver that starts torchrun on each worker."""
         if job.starter != TORCHRUN:
-            raise InputError(f"a RayJob starts torchrun, not {job.starter[0]}; make a JobSet or a PyTorchJob")
+            raise InputError(
+                f"a RayJob starts torchrun, not {job.starter[0]}; make a JobSet or a PyTorchJob"
+            )
         job = replace(job, files={**job.files, _DRIVER: _STARTS})
         worker = {"spec": job.pod("ray-worker", None, None)}
         head = {"spec": job.pod("ray-head", None, None)}
@@ -133,7 +137,9 @@ class RayJob(JobKind):
         del steps
         stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
         if not stands.strip():
-            raise InputError("spec.entrypoint: is missing; there is nothing to add the arguments to")
+            raise InputError(
+                "spec.entrypoint: is missing; there is nothing to add the arguments to"
+            )
         after = rewritten_line(stands, arguments)
         if after == stands:
             return []

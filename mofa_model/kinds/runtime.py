@@ -17,9 +17,15 @@ from mofa_model.kinds.jobset import ReplicatedJob, replicated
 from mofa_model.kinds.pods import Container, PodSpec, PodTemplate, torchrun
 from mofa_model.kinds.shape import Body, Count, Labels, Line, Many, Shape, Text, Whole, read, under
 
-TRAINING_RUNTIME: Final = Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes")
+TRAINING_RUNTIME: Final = Kind(
+    "trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes"
+)
 CLUSTER_TRAINING_RUNTIME: Final = Kind(
-    "trainer.kubeflow.org", "v1alpha1", "ClusterTrainingRuntime", "clustertrainingruntimes", namespaced=False
+    "trainer.kubeflow.org",
+    "v1alpha1",
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    namespaced=False,
 )
 TRAINER: Final = "node"
 """The trainer's job, and its container, in the runtimes of Kubeflow."""
@@ -37,7 +43,9 @@ class Patch(Shape):
 
     manager: Text = ""
     training_runtime_spec: object = None
-    jobs: Many[ReplicatedJob] = under((), "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+    jobs: Many[ReplicatedJob] = under(
+        (), "trainingRuntimeSpec", "template", "spec", "replicatedJobs"
+    )
 
 
 class TrainSpec(Shape):
@@ -73,7 +81,11 @@ class _Runtime(Shape):
 def of_train_job(spec: Body, beside: Beside) -> Demand:
     """Nodes, GPUs of each, command and node selector; what the trainer's section leaves open its runtime says."""
     found = read(TrainSpec, spec)
-    kind = TRAINING_RUNTIME if found.runtime_kind == TRAINING_RUNTIME.kind else CLUSTER_TRAINING_RUNTIME
+    kind = (
+        TRAINING_RUNTIME
+        if found.runtime_kind == TRAINING_RUNTIME.kind
+        else CLUSTER_TRAINING_RUNTIME
+    )
     wanted = Reference(kind, found.runtime)
     above = beside.spec(wanted) if found.runtime else None
     runtime = _Runtime() if above is None else read(_Runtime, above, f"{wanted}: spec")
@@ -84,7 +96,11 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
         return asked
     if found.runtime:
         return named(replace(asked, gpus=0, pod=0), wanted, "spec.runtimeRef.name")
-    field = "spec.trainer.numNodes: is missing" if found.nodes is None else asked.unread.partition(";")[0]
+    field = (
+        "spec.trainer.numNodes: is missing"
+        if found.nodes is None
+        else asked.unread.partition(";")[0]
+    )
     return replace(asked, gpus=0, pod=0, unread=f"{field}; give it, or {ELSEWHERE}")
 
 
@@ -122,7 +138,11 @@ def _laid(found: TrainSpec, pods: PodSpec) -> PodSpec:
     containers = list(pods.containers) or [Container(name=TRAINER)]
     changed: dict[str, object] = {
         name: value
-        for name, value in (("image", found.image), ("command", found.command), ("args", found.args))
+        for name, value in (
+            ("image", found.image),
+            ("command", found.command),
+            ("args", found.args),
+        )
         if value
     }
     if found.resources is not None:
@@ -144,5 +164,7 @@ def _trainer(jobs: Sequence[_Job]) -> int | None:
 
 def _changes(found: TrainSpec) -> list[PodSpec]:
     """How pods of the runtime differ."""
-    patched = [job.pods.spec for patch in found.runtime_patches or () for job in patch.jobs if job.pods]
+    patched = [
+        job.pods.spec for patch in found.runtime_patches or () for job in patch.jobs if job.pods
+    ]
     return [*(one.spec for one in found.pod_template_overrides), *patched]

@@ -58,7 +58,9 @@ def read(shape: type[S], value: object, path: str = "spec") -> S:
         return shape.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+        place = "".join(
+            f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]
+        )
         raise InputError(f"{path}{place}: {first['ctx']['error']}") from None
 
 
@@ -109,7 +111,12 @@ def text_of(value: object) -> str:
 
 def whole(value: object) -> int:
     """A whole number, also as text; 0 where there is none that could be meant."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(MOST)):
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isdigit()
+        and len(value) < len(str(MOST))
+    ):
         return int(value)
     return count_of(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
@@ -133,7 +140,11 @@ def moment_of(value: object) -> float | None:
 
 
 def _tally(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+        else 0
+    )
 
 
 def _tallies(value: object) -> int:

@@ -14,7 +14,18 @@ from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
 from mofa_model.kinds.runtime import TRAINER, TrainSpec, of_train_job
-from mofa_model.kinds.shape import Body, Many, Moment, Number, Shape, Tally, Text, glance, read, under
+from mofa_model.kinds.shape import (
+    Body,
+    Many,
+    Moment,
+    Number,
+    Shape,
+    Tally,
+    Text,
+    glance,
+    read,
+    under,
+)
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 _TOKENS: Final = (
@@ -64,9 +75,12 @@ class TrainJob(JobKind):
         status = glance(_Status, body.get("status"))
         every = status.jobs_status
         whole = all(
-            one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed) for one in every
+            one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed)
+            for one in every
         )
-        return status.observation(done="Complete", ready=whole if every else None, drop=RecoveryClass.POD)
+        return status.observation(
+            done="Complete", ready=whole if every else None, drop=RecoveryClass.POD
+        )
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """By the names that trainers use."""

@@ -8,7 +8,18 @@ from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
+from mofa_model.kinds.shape import (
+    Body,
+    Count,
+    Many,
+    Moment,
+    Shape,
+    Tally,
+    Text,
+    glance,
+    read,
+    under,
+)
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 
@@ -53,8 +64,12 @@ class VolcanoJob(JobKind):
         phase, at = status.phase, status.since or now
         wanted = sum(one.replicas for one in spec.tasks)
         return Observation(
-            counters={"Volcano.retryCount": Counter(value=status.retry_count, level=RecoveryClass.JOB)},
-            signs=(Sign(at=at, level=RecoveryClass.JOB),) if phase in {"Restarting", "Failed"} else (),
+            counters={
+                "Volcano.retryCount": Counter(value=status.retry_count, level=RecoveryClass.JOB)
+            },
+            signs=(Sign(at=at, level=RecoveryClass.JOB),)
+            if phase in {"Restarting", "Failed"}
+            else (),
             suspended=at if phase in {"Aborting", "Aborted"} else None,
             ready=status.running + status.succeeded >= wanted if phase else None,
             drop=RecoveryClass.POD,

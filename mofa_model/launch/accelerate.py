@@ -100,7 +100,9 @@ def _add_fsdp(keys: Words, strategy: Strategy) -> None:
     keys.add(_DEGREE.format("dp_shard"), shared)
     if strategy.cp > 1:
         keys.add(_DEGREE.format("cp"), int(strategy.cp))
-        keys.add("parallelism_config.parallelism_config_cp_comm_strategy", _SENT[strategy.context_mode])
+        keys.add(
+            "parallelism_config.parallelism_config_cp_comm_strategy", _SENT[strategy.context_mode]
+        )
 
 
 def matches(words: Sequence[str]) -> bool:
@@ -129,14 +131,17 @@ def read_document(document: Mapping[str, Any]) -> Reading:
     return _reading(known, {}, _merged(known, document, {}), None)
 
 
-def _merged(known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]) -> Settings:
+def _merged(
+    known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]
+) -> Settings:
     """A file with the options beside it, which have the last word; FSDP's keys may lack their prefix there."""
     sections = {name: part for name, part in said.items() if isinstance(part, Mapping)}
     made: dict[str, Any] = {name: value for name, value in said.items() if name not in sections}
     for name, part in sections.items():
         prefix = "fsdp_" if name == "fsdp_config" else ""
         made[name] = {
-            key if str(key).startswith(prefix) else f"{prefix}{key}": value for key, value in part.items()
+            key if str(key).startswith(prefix) else f"{prefix}{key}": value
+            for key, value in part.items()
         }
     for path in known.kinds:
         section, dot, name = path.rpartition(".")
@@ -175,7 +180,8 @@ def _reading(
     if engine == "MEGATRON_LM":
         raise BadValue("distributed_type", engine, "give the flags of Megatron-LM instead")
     sizes = {
-        name: said.number(_DEGREE.format(name)) for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
+        name: said.number(_DEGREE.format(name))
+        for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
     }
     replicas = sizes["dp_replicate"] or 1
     layout: dict[str, Any] = {"sharding": Sharding.NONE, "tp": sizes["tp"] or 1}
@@ -184,7 +190,9 @@ def _reading(
     if (split := sizes["sp"] or 1) > 1:
         layout |= {"cp": split, "context_mode": ContextMode.ALL_TO_ALL}
     elif (ring := sizes["cp"] or 1) > 1:
-        sent = str(said.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather")
+        sent = str(
+            said.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather"
+        )
         known.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
         layout |= {"cp": ring, "context_mode": {word: mode for mode, word in _SENT.items()}[sent]}
     precision, inner = said.value("mixed_precision"), tuple[str, ...]()
@@ -196,15 +204,22 @@ def _reading(
         layout |= _fsdp(known, said)
     layout |= hugging_face.layout_of(known, options)
     told = {name.rpartition(".")[2]: value for name, value in said.leaves().items()}
-    unpriced = known.not_priced(told | {name.removeprefix("--"): value for name, value in options.items()})
-    ranks, rounds = said.number("num_processes") or 0, options.get("--gradient_accumulation_steps", "1")
+    unpriced = known.not_priced(
+        told | {name.removeprefix("--"): value for name, value in options.items()}
+    )
+    ranks, rounds = (
+        said.number("num_processes") or 0,
+        options.get("--gradient_accumulation_steps", "1"),
+    )
     samples = ranks // (layout["tp"] * layout.get("cp", 1)) * layout.get("mbs", 0)
     return Reading(
         trainer=TRAINER,
         layout=layout,
         copies=replicas if engine == "FSDP" else 1,
         global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
-        precision=precision if precision in {"bf16", "fp16"} else hugging_face.precision_of(options),
+        precision=precision
+        if precision in {"bf16", "fp16"}
+        else hugging_face.precision_of(options),
         interval_steps=hugging_face.interval_of(known, options),
         recompute_every=hugging_face.recomputes_every(options),
         unpriced=tuple(dict.fromkeys((*unpriced, *inner))),
@@ -220,10 +235,14 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
         name = "fsdp_config.fsdp_sharding_strategy"
         words = known.choices(name)
         value = said.value(name) or said.value(level) or words[0]
-        word = words[value - 1] if isinstance(value, int) and 0 < value <= len(words) else str(value)
+        word = (
+            words[value - 1] if isinstance(value, int) and 0 < value <= len(words) else str(value)
+        )
         if known.choice(name, word) not in _SHARDED:
             raise BadValue(
-                name, word, "write its groups as parallelism_config_dp_replicate_size under fsdp_version 2"
+                name,
+                word,
+                "write its groups as parallelism_config_dp_replicate_size under fsdp_version 2",
             )
         sharding = _SHARDED[word]
     layout: dict[str, Any] = {"sharding": sharding}

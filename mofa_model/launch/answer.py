@@ -49,7 +49,9 @@ class LaunchSettings:
         ranks, size = int(strategy.dp), int(strategy.mbs)
         if self.global_batch % (ranks * size):
             raise BadValue(
-                "strategy", f"dp x mbs = {ranks * size}", f"it must divide the batch ({self.global_batch})"
+                "strategy",
+                f"dp x mbs = {ranks * size}",
+                f"it must divide the batch ({self.global_batch})",
             )
         return self.global_batch // (ranks * size)
 
@@ -149,11 +151,15 @@ class Reading:
         depth, stages = self.layers or layers, int(fields.get("pp", 1))
         if depth is None:
             raise BadValue(
-                field, f"{self.chunk_layers} layers a virtual stage", "say how many layers there are"
+                field,
+                f"{self.chunk_layers} layers a virtual stage",
+                "say how many layers there are",
             )
         chunks = -(-(depth + self.outer_slots) // self.chunk_layers)
         if chunks % stages:
-            raise DoesNotFit(field, f"{chunks} virtual stages", f"they must divide by the {stages} stages")
+            raise DoesNotFit(
+                field, f"{chunks} virtual stages", f"they must divide by the {stages} stages"
+            )
         vpp = chunks // stages
         return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
 
@@ -163,7 +169,9 @@ class Reading:
             return {}
         depth = self.layers or layers
         if depth is None:
-            raise BadValue(field, f"every {self.recompute_every} layers", "say how many layers there are")
+            raise BadValue(
+                field, f"every {self.recompute_every} layers", "say how many layers there are"
+            )
         return {"recompute_layers": -(-depth // int(fields.get("pp", 1)) // self.recompute_every)}
 
     def _shared(self, ranks: int, field: str) -> dict[str, Any]:

@@ -25,9 +25,18 @@ TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
 """Name under which the configuration is printed."""
 
-_FACTORS: Final = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "data_parallel_size")
+_FACTORS: Final = (
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "data_parallel_size",
+)
 """What a batch is the product of, where it is not given."""
-_STAGES: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2, Sharding.WEIGHTS: 3}
+_STAGES: Final = {
+    Sharding.NONE: 0,
+    Sharding.OPTIMIZER: 1,
+    Sharding.GRADIENTS: 2,
+    Sharding.WEIGHTS: 3,
+}
 
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
@@ -53,7 +62,9 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         release=table(TRAINER).release,
         arguments=tuple(words.words),
         files={FILE: json.dumps(nested(keys.words), indent=2)},
-        notes=("DeepSpeed has no checkpoint interval: the trainer that calls it saves every --save_steps",),
+        notes=(
+            "DeepSpeed has no checkpoint interval: the trainer that calls it saves every --save_steps",
+        ),
     )
 
 
@@ -84,7 +95,9 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     path = given.get("--deepspeed")
     if path is None or open_file is None:
         raise BadValue(
-            "current", " ".join(words), "the layout is in DeepSpeed's JSON file: name one that can be read"
+            "current",
+            " ".join(words),
+            "the layout is in DeepSpeed's JSON file: name one that can be read",
         )
     reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(
@@ -116,16 +129,22 @@ def read_document(document: Mapping[str, Any]) -> Reading:
     overlaps = found("zero_optimization.overlap_comm")
     layout: dict[str, Any] = {
         "tp": number("tensor_parallel.autotp_size", 0) or 1,
-        "ep": (number("expert_parallel.autoep_size") or 1) if found("expert_parallel.enabled") else 1,
+        "ep": (number("expert_parallel.autoep_size") or 1)
+        if found("expert_parallel.enabled")
+        else 1,
         "sharding": {level: sharding for sharding, level in _STAGES.items()}[stage],
         "data_overlap": stage > 0 and (stage == 3 if overlaps is None else overlaps is True),
-        "offload": frozenset({LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()),
+        "offload": frozenset(
+            {LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()
+        ),
     }
     if (size := number("train_micro_batch_size_per_gpu")) is not None:
         layout["mbs"] = size
     if (ranks := number("sequence_parallel_size") or 1) > 1:
         layout |= {"cp": ranks, "context_mode": ContextMode.ALL_TO_ALL}
-    if found("zero_optimization.offload_optimizer.device") == "cpu" or found("zero_optimization.cpu_offload"):
+    if found("zero_optimization.offload_optimizer.device") == "cpu" or found(
+        "zero_optimization.cpu_offload"
+    ):
         layout["optimizer"] = Placement.HOST
     # At every other stage DeepSpeed leaves the weights where they are.
     away = found("zero_optimization.offload_param.device") == "cpu" or found(
@@ -140,6 +159,8 @@ def read_document(document: Mapping[str, Any]) -> Reading:
         trainer=TRAINER,
         layout=layout,
         global_batch=number("train_batch_size") or _batch(*map(number, _FACTORS)),
-        precision=next((word for word in ("bf16", "fp16") if found(f"{word}.enabled") is True), None),
+        precision=next(
+            (word for word in ("bf16", "fp16") if found(f"{word}.enabled") is True), None
+        ),
         unpriced=table(TRAINER).not_priced(settings.leaves()),
     )

@@ -88,7 +88,9 @@ def instances(strategy: Strategy) -> int:
 
 def offloaded(strategy: Strategy) -> list[str]:
     """Modules whose inputs are offloaded, in the trainer's order."""
-    return [name for name in table("megatron").choices("offload-modules") if name in strategy.offload]
+    return [
+        name for name in table("megatron").choices("offload-modules") if name in strategy.offload
+    ]
 
 
 def read_offload(words: Sequence[str]) -> frozenset[str]:
@@ -128,7 +130,11 @@ def read_features(
         "no_shard": Sharding.NONE,
     }
     layout: dict[str, Any] = {
-        "sharding": levels[sharding] if fsdp else Sharding.OPTIMIZER if distributed else Sharding.NONE
+        "sharding": levels[sharding]
+        if fsdp
+        else Sharding.OPTIMIZER
+        if distributed
+        else Sharding.NONE
     }
     layout["pipeline_overlap"] = hops and (pp == 1 or vpp > 1)
     if vpp > 1:
@@ -138,7 +144,9 @@ def read_features(
         if method == "block" and recompute_layers:
             layout["recompute_layers"] = recompute_layers * vpp
         elif (recompute_layers or 1) > 1:
-            right = "groups of layers are not priced: say 1, each layer by itself, or the method block"
+            right = (
+                "groups of layers are not priced: say 1, each layer by itself, or the method block"
+            )
             raise BadValue("recompute num layers", recompute_layers, right)
     elif granularity == "selective":
         again = _priced("recomputed modules", {*modules}, MODULES)
@@ -147,16 +155,16 @@ def read_features(
         whole = graphs == "full_iteration" or "full_iteration" in graphed
         layout["graphs"] = Graphs.FULL if whole else Graphs.PARTIAL
         if not whole and frozenset(graphed) not in {frozenset(GRAPHED), frozenset(GRAPHED_EXPERTS)}:
-            right = (
-                f"priced are graphs of {' '.join(GRAPHED)}, and with experts of {' '.join(GRAPHED_EXPERTS)}"
-            )
+            right = f"priced are graphs of {' '.join(GRAPHED)}, and with experts of {' '.join(GRAPHED_EXPERTS)}"
             raise BadValue("cuda graph modules", " ".join(graphed) or "the whole layer", right)
     return layout
 
 
 def read_context(words: Sequence[str]) -> ContextMode:
     """How context parallelism communicates; one word for all layers, and a ring where layers differ."""
-    said = {word: mode for mode, word in CONTEXT_WORDS.items()} | {"a2a+p2p": ContextMode.HIERARCHICAL}
+    said = {word: mode for mode, word in CONTEXT_WORDS.items()} | {
+        "a2a+p2p": ContextMode.HIERARCHICAL
+    }
     return said.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
 
 
@@ -182,7 +190,9 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
     if not run.stages and (run.layers + 2) % chunks == 0 and not run.prediction_modules:
         return "slots"
     dealt = [len(stage) for stage in run.stages] or counted_layers(strategy, run.layers)
-    words = [f"t*{layers}" if layers else "" for layers in dealt]  # the ends can hold no layer at all
+    words = [
+        f"t*{layers}" if layers else "" for layers in dealt
+    ]  # the ends can hold no layer at all
     return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
 
 
@@ -215,5 +225,7 @@ def hybrid_pattern(run: LaunchSettings) -> str:
     'M-|*-'
     """
     stages = ["".join(SYMBOLS[block] for layer in stage for block in layer) for stage in run.stages]
-    last = "".join(SYMBOLS[block] for block in next(stage for stage in reversed(run.stages) if stage)[-1])
+    last = "".join(
+        SYMBOLS[block] for block in next(stage for stage in reversed(run.stages) if stage)[-1]
+    )
     return "|".join(stages) + f"/{last}" * run.prediction_modules

@@ -78,9 +78,13 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
     one = _first(document)
     if one is None:
         keys = ", ".join(str(key) for key in list(document)[:3]) or "nothing"
-        raise BadFile(name, f"is no file of settings that is known: it begins with {shown(keys)}; {_read()}")
+        raise BadFile(
+            name, f"is no file of settings that is known: it begins with {shown(keys)}; {_read()}"
+        )
     if not one.reader:
-        raise BadFile(name, f"seems to be {one.about}, which is not read as a layout: {one.say}; {_read()}")
+        raise BadFile(
+            name, f"seems to be {one.about}, which is not read as a layout: {one.say}; {_read()}"
+        )
     _refuse_keys(one, document, name)
     return one
 
@@ -90,7 +94,9 @@ def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
     document = document_of(text, name)
     found, wanted = _first(document), next(one for one in _formats() if one.reader == reader)
     if found not in (None, wanted):
-        raise BadFile(name, f"seems to be {found.about}; where the command names it stands {wanted.about}")
+        raise BadFile(
+            name, f"seems to be {found.about}; where the command names it stands {wanted.about}"
+        )
     _refuse_keys(wanted, document, name)
     return document
 
@@ -102,7 +108,12 @@ def _first(document: Mapping[str, Any]) -> Format | None:
 def _refuse_keys(one: Format, document: Mapping[str, Any], name: str) -> None:
     """Refuse what a trainer's file cannot have at its top, where it switches anything on: nobody knows what it says."""
     for key, value in document.items():
-        if one.keys and key not in one.keys and not str(key).startswith(("_", "comment")) and not _off(value):
+        if (
+            one.keys
+            and key not in one.keys
+            and not str(key).startswith(("_", "comment"))
+            and not _off(value)
+        ):
             who = one.about.removesuffix("'s")
             raise BadFile(
                 name,
@@ -119,6 +130,8 @@ def _off(value: object) -> bool:
 
 def _read() -> str:
     known = {
-        one.about.split(" of ")[0]: one.marks[0][0].replace("/", ".") for one in _formats() if one.reader
+        one.about.split(" of ")[0]: one.marks[0][0].replace("/", ".")
+        for one in _formats()
+        if one.reader
     }
     return f"read are {', '.join(f'{about} ({mark})' for about, mark in known.items())}, {_WRITTEN}"

@@ -13,7 +13,14 @@ from mofa_model.strategy import LAYER_INPUT, Recompute, Strategy
 
 _KEYWORDS: Final = "--activation_checkpointing_kwargs"
 _KNOWN: Final = frozenset(
-    {"offload", "every_n_layers", "use_reentrant", "preserve_rng_state", "determinism_check", "debug"}
+    {
+        "offload",
+        "every_n_layers",
+        "use_reentrant",
+        "preserve_rng_state",
+        "determinism_check",
+        "debug",
+    }
 )
 """Keywords of checkpointing: the first two say what is kept, the others how it is done."""
 
@@ -25,7 +32,9 @@ def add(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bo
     words.add(f"--{run.precision}")
     if recomputes and strategy.recompute is Recompute.FULL:
         words.add("--activation_checkpointing")
-        if strategy.offload:  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
+        if (
+            strategy.offload
+        ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
             words.add(_KEYWORDS, json.dumps({"offload": True}))
     if run.interval_steps is not None:
         words.add("--save_strategy", "steps")

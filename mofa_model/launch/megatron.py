@@ -208,7 +208,9 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
         sharding=choice("data-parallel-sharding-strategy") or "optim_grads_params",
         fsdp="use-megatron-fsdp" in given or "use-torch-fsdp2" in given,
         distributed="use-distributed-optimizer" in given,
-        granularity="selective" if "recompute-activations" in given else choice("recompute-granularity"),
+        granularity="selective"
+        if "recompute-activations" in given
+        else choice("recompute-granularity"),
         method=choice("recompute-method"),
         recompute_layers=number("recompute-num-layers"),
         modules=given.get("recompute-modules", ("core_attn",)),
@@ -222,7 +224,9 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     layout["data_overlap"] = "overlap-grad-reduce" in given
     layout["tensor_overlap"] = "tp-comm-overlap" in given
     layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in given
-    moved = given.get("offload-modules", ()) if "fine-grained-activation-offloading" in given else ()
+    moved = (
+        given.get("offload-modules", ()) if "fine-grained-activation-offloading" in given else ()
+    )
     layout["offload"] = read_offload(moved)
     layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in given else Placement.DEVICE
     if "cp-comm-type" in given:

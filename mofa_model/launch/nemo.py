@@ -73,7 +73,9 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
         return [f"{name}=[{','.join(str(value) for value in values)}]"]
     (value,) = values
     if kind == "text" and "|" in str(value):
-        return [f"{name}='{value}'"]  # quotes are part of an override: its grammar knows *, | and ( otherwise
+        return [
+            f"{name}='{value}'"
+        ]  # quotes are part of an override: its grammar knows *, | and ( otherwise
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
 
 
@@ -92,7 +94,9 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("model.account_for_loss_in_pipeline_split", True)
     words.add("model.context_parallel_size", int(strategy.cp))
     if strategy.cp > 1:
-        words.add("model.cp_comm_type", CONTEXT_WORDS[strategy.context_mode].replace("allg", "all_g"))
+        words.add(
+            "model.cp_comm_type", CONTEXT_WORDS[strategy.context_mode].replace("allg", "all_g")
+        )
     if run.experts:
         words.add("model.expert_model_parallel_size", int(strategy.ep))
         words.add("model.expert_tensor_parallel_size", int(strategy.etp))
@@ -107,7 +111,9 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
 
 def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     sharded = strategy.sharding is not Sharding.NONE
-    distributed = sharded or strategy.optimizer is Placement.HOST  # a lone rank with its states on the host
+    distributed = (
+        sharded or strategy.optimizer is Placement.HOST
+    )  # a lone rank with its states on the host
     words.add("ddp.use_distributed_optimizer", distributed)
     words.add("optimizer.use_distributed_optimizer", distributed)
     if strategy.sharding in FSDP:
@@ -200,7 +206,9 @@ def read(words: Sequence[str]) -> Reading:
         told = told_stages(_bare(stages), "model.pipeline_model_parallel_layout")
         sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
-    distributed = given.get("ddp.use_distributed_optimizer", "true").lower() == "true"  # every recipe has it
+    distributed = (
+        given.get("ddp.use_distributed_optimizer", "true").lower() == "true"
+    )  # every recipe has it
     layout |= read_features(
         sharding=choice("ddp.data_parallel_sharding_strategy") or "optim_grads_params",
         fsdp=truth("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp"),
@@ -219,10 +227,14 @@ def read(words: Sequence[str]) -> Reading:
     layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
     layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
     moved = (
-        _words(given, "model.offload_modules") if truth("model.fine_grained_activation_offloading") else ()
+        _words(given, "model.offload_modules")
+        if truth("model.fine_grained_activation_offloading")
+        else ()
     )
     layout["offload"] = read_offload(moved)
-    layout["optimizer"] = Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
+    layout["optimizer"] = (
+        Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
+    )
     layout["data_overlap"] = "false" not in {
         given.get("ddp.overlap_grad_reduce", "").lower(),
         given.get("comm_overlap.overlap_grad_reduce", "").lower(),
@@ -254,7 +266,9 @@ def read_document(document: Mapping[str, Any]) -> Reading:
                 None,
                 "a file that says only a part of a recipe's layout is not read as one; say it in the file",
             )
-    return read([f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None])
+    return read(
+        [f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None]
+    )
 
 
 def _text(value: Any) -> str:
@@ -265,4 +279,6 @@ def _text(value: Any) -> str:
 
 def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     """A list in brackets."""
-    return tuple(word for word in given.get(name, "").strip("[]").replace(" ", "").split(",") if word)
+    return tuple(
+        word for word in given.get(name, "").strip("[]").replace(" ", "").split(",") if word
+    )

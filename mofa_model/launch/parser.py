@@ -56,7 +56,9 @@ def tree(line: str) -> Any:
     for _ in range(_PASSES):
         parsed = _parsed(bytes(text))
         ends = [
-            node["End"]["Offset"] for node, _ in nodes(parsed) if str(node.get("Text", "")).endswith("\\\n")
+            node["End"]["Offset"]
+            for node, _ in nodes(parsed)
+            if str(node.get("Text", "")).endswith("\\\n")
         ]
         if not ends:
             return parsed
@@ -92,13 +94,17 @@ def _started() -> subprocess.Popen[bytes]:
 
     pipe = subprocess.PIPE
     try:
-        parser = subprocess.Popen([_program(), "-ln=bash", "-tojson"], stdin=pipe, stdout=pipe, stderr=pipe)
+        parser = subprocess.Popen(
+            [_program(), "-ln=bash", "-tojson"], stdin=pipe, stdout=pipe, stderr=pipe
+        )
         if sys.platform == "linux":
             import resource
 
             resource.prlimit(parser.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     except OSError as error:
-        raise InputError(f"launch command: its parser cannot be run here: {shown(str(error))}") from None
+        raise InputError(
+            f"launch command: its parser cannot be run here: {shown(str(error))}"
+        ) from None
     return parser
 
 
@@ -112,8 +118,12 @@ def _program() -> str:
         files = metadata.files("shfmt-py") or []
     except metadata.PackageNotFoundError:
         files = []
-    places = [str(one.locate()) for one in files if one.stem == "shfmt" and one.suffix in {"", ".exe"}]
-    found = next((place for place in places if Path(place).is_file()), None) or shutil.which("shfmt")
+    places = [
+        str(one.locate()) for one in files if one.stem == "shfmt" and one.suffix in {"", ".exe"}
+    ]
+    found = next((place for place in places if Path(place).is_file()), None) or shutil.which(
+        "shfmt"
+    )
     if found is None:
         raise InputError(
             "launch command: shfmt, which reads shell lines, is missing here: pip install shfmt-py"

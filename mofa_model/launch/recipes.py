@@ -39,7 +39,9 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
     tp, pp, dp = (said.number(f"parallelism.{axis}") or 1 for axis in ("tp", "pp", "dp"))
     for name in ("expert_parallel_size", "context_parallel_size"):
         if (said.number(f"parallelism.{name}") or 1) > 1:
-            raise BadValue(f"parallelism.{name}", said.value(f"parallelism.{name}"), "only 1 is priced")
+            raise BadValue(
+                f"parallelism.{name}", said.value(f"parallelism.{name}"), "only 1 is priced"
+            )
     engine = said.value("parallelism.pp_engine") or "afab"
     if pp > 1 and engine != "1f1b":
         raise BadValue("parallelism.pp_engine", engine, "only 1f1b is priced")
@@ -49,7 +51,10 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
     stage = said.number("optimizer.zero_stage", 0) or 0
     if stage > 1:
         raise BadValue("optimizer.zero_stage", stage, "0 or 1")
-    mbs, rounds = said.number("tokens.micro_batch_size"), said.number("tokens.batch_accumulation_per_replica")
+    mbs, rounds = (
+        said.number("tokens.micro_batch_size"),
+        said.number("tokens.batch_accumulation_per_replica"),
+    )
     again = said.truth("parallelism.recompute_layer")
     return Reading(
         trainer="nanotron",
@@ -98,7 +103,9 @@ def llm_foundry(document: Mapping[str, Any]) -> Reading:
     precision = str(said.value("precision") or "")
     layout: dict[str, Any] = {
         "sharding": sharding,
-        "recompute": Recompute.FULL if said.truth("fsdp_config.activation_checkpointing") else Recompute.NONE,
+        "recompute": Recompute.FULL
+        if said.truth("fsdp_config.activation_checkpointing")
+        else Recompute.NONE,
     }
     if (size := said.number("device_train_microbatch_size")) is not None:
         layout["mbs"] = size

@@ -33,7 +33,8 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
     given = Given(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
     recipe = problem.workload.training.precision.name
     axes = Axes(
-        {"precision": (recipe,), "nodes": (1,)} | {one.name: (one.value_of(strategy),) for one in AXES}
+        {"precision": (recipe,), "nodes": (1,)}
+        | {one.name: (one.value_of(strategy),) for one in AXES}
     )
     _had(strategy, known, SHAPE, trainer)
     shapes = shapes_of(axes, given, 1)

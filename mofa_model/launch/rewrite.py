@@ -65,7 +65,11 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
             raise _refused(f"the layout stands in {shown(word)}; write it in the command")
     spot = _spot(words, gone)
     kept = [at for at in range(len(words)) if at not in gone]
-    return (*(words[at] for at in kept if at < spot), *arguments, *(words[at] for at in kept if at >= spot))
+    return (
+        *(words[at] for at in kept if at < spot),
+        *arguments,
+        *(words[at] for at in kept if at >= spot),
+    )
 
 
 def rewritten_line(line: str, arguments: Sequence[str]) -> str:
@@ -205,7 +209,8 @@ def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
         raise _refused(why)
     places = sorted(gone)
     end = next(
-        (at for at, word in enumerate(words) if word == "--" and places and at > places[0]), len(words)
+        (at for at, word in enumerate(words) if word == "--" and places and at > places[0]),
+        len(words),
     )
     if places and places[-1] > end:
         raise _refused("the layout stands on both sides of --; write it on one")

@@ -32,7 +32,9 @@ _SSH_TAKES_A_VALUE: Final = re.compile(r"-[A-Za-z]*[BbcDEeFIiJLlmOopQRSWw]")
 """Options of ssh whose value is the next word."""
 _IS_A_VALUE: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9].*|profile", re.DOTALL)
 """A variable, a time, a number of processors; what nsys is told to do."""
-_STARTS: Final = re.compile(r"(?:\S*/)?(?:torchrun|deepspeed|accelerate|python[0-9.]*|\S+\.(?:py|sh))")
+_STARTS: Final = re.compile(
+    r"(?:\S*/)?(?:torchrun|deepspeed|accelerate|python[0-9.]*|\S+\.(?:py|sh))"
+)
 """A program or a script by which training is started."""
 
 
@@ -55,7 +57,11 @@ def line_of(words: Sequence[str]) -> int | None:
         while at < len(words) and words[at][:1] in {"-", "+"} and words[at] != "--":
             short = words[at][1:2] != "-"
             told = told or _TAKES_A_LINE.fullmatch(words[at]) is not None
-            at += 2 if (short and "o" in words[at].lower()) or words[at] in {"--rcfile", "--init-file"} else 1
+            at += (
+                2
+                if (short and "o" in words[at].lower()) or words[at] in {"--rcfile", "--init-file"}
+                else 1
+            )
         at += at < len(words) and words[at] == "--"
         if told or (at >= len(words) and start > 0 and is_run(words[: start - 1])):
             return min(at, len(words))
@@ -64,7 +70,9 @@ def line_of(words: Sequence[str]) -> int | None:
 
 def _line_of_user(words: Sequence[str], at: int) -> int | None:
     """The same of `su`, which may name its user before the line, and of `runuser`, which may run a command as it is."""
-    told = (place for place in range(at + 1, len(words)) if words[place] in {"-c", "-lc", "--command"})
+    told = (
+        place for place in range(at + 1, len(words)) if words[place] in {"-c", "-lc", "--command"}
+    )
     line = next(told, None)
     if line is None and _name(words[at]) == "runuser" and {"-u", "--user"} & {*words[at:]}:
         return None
@@ -103,9 +111,7 @@ def in_the_way(words: Sequence[str]) -> str:
             if line_of(told) == len(told):
                 return "ssh starts a shell that reads what it runs from elsewhere; write the trainer behind its host"
         if _name(word) in _ADD_WORDS and is_run(words[:at]):
-            return (
-                f"{shown(_name(word))} puts words of its own behind the command; start the trainer without it"
-            )
+            return f"{shown(_name(word))} puts words of its own behind the command; start the trainer without it"
     if any(_STARTS.fullmatch(word) for word in words):
         return ""
     inside = (word for word in words if any(_STARTS.fullmatch(part) for part in word.split()))

@@ -26,7 +26,13 @@ def program_of(trainer: str) -> tuple[str, ...]:
 
 
 def on_nodes(
-    starter: Sequence[str], nodes: int, gpus: int, *, rank: str = "", address: str = "", port: str = "29500"
+    starter: Sequence[str],
+    nodes: int,
+    gpus: int,
+    *,
+    rank: str = "",
+    address: str = "",
+    port: str = "29500",
 ) -> list[tuple[str, str]]:
     """Options that tell a starter its nodes and GPUs [1] and, where an address is given, how they meet.
 
@@ -59,7 +65,9 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
         if nodes > 1
         else {}
     )
-    told = " ".join(f"{option} {value}" for option, value in on_nodes(launch.starter, nodes, gpus, **met))
+    told = " ".join(
+        f"{option} {value}" for option, value in on_nodes(launch.starter, nodes, gpus, **met)
+    )
     lines = [
         "#!/usr/bin/env bash",
         f"# {launch.release} on {nodes} nodes with {gpus} GPUs each; run it on every node, with arguments of your own.",

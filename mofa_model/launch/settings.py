@@ -77,7 +77,9 @@ class Settings:
     def number(self, path: str, least: int = 1) -> int | None:
         """A whole number."""
         value = self.value(path)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
             raise BadValue(path, value, f"give a whole number of {least} or more")
         return None if value is None else int(value)
 

@@ -99,7 +99,9 @@ def words_of(line: str) -> list[str]:
     text = text[:-1] if (len(text) - len(text.rstrip("\\"))) % 2 else text  # continued by nothing
     words = shlex.split(text, comments=True)
     at = line_of(words)
-    return words if at in {None, len(words)} else [*words[:at], *words_of(words[at]), *words[at + 1 :]]
+    return (
+        words if at in {None, len(words)} else [*words[:at], *words_of(words[at]), *words[at + 1 :]]
+    )
 
 
 class _Reader:
@@ -129,7 +131,9 @@ class _Reader:
             )
             documents += [self._raw(node["Hdoc"])] if node.get("Hdoc") else []
         ends.sort()
-        commands = [Command(tuple(self._word(one, ends) for one in words), inner) for words, inner in calls]
+        commands = [
+            Command(tuple(self._word(one, ends) for one in words), inner) for words, inner in calls
+        ]
         commands.sort(key=lambda command: command.words[0].start)
         return Script(tuple(commands), tuple(values), tuple(documents))
 

@@ -84,8 +84,14 @@ class Arguments:
 
     def number(self, name: str, value: str | None) -> int:
         """A whole number that a command gives."""
-        if value is None or not (value.isascii() and value.isdigit() and len(value) <= 9) or int(value) < 1:
-            raise BadValue(name, value, "give a whole number of one or more (shell variables cannot be read)")
+        if (
+            value is None
+            or not (value.isascii() and value.isdigit() and len(value) <= 9)
+            or int(value) < 1
+        ):
+            raise BadValue(
+                name, value, "give a whole number of one or more (shell variables cannot be read)"
+            )
         return int(value)
 
     def choice(self, name: str, value: str | None) -> str:
@@ -99,7 +105,9 @@ class Arguments:
 class Words:
     """The arguments of a launch as they are collected, each one looked up first; `form` writes a name and its values."""
 
-    def __init__(self, known: Arguments, form: Callable[[str, tuple[object, ...]], list[str]]) -> None:
+    def __init__(
+        self, known: Arguments, form: Callable[[str, tuple[object, ...]], list[str]]
+    ) -> None:
         self.words: list[str] = []
         self._known = known
         self._form = form
@@ -132,4 +140,6 @@ def table(trainer: str) -> Arguments:
 
 def unsupported(trainer: str, field: str, value: object) -> BadValue:
     """The error for a layout that a trainer cannot be told to run."""
-    return BadValue(f"strategy.{field}", value, f"{trainer} has no argument for it; constrain {field}")
+    return BadValue(
+        f"strategy.{field}", value, f"{trainer} has no argument for it; constrain {field}"
+    )

@@ -49,14 +49,19 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("checkpoint.enable")
         words.add("checkpoint.interval", run.interval_steps)
         words.add("checkpoint.async_mode", "async" if run.asynchronous else "disabled")
-    words.add("activation-checkpoint", strategy.recompute.value)  # a positional word: it must be the last
+    words.add(
+        "activation-checkpoint", strategy.recompute.value
+    )  # a positional word: it must be the last
     notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
     if run.precision == "fp32":
         words.add("training.mixed_precision_param", "float32")
     elif run.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
     return Launch(
-        trainer=TRAINER, release=table(TRAINER).release, arguments=tuple(words.words), notes=tuple(notes)
+        trainer=TRAINER,
+        release=table(TRAINER).release,
+        arguments=tuple(words.words),
+        notes=tuple(notes),
     )
 
 
@@ -91,13 +96,19 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("parallelism.no_enable_sequence_parallel")
     words.add("parallelism.pipeline_parallel_degree", int(strategy.pp))
     if strategy.pp > 1:
-        schedule = INTERLEAVED if strategy.vpp > 1 and strategy.schedule == ONE_F_ONE_B else strategy.schedule
+        schedule = (
+            INTERLEAVED
+            if strategy.vpp > 1 and strategy.schedule == ONE_F_ONE_B
+            else strategy.schedule
+        )
         words.add("parallelism.pipeline_parallel_schedule", _SCHEDULES[schedule])
         slots = _slots(strategy, run)
         words.add("parallelism.pipeline_parallel_first_stage_less_layers", slots)
         words.add("parallelism.pipeline_parallel_last_stage_less_layers", slots)
         if strategy.vpp > 2:  # two virtual stages are what the looped schedules make by themselves
-            words.add("parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run))
+            words.add(
+                "parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run)
+            )
     words.add("parallelism.context_parallel_degree", int(strategy.cp))
     if run.experts:
         words.add("parallelism.expert_parallel_degree", int(strategy.ep))
@@ -164,14 +175,19 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         return 0 if given.get(name) == "0" else number(name) or 1
 
     tp, pp, cp = (
-        number(f"parallelism.{axis}_parallel_degree") or 1 for axis in ("tensor", "pipeline", "context")
+        number(f"parallelism.{axis}_parallel_degree") or 1
+        for axis in ("tensor", "pipeline", "context")
     )
     replicas = number("parallelism.data_parallel_replicate_degree") or 1
     sharded = number("parallelism.data_parallel_shard_degree")
     layout: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
     layout["ep"] = number("parallelism.expert_parallel_degree") or 1
     layout["mbs"] = (
-        number("parallelism.pipeline_parallel_microbatch_size" if pp > 1 else "training.local_batch_size")
+        number(
+            "parallelism.pipeline_parallel_microbatch_size"
+            if pp > 1
+            else "training.local_batch_size"
+        )
         or 1
     )
     layout["sequence_parallel"] = tp > 1 and "parallelism.no_enable_sequence_parallel" not in given
@@ -180,7 +196,10 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         layout["dp"] = replicas * sharded
     layout["sharding"] = _sharding(given, replicas, sharded, pp, cp)
     if "training.enable_cpu_offload" in given:  # weights, gradients and states, all at once
-        layout |= {"optimizer": Placement.HOST, "host_weights": layout["sharding"] is Sharding.WEIGHTS}
+        layout |= {
+            "optimizer": Placement.HOST,
+            "host_weights": layout["sharding"] is Sharding.WEIGHTS,
+        }
     layout |= _recompute(given.get("activation-checkpoint"))
     schedule = given.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:
@@ -201,7 +220,8 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         chunk_layers=number("parallelism.pipeline_parallel_layers_per_stage"),
         unpriced=unpriced,
         outer_slots=sum(
-            slots(f"parallelism.pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")
+            slots(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
+            for end in ("first", "last")
         ),
     )
 

@@ -79,7 +79,8 @@ def _settings(
         layers=int(model.layers),
         experts=model.experts is not None,
         stages=tuple(
-            tuple(tuple(block.called for block in layer.blocks) for layer in stage) for stage in dealt
+            tuple(tuple(block.called for block in layer.blocks) for layer in stage)
+            for stage in dealt
         ),
         prediction_modules=int(model.prediction_modules),
         precision=training.precision.name,
@@ -94,10 +95,14 @@ def _settings(
 def _left_to_people(run: LaunchSettings) -> list[str]:
     """What the trainer can do but is told elsewhere."""
     notes = (
-        [] if run.optimizer == USUAL else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
+        []
+        if run.optimizer == USUAL
+        else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
     )
     if run.adapters:
-        notes.append("say the adapters and the weights they stand beside in the trainer's own words")
+        notes.append(
+            "say the adapters and the weights they stand beside in the trainer's own words"
+        )
     if run.documents:
         notes.append(
             "say where documents end in the trainer's own words: without it all tokens see each other"
@@ -125,7 +130,9 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     if path is not None and open_file is not None:
         document = formats.document_of(open_file(path), path)
         return _FILES[formats.format_of(document, path).reader](document)
-    raise BadValue("current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}")
+    raise BadValue(
+        "current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}"
+    )
 
 
 def read_layout(

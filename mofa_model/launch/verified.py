@@ -45,8 +45,11 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
             " advisor.mofa.dev/framework-version, or into the tag of an image with the trainer's name"
         )
     if not any(
-        re.search(rf"(?<![\d.]){re.escape(one)}(?![A-Za-z0-9.])", version) for one in known["releases"]
+        re.search(rf"(?<![\d.]){re.escape(one)}(?![A-Za-z0-9.])", version)
+        for one in known["releases"]
     ):
         return f"{shown(version)} of {trainer} is not verified, {releases} is"
     foreign = sorted({*argument_names(arguments)} - {*known["names"]})
-    return f"{foreign[0]} is in no launch that {trainer} {releases} was asked about" if foreign else ""
+    return (
+        f"{foreign[0]} is in no launch that {trainer} {releases} was asked about" if foreign else ""
+    )

@@ -38,7 +38,9 @@ _TAUGHT: Final = {"step": "learned", "memory": "learnedMemory", "spread": "learn
 """What running jobs taught, as `status.inputs` calls it."""
 
 
-def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = None) -> dict[str, Any]:
+def status_of(
+    advice: Advice, digest: str, now: str, launch: Launch | None = None
+) -> dict[str, Any]:
     """The parts of `status` that an answer decides; conditions and observations are the operator's."""
     status: dict[str, Any] = {
         "inputsHash": digest,
@@ -46,7 +48,9 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         "computedTime": now,
         "rejected": [
             {"reason": reason, "count": min(count, int(_LARGEST))}
-            for reason, count in sorted(advice.rejected.items(), key=lambda item: -item[1])[:_REASONS]
+            for reason, count in sorted(advice.rejected.items(), key=lambda item: -item[1])[
+                :_REASONS
+            ]
         ],
         "inputs": {
             "nodes": advice.nodes,
@@ -73,7 +77,10 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
     if advice.basis is not None:
         status["recommendation"]["evidence"] = in_a_line(advice.basis)[:_LONGEST]
     if launch is not None:
-        status["recommendation"]["launch"] = {"trainer": launch.trainer, "args": list(launch.arguments)}
+        status["recommendation"]["launch"] = {
+            "trainer": launch.trainer,
+            "args": list(launch.arguments),
+        }
     status["alternatives"] = [
         {
             "name": other.name,
@@ -105,7 +112,9 @@ def summary(strategy: Strategy) -> str:
     >>> summary(Strategy(tp=8, pp=4, dp=16))
     'tp8 pp4 dp16'
     """
-    words = [f"{name}{int(getattr(strategy, name))}" for name in _SUMMARY if getattr(strategy, name) > 1]
+    words = [
+        f"{name}{int(getattr(strategy, name))}" for name in _SUMMARY if getattr(strategy, name) > 1
+    ]
     return " ".join(words) or "dp1"
 
 
@@ -178,7 +187,11 @@ def _shares(band: PredictedFigure) -> dict[str, str]:
 
 
 def _ends(band: PredictedFigure) -> Iterable[tuple[str, float]]:
-    return (("lower", float(band.lower)), ("target", float(band.target)), ("upper", float(band.upper)))
+    return (
+        ("lower", float(band.lower)),
+        ("target", float(band.target)),
+        ("upper", float(band.upper)),
+    )
 
 
 def _decimal(value: float, places: int) -> str:

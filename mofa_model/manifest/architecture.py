@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mofa_model.manifest.fields import AtLeastOne, Count, Key, Layers, Name, Part, Percent, Rule, Word, Zero
+from mofa_model.manifest.fields import (
+    AtLeastOne,
+    Count,
+    Key,
+    Layers,
+    Name,
+    Part,
+    Percent,
+    Rule,
+    Word,
+    Zero,
+)
 
 
 class Latent(Part):
@@ -25,7 +36,9 @@ class Latent(Part):
 class ExpertPart(Part):
     """The mixture of experts."""
 
-    rules = (Rule("self.topK <= self.count", "topK must not exceed count", lambda e: e.top_k <= e.count),)
+    rules = (
+        Rule("self.topK <= self.count", "topK must not exceed count", lambda e: e.top_k <= e.count),
+    )
 
     count: Count
     """Routed experts."""

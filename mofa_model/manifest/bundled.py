@@ -45,7 +45,9 @@ def named_profile(word: str, field: str = "--profile") -> Profile:
     """The one profile that a word means."""
     found = named_profiles(word, field)
     if len(found) != 1:
-        raise BadFile(word, f"holds {len(found)} ClusterProfiles; give one, or a bundled name: {_known()}")
+        raise BadFile(
+            word, f"holds {len(found)} ClusterProfiles; give one, or a bundled name: {_known()}"
+        )
     return found[0]
 
 
@@ -57,7 +59,9 @@ def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]
         text = read_text(word, largest=LARGEST)
     else:
         raise BadValue(field, word, f"give a file, or a bundled name: {_known()}")
-    found = [item.value for item in Documents.parse(text, word).items if item.kind == "ClusterProfile"]
+    found = [
+        item.value for item in Documents.parse(text, word).items if item.kind == "ClusterProfile"
+    ]
     if not found:
         raise BadFile(word, f"holds no ClusterProfile; give one, or a bundled name: {_known()}")
     return found

@@ -172,7 +172,9 @@ class Failures(Part):
 class PrometheusSpec(Part):
     """How this pool's history is asked for; the address of the server is the operator's own configuration."""
 
-    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(
+        default_factory=dict
+    )
     """Labels that every query carries, for example the cluster."""
     window_seconds: Annotated[int, Field(ge=3600, le=31_536_000, examples=[2_592_000])] = 2_592_000
     """How far back history is counted."""
@@ -191,7 +193,9 @@ class PrometheusSpec(Part):
 class ClusterProfileSpec(Part):
     """What is known of a pool of nodes."""
 
-    node_selector: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    node_selector: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(
+        default_factory=dict
+    )
     """Labels of the nodes that belong to the pool."""
     gpu: Word
     """GPU preset, or the value of the node label nvidia.com/gpu.product."""

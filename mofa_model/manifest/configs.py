@@ -48,7 +48,9 @@ def _words(path: str, text: str) -> list[str]:
         if path.endswith(".toml"):
             return list(_leaves(tomllib.loads(text)))[:_MOST]
         reader = StreamReader(path)
-        return [word for node in reader.documents(text) for word in _leaves(reader.value(node))][:_MOST]
+        return [word for node in reader.documents(text) for word in _leaves(reader.value(node))][
+            :_MOST
+        ]
     except (InputError, ValueError, RecursionError):
         return []
 

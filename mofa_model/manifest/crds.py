@@ -22,9 +22,7 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 FOLDER: Final = "crds"
 
-_HEADER: Final = (
-    "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; do not edit.\n"
-)
+_HEADER: Final = "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; do not edit.\n"
 _AGE: Final = ("AGE", "date", ".metadata.creationTimestamp", 0)
 _READY: Final = ("READY", "string", '.status.conditions[?(@.type=="Ready")].status', 0)
 _REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].reason', 0)
@@ -197,15 +195,21 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m mofa_model.manifest.crds", description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("folder", nargs="?", default=FOLDER, help="where the files are (default: crds)")
-    parser.add_argument("--check", action="store_true", help="compare and exit 1 where a file differs")
+    parser.add_argument(
+        "folder", nargs="?", default=FOLDER, help="where the files are (default: crds)"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare and exit 1 where a file differs"
+    )
     given = parser.parse_args(argv)
     folder = Path(given.folder)
     wanted = {folder / name: file_text(crd) for name, crd in crds().items()}
     if given.check:
         stale = [p for p, text in wanted.items() if not p.is_file() or p.read_text("utf-8") != text]
         for path in stale:
-            sys.stderr.write(f"{path}: differs from the models; run python -m mofa_model.manifest.crds\n")
+            sys.stderr.write(
+                f"{path}: differs from the models; run python -m mofa_model.manifest.crds\n"
+            )
         return 1 if stale else 0
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in wanted.items():

@@ -135,14 +135,18 @@ def _objects(document: Item, name: str) -> Iterator[Item]:
     if not document.value:
         return
     items = document.value.get("items")
-    if document.kind not in _LISTS and not (document.kind.endswith("List") and isinstance(items, list)):
+    if document.kind not in _LISTS and not (
+        document.kind.endswith("List") and isinstance(items, list)
+    ):
         yield document
         return
     node = edits.child(document.node, "items")
     if node is None or items is None:
         return
     if not isinstance(items, list):
-        raise BadFile(name, f"items of a {document.kind} cannot be {type(items).__name__}; give a list")
+        raise BadFile(
+            name, f"items of a {document.kind} cannot be {type(items).__name__}; give a list"
+        )
     for value, inner in zip(items, node.value, strict=True):
         yield from _objects(Item(_mapping(value, name), inner), name)
 
@@ -150,6 +154,7 @@ def _objects(document: Item, name: str) -> Iterator[Item]:
 def _mapping(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadFile(
-            name, "holds something else than objects: a manifest is a mapping with apiVersion and kind"
+            name,
+            "holds something else than objects: a manifest is a mapping with apiVersion and kind",
         )
     return value

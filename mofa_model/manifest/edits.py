@@ -43,7 +43,9 @@ def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) 
     """The spans that set and remove annotations of an object."""
     metadata = child(node, "metadata")
     if metadata is None or not _is_mapping(metadata):
-        raise BadFile(name, f"line {node.start_mark.line + 1}: an object needs metadata to be annotated")
+        raise BadFile(
+            name, f"line {node.start_mark.line + 1}: an object needs metadata to be annotated"
+        )
     pair = _pair(metadata, "annotations")
     fresh = {key: value for key, value in change.items() if value is not None}
     if pair is None or not _is_mapping(pair[1]) or not pair[1].value:
@@ -51,7 +53,9 @@ def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) 
     annotations = pair[1]
     if annotations.anchor or annotations.start_mark.index < pair[0].end_mark.index:
         line = pair[0].start_mark.line + 1
-        raise BadFile(name, f"line {line}: annotations shared by an anchor cannot be edited; write them out")
+        raise BadFile(
+            name, f"line {line}: annotations shared by an anchor cannot be edited; write them out"
+        )
     if annotations.flow_style:
         return _flow(text, annotations, change)
     return _block(text, metadata, pair, change)
@@ -76,10 +80,18 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
         return (
             [TextEdit(start, end, f" {flow}")]
             if metadata.flow_style
-            else [TextEdit(start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2)))]
+            else [
+                TextEdit(
+                    start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2))
+                )
+            ]
         )
     if metadata.flow_style:
-        return [TextEdit(*_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}')]
+        return [
+            TextEdit(
+                *_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}'
+            )
+        ]
     column = _column(metadata.value[0][0])
     block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
     return [_insert(text, _end_of(text, *metadata.value[-1]), block + "\n")]
@@ -96,7 +108,9 @@ def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]
         if key.value not in change:
             kept += 1
         elif new is None:
-            spans.append(TextEdit(_line_start(text, key.start_mark.index), _end_of(text, key, value), ""))
+            spans.append(
+                TextEdit(_line_start(text, key.start_mark.index), _end_of(text, key, value), "")
+            )
         else:
             kept += 1
             if _is_empty(value):
@@ -105,7 +119,9 @@ def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]
             elif new != value.value:
                 start = value.start_mark.index
                 spans.append(TextEdit(start, start + _length(text, value), _scalar(new)))
-    fresh = {key: value for key, value in change.items() if value is not None and key not in present}
+    fresh = {
+        key: value for key, value in change.items() if value is not None and key not in present
+    }
     end = _end_of(text, *annotations.value[-1])
     if fresh:
         spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
@@ -123,7 +139,8 @@ def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list
     kept = {
         key.value: text[key.start_mark.index : value.end_mark.index]
         for key, value in annotations.value
-        if key.value not in change or (change[key.value] is not None and change[key.value] == value.value)
+        if key.value not in change
+        or (change[key.value] is not None and change[key.value] == value.value)
     }
     if len(kept) == len(annotations.value) and all(
         key in kept for key, new in change.items() if new is not None
@@ -136,7 +153,9 @@ def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list
         elif change[key.value] is not None:
             entries.append(_entry(key.value, str(change[key.value])))
     present = {key.value for key, _ in annotations.value}
-    entries += [_entry(key, new) for key, new in change.items() if new is not None and key not in present]
+    entries += [
+        _entry(key, new) for key, new in change.items() if new is not None and key not in present
+    ]
     start, end = annotations.start_mark.index, annotations.end_mark.index
     several = "\n" in text[start:end] and annotations.value
     if several and entries:
@@ -206,7 +225,9 @@ def _length(text: str, node: Any) -> int:
 
 def _end_of(text: str, key: Any, value: Any) -> int:
     """The index after the last line of a key's value, with all that is below it."""
-    if _is_empty(value):  # the parser puts a value that is not there at the next word, wherever that is
+    if _is_empty(
+        value
+    ):  # the parser puts a value that is not there at the next word, wherever that is
         return _line_end(text, key.end_mark.index)
     if not isinstance(value.value, list) or not value.value or value.flow_style:
         return _end_of_leaf(text, value)

@@ -28,7 +28,9 @@ else:
 Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
 
 
-Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])]
+Date = Annotated[
+    str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])
+]
 
 
 class RateBounds(Part):
@@ -80,7 +82,9 @@ class HistoryRow(Part):
         if self.present_failures is None or self.present_node_days is None:
             return counted
         return replace(
-            counted, failures=number(self.present_failures), node_days=number(self.present_node_days)
+            counted,
+            failures=number(self.present_failures),
+            node_days=number(self.present_node_days),
         )
 
 
@@ -132,7 +136,10 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
         "exposureNodeDays": as_text(evidence.node_days),
     }
     if evidence.recoveries:
-        row |= {"recoveries": evidence.recoveries, "recoverySeconds": round(evidence.recovery_seconds)}
+        row |= {
+            "recoveries": evidence.recoveries,
+            "recoverySeconds": round(evidence.recovery_seconds),
+        }
     return row
 
 

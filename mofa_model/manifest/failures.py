@@ -49,7 +49,9 @@ def reliability_of(
     tiers = tuple(_tier(tier, cluster, asynchronous) for tier in stored.tiers or [SHARED_STORAGE])
     names = [tier.name for tier in tiers]
     return Reliability(
-        classes=tuple(_class(base, assumed, given, seen, names, path) for base in classes_of(given)),
+        classes=tuple(
+            _class(base, assumed, given, seen, names, path) for base in classes_of(given)
+        ),
         tiers=tiers,
         slowdown=stored.slowdown_percent / 100,
         queue=RecoveryTime(mean=float(given.queue_seconds)) if given.queue_seconds else None,
@@ -111,7 +113,9 @@ def _class(
             "Live",
             f"the profile has no history of class {base.name}; write Blend or Assumed",
         )
-    recovery = float(base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds)
+    recovery = float(
+        base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds
+    )
     if counted is not None and counted.mean_recovery is not None:
         waited = 0.0 if (hangs := _hangs(given)) is None else hangs.share * float(hangs.timeout)
         recovery = max(
@@ -120,7 +124,9 @@ def _class(
     return FailureMode(
         name=base.name,
         rate=_rate(rate, counted, _weight(base, given), blend=assumed.source == "Blend"),
-        recovery=RecoveryTime(mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)),
+        recovery=RecoveryTime(
+            mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)
+        ),
         tier=_tier_index(base, tiers),
         queues=base.queues,
     )
@@ -133,7 +139,9 @@ def _weight(base: FailureClass, given: Failures) -> float:
     return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
 
 
-def _rate(per_thousand: float, seen: FailureEvidence | None, weight: float, *, blend: bool) -> FailureRate:
+def _rate(
+    per_thousand: float, seen: FailureEvidence | None, weight: float, *, blend: bool
+) -> FailureRate:
     """A Gamma posterior whose mean in a node-day has two significant digits: assumption, history, or both."""
     per_node_second = per_thousand / 1000 / DAY
     exposed = 0.0 if seen is None else seen.node_days * DAY

@@ -45,7 +45,9 @@ class Rule(NamedTuple):
         """As the API server checks it."""
         return {"rule": self.cel, "message": self.message}
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """Among the annotations of a type, it holds for every value of the type."""
         return core_schema.no_info_after_validator_function(self.kept, handler(source))
 
@@ -78,7 +80,9 @@ class Part(BaseModel):
             rule.kept(self)
         for name, by in _keyed(type(self)):
             given = getattr(self, name) or ()
-            keys = [tuple(getattr(item, to_snake(one)) for one in by) if by else item for item in given]
+            keys = [
+                tuple(getattr(item, to_snake(one)) for one in by) if by else item for item in given
+            ]
             if len(set(keys)) < len(keys):
                 each = " and ".join(by) or "value"
                 right = f"give each {each} of {to_camel(name)} once"
@@ -126,14 +130,20 @@ UNIQUE: Final[dict[str, Any]] = {"x-kubernetes-list-type": "set"}
 
 def _more_than_nothing(right: str) -> Rule:
     """A text whose number is more than zero."""
-    return Rule("self.matches('[1-9]')", right, lambda text: any(digit in text for digit in "123456789"))
+    return Rule(
+        "self.matches('[1-9]')", right, lambda text: any(digit in text for digit in "123456789")
+    )
 
 
-Text: TypeAlias = Annotated[str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])]
+Text: TypeAlias = Annotated[
+    str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])
+]
 """A sentence."""
 Word: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"),
+    StringConstraints(
+        min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"
+    ),
     Field(examples=["h100-80gb-sxm"]),
 ]
 """A preset's id or alias."""
@@ -166,12 +176,16 @@ Layout: TypeAlias = Annotated[
 ]
 """A strategy as text."""
 Argument: TypeAlias = Annotated[
-    str, StringConstraints(min_length=0, max_length=4096), Field(examples=["--tensor-model-parallel-size"])
+    str,
+    StringConstraints(min_length=0, max_length=4096),
+    Field(examples=["--tensor-model-parallel-size"]),
 ]
 """One word of a launch command."""
 Label: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"),
+    StringConstraints(
+        min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+    ),
     Field(examples=["nvidia.com/gpu.product"]),
 ]
 """A label's key."""
@@ -212,14 +226,18 @@ Signed: TypeAlias = Annotated[
 """The same with a sign."""
 Tokens: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=24, pattern=r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$"),
+    StringConstraints(
+        min_length=1, max_length=24, pattern=r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$"
+    ),
     Field(examples=["15T"]),
     _more_than_nothing("give more than 0"),
 ]
 """A large whole number with a suffix."""
 Size: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$"),
+    StringConstraints(
+        min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$"
+    ),
     Field(examples=["6.4 TB"]),
     _more_than_nothing("give more than 0 bytes"),
 ]
@@ -235,7 +253,9 @@ Rate: TypeAlias = Annotated[
 """Bytes or bits per second."""
 Fabric: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"),
+    StringConstraints(
+        min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"
+    ),
     Field(examples=["ndr", "400 Gbit/s"]),
     Rule(
         "!self.matches('^[0.]+ ?[A-Za-z]+/s$')",
@@ -246,7 +266,9 @@ Fabric: TypeAlias = Annotated[
 """A fabric preset, or a bandwidth."""
 Moment: TypeAlias = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"),
+    StringConstraints(
+        min_length=1, max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"
+    ),
     Field(examples=["2026-01-31T09:30:00Z"]),
 ]
 """A point in time, in UTC."""
@@ -260,7 +282,9 @@ Layers: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[126])]
 """Layers of a model: eight times as many as the deepest that is trained."""
 Zero: TypeAlias = Annotated[int, Field(ge=0, le=10_000_000, examples=[0])]
 """A whole number of zero or more."""
-Big: TypeAlias = Annotated[int, Field(ge=0, le=9_000_000_000_000_000_000, examples=[85_899_345_920])]
+Big: TypeAlias = Annotated[
+    int, Field(ge=0, le=9_000_000_000_000_000_000, examples=[85_899_345_920])
+]
 """A whole number that may need 63 bits."""
 Seconds: TypeAlias = Annotated[int, Field(ge=0, le=315_360_000, examples=[600])]
 """Whole seconds, up to ten years."""

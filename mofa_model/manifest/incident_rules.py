@@ -21,7 +21,9 @@ IncidentId: TypeAlias = Annotated[
 ]
 """An incident, as `mofa incidents` prints it: of what, its name, and when it began."""
 XidNumber: TypeAlias = Annotated[
-    str, StringConstraints(min_length=1, max_length=4, pattern=r"^[1-9][0-9]*$"), Field(examples=["94"])
+    str,
+    StringConstraints(min_length=1, max_length=4, pattern=r"^[1-9][0-9]*$"),
+    Field(examples=["94"]),
 ]
 """Number of an XID."""
 
@@ -36,8 +38,8 @@ else:
 class IncidentRules(Part):
     """What counts as a failure here, where that differs from what is usual."""
 
-    xids: Annotated[dict[XidNumber, XidWord], Field(max_length=128, examples=[{"94": "note"}])] = Field(
-        default_factory=dict
+    xids: Annotated[dict[XidNumber, XidWord], Field(max_length=128, examples=[{"94": "note"}])] = (
+        Field(default_factory=dict)
     )
     """What XIDs mean here, by number: hardware counts as a failure, program and note do not; clean-up is told of any program
     that ends. One that is not listed means what NVIDIA says of it."""

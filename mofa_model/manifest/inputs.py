@@ -21,7 +21,13 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
-from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
+from mofa_model.manifest.training_job import (
+    LIMITS,
+    ClusterPart,
+    Constraints,
+    Range,
+    TrainingJobSpec,
+)
 from mofa_model.search import ANY, SearchCase, framework
 from mofa_model.spec import Cluster, Training, UpdateRule, Workload
 from mofa_model.spec.documents import parse_documents
@@ -49,7 +55,13 @@ def to_inputs(
     `ready` is the number of ready nodes [1] and `history` what was counted by recovery class: both are read from the
     profile's status where they are None. `config` is the text of the model's config.json, `path` what errors call the spec.
     """
-    ready = ready if ready is not None else profile.status.nodes.counted if profile.status.nodes else None
+    ready = (
+        ready
+        if ready is not None
+        else profile.status.nodes.counted
+        if profile.status.nodes
+        else None
+    )
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")
@@ -103,7 +115,9 @@ def to_inputs(
         constraints=_constraints(spec.constraints),
         checkpoint_bytes=units.parse(size, "B", field=f"{path}.checkpoint.size") if size else None,
         least_interval=float(limits.min_interval_seconds or 0),
-        most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
+        most_interval=None
+        if limits.max_interval_seconds is None
+        else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
         memory=LearnedMemory() if taught is None else taught.of_memory,
@@ -152,7 +166,9 @@ def _part(given: ClusterPart, whole: Cluster, nodes: int, profile: str, path: st
     per_node = int(whole.gpus_per_node)
     devices, pod = given.gpus_per_node or per_node, given.gpus_per_pod or 0
     if devices > per_node:
-        raise BadValue(f"{path}.gpusPerNode", devices, f"nodes of profile {profile} have {per_node} each")
+        raise BadValue(
+            f"{path}.gpusPerNode", devices, f"nodes of profile {profile} have {per_node} each"
+        )
     if pod and devices % pod:
         raise BadValue(f"{path}.gpusPerPod", pod, f"it must divide the {devices} GPUs on each node")
     return replace(part_of(whole, devices, pod), gpus=nodes * devices)
@@ -206,11 +222,15 @@ def _said(bound: Range | list[str] | bool) -> str:
     return f">={bound.min}" if bound.max is None else f"<={bound.max}"
 
 
-def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | Unplaced | None:
+def _current(
+    spec: TrainingJobSpec, gpus: int, layers: int, path: str
+) -> Strategy | Unplaced | None:
     """Today's layout; one that was right for another size costs its comparison, and not the advice."""
     if spec.current is None:
         return None
-    text = spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
+    text = (
+        spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
+    )
     try:
         return read_layout(text, gpus, layers=layers, field=f"{path}.current")
     except DoesNotFit as error:
@@ -237,7 +257,9 @@ def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tupl
         told.append(
             "fewer nodes are ready than are asked for"
         )  # no number: the hash must not change with each node
-    unready = next((c for c in profile.status.conditions if (c.type, c.status) == ("Ready", "False")), None)
+    unready = next(
+        (c for c in profile.status.conditions if (c.type, c.status) == ("Ready", "False")), None
+    )
     if unready is not None:
         why = f"{unready.reason}: {unready.message}" if unready.message else unready.reason
         told.append(f"ClusterProfile {profile.name} is not ready: {why}")

@@ -28,7 +28,9 @@ from mofa_model.spec.part import places
 from mofa_model.yaml_text import StreamReader
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
-_MODE, _MODEL, _CONFIG, _PAUSED = (PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
+_MODE, _MODEL, _CONFIG, _PAUSED = (
+    PREFIX + key for key in ("mode", "model", "config-ref", "paused")
+)
 _CONFIG_KEY: Final = "config.json"
 
 
@@ -113,7 +115,9 @@ def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | Non
 def _listed(item: Item, policy: AdvisorPolicySpec) -> bool:
     labels = item.metadata.get("labels")
     own = labels if isinstance(labels, dict) else {}
-    listed = any(same_kind(k.api_version, k.kind, item.api_version, item.kind) for k in policy.kinds)
+    listed = any(
+        same_kind(k.api_version, k.kind, item.api_version, item.kind) for k in policy.kinds
+    )
     return listed and policy.selector.matches(own)
 
 
@@ -142,7 +146,9 @@ def _read(demand: Demand) -> Reading | None:
         return None
 
 
-def _of_command(reading: Reading | None, demand: Demand, settings: tuple[str, ...]) -> dict[str, Any]:
+def _of_command(
+    reading: Reading | None, demand: Demand, settings: tuple[str, ...]
+) -> dict[str, Any]:
     """What the launch command says, in a trainer's own words where it is one that is known, else in words that are common; with the
     settings of files that it names.
     """
@@ -173,7 +179,9 @@ def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Sa
     key = key or _CONFIG_KEY
     text = around.text(item.namespace, name, key)
     if text is None:
-        raise BadValue(f"annotation {_CONFIG}", ref, "this ConfigMap is not here: give it in the same stream")
+        raise BadValue(
+            f"annotation {_CONFIG}", ref, "this ConfigMap is not here: give it in the same stream"
+        )
     if not key.endswith((".yaml", ".yml")):
         said.add(given, {"model": {"configMapRef": {"name": name, "key": key}}}, f"ConfigMap {ref}")
         return text
@@ -181,7 +189,9 @@ def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Sa
     for node in reader.documents(text):
         value = reader.value(node)
         if not isinstance(value, dict):
-            raise BadValue(f"annotation {_CONFIG}", ref, "the key must hold the spec of a TrainingJob")
+            raise BadValue(
+                f"annotation {_CONFIG}", ref, "the key must hold the spec of a TrainingJob"
+            )
         said.add(given, value, f"ConfigMap {ref}")
     return None
 

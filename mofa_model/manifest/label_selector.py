@@ -58,7 +58,9 @@ class LabelSelector(Part):
     @classmethod
     def _plain(cls, given: Any) -> Any:
         """A plain map of labels is its matchLabels."""
-        is_plain = isinstance(given, Mapping) and given and not {_LABELS, _EXPRESSIONS} & given.keys()
+        is_plain = (
+            isinstance(given, Mapping) and given and not {_LABELS, _EXPRESSIONS} & given.keys()
+        )
         return {_LABELS: given} if is_plain else given
 
     def matches(self, labels: Mapping[str, Any]) -> bool:
@@ -67,9 +69,9 @@ class LabelSelector(Part):
         >>> LabelSelector.model_validate({"team": "a"}).matches({"team": "a", "tier": "x"})
         True
         """
-        return all(labels.get(key) == value for key, value in (self.match_labels or {}).items()) and all(
-            one.holds(labels) for one in self.match_expressions or ()
-        )
+        return all(
+            labels.get(key) == value for key, value in (self.match_labels or {}).items()
+        ) and all(one.holds(labels) for one in self.match_expressions or ())
 
     def keys(self) -> set[str]:
         """Labels on which it depends."""

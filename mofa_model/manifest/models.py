@@ -6,7 +6,15 @@ import json
 from dataclasses import replace
 
 from mofa_model import presets
-from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
+from mofa_model.blocks import (
+    Block,
+    Embedding,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    Layer,
+    SoftmaxAttention,
+)
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.manifest.architecture import Architecture, ExpertPart, Model
 from mofa_model.presets import huggingface
@@ -17,13 +25,17 @@ def model_of(given: Model, config: str | None, path: str) -> Transformer:
     """The model that a manifest names; `config` is the text behind configMapRef."""
     if given.preset is not None:
         also = "or describe it by architecture or configMapRef"
-        return presets.model(presets.resolve("models", given.preset, field=f"{path}.preset", also=also))
+        return presets.model(
+            presets.resolve("models", given.preset, field=f"{path}.preset", also=also)
+        )
     if given.architecture is not None:
         return _shape(given.architecture)
     ref = given.config_map_ref
     if ref is None or config is None:
         name = f"{ref.name}/{ref.key}" if ref is not None else ""
-        raise BadValue(f"{path}.configMapRef", name, "this ConfigMap is not here: give it in the same stream")
+        raise BadValue(
+            f"{path}.configMapRef", name, "this ConfigMap is not here: give it in the same stream"
+        )
     return read_config(config, f"{path}.configMapRef")
 
 
@@ -46,7 +58,9 @@ def _shape(given: Architecture) -> Transformer:
     mixer: Block
     if latent is not None:
         ranks = latent.model_dump()
-        mixer = LatentAttention(heads=given.heads, **ranks | {"query_rank": latent.query_rank or None})
+        mixer = LatentAttention(
+            heads=given.heads, **ranks | {"query_rank": latent.query_rank or None}
+        )
     else:
         mixer = SoftmaxAttention(
             heads=given.heads,

@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mofa_model.manifest.failure_history import MOST, ClassName
-from mofa_model.manifest.fields import Big, Decimal, Moment, Part, Seconds, Signed, Word, Zero, keyed
+from mofa_model.manifest.fields import (
+    Big,
+    Decimal,
+    Moment,
+    Part,
+    Seconds,
+    Signed,
+    Word,
+    Zero,
+    keyed,
+)
 
 
 class Interruption(Part):

@@ -83,7 +83,9 @@ def cluster_profile(value: Mapping[str, Any]) -> Profile:
     if isinstance(status, Mapping):
         status = {name: one for name, one in status.items() if name not in _GONE}
     known = (
-        ClusterProfileStatus() if status is None else parse(ClusterProfileStatus, status, f"{where}: status")
+        ClusterProfileStatus()
+        if status is None
+        else parse(ClusterProfileStatus, status, f"{where}: status")
     )
     return Profile(name=name, spec=spec, status=known)
 
@@ -107,7 +109,11 @@ def parse(model: type[P], value: Any, path: str) -> P:
 
 def _identity(value: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
     metadata = value.get("metadata")
-    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+    if (
+        not isinstance(metadata, Mapping)
+        or not isinstance(metadata.get("name"), str)
+        or not metadata["name"]
+    ):
         raise BadValue(
             f"{kind}: metadata.name",
             metadata and metadata.get("name") if isinstance(metadata, Mapping) else metadata,
@@ -116,26 +122,40 @@ def _identity(value: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
     name, namespace = metadata["name"], metadata.get("namespace")
     if value.get("apiVersion") != API_VERSION:
         raise BadValue(
-            f"{kind} {name}: apiVersion", value.get("apiVersion"), f"this version knows {API_VERSION}"
+            f"{kind} {name}: apiVersion",
+            value.get("apiVersion"),
+            f"this version knows {API_VERSION}",
         )
-    return name, namespace if isinstance(namespace, str) and namespace else "default", f"{kind} {name}"
+    return (
+        name,
+        namespace if isinstance(namespace, str) and namespace else "default",
+        f"{kind} {name}",
+    )
 
 
 def _told(error: ValidationError, model: type[Part], path: str) -> InputError:
     """The first problem as one of our errors."""
     problems = error.errors(include_url=False)
     strange = (one for one in problems if one["type"] == "extra_forbidden")
-    first = next(strange, problems[0])  # a field that is misspelt is missing too, and that would lead astray
+    first = next(
+        strange, problems[0]
+    )  # a field that is misspelt is missing too, and that would lead astray
     location: Sequence[int | str] = first["loc"]
     field_path = path + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]"
     )
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "extra_forbidden":
-        return UnknownName(field_path.rpartition(".")[0], location[-1], _known(model, location[:-1]))
+        return UnknownName(
+            field_path.rpartition(".")[0], location[-1], _known(model, location[:-1])
+        )
     if kind == "missing":
         return InputError(f"{field_path}: is missing; give it{_comma(_example(model, location))}")
-    right = str(context["right"]) if kind == "rule" else _RIGHT.get(kind, first["msg"]).format(**context)
+    right = (
+        str(context["right"])
+        if kind == "rule"
+        else _RIGHT.get(kind, first["msg"]).format(**context)
+    )
     if kind == "rule":
         given = sorted(given.model_fields_set) if isinstance(given, Part) else _keys(given)
     more = f" ({len(problems) - 1} more to mend)" if len(problems) > 1 else ""
@@ -183,7 +203,9 @@ def _example(model: type[Part], location: Sequence[int | str]) -> str:
     field = _field(model, location[:-2] if location[-1:] == ("[key]",) else location)
     if field is None:
         return ""
-    examples = field.examples or next((m.examples for m in field.metadata if isinstance(m, FieldInfo)), None)
+    examples = field.examples or next(
+        (m.examples for m in field.metadata if isinstance(m, FieldInfo)), None
+    )
     examples = examples or _examples(field.annotation)
     return f"for example {examples[0]!r}" if examples else ""
 

@@ -31,18 +31,24 @@ class Said:
         self._demand = demand
         self._places: dict[str, str] = {}
 
-    def add(self, given: dict[str, Any], over: Mapping[str, Any], place: str, model: str = "") -> None:
+    def add(
+        self, given: dict[str, Any], over: Mapping[str, Any], place: str, model: str = ""
+    ) -> None:
         """Put one spec over another, section by section; `place` is where it stands, `model` where its model does, if elsewhere."""
         for key, value in over.items():
             if isinstance(value, Mapping) and key != "model":
                 own = given.get(key)
                 given[key] = {**(own if isinstance(own, dict) else {}), **value}
-                self._places |= {f"{PATH}.{key}.{one}": f"{place}{_under(place)}{key}.{one}" for one in value}
+                self._places |= {
+                    f"{PATH}.{key}.{one}": f"{place}{_under(place)}{key}.{one}" for one in value
+                }
             else:
                 given[key] = value
                 self._places[f"{PATH}.{key}"] = f"{place}{_under(place)}{key}"
                 if key == "model":
-                    self._places |= dict.fromkeys((f"{PATH}.model.preset", f"{PATH}.model"), model or place)
+                    self._places |= dict.fromkeys(
+                        (f"{PATH}.model.preset", f"{PATH}.model"), model or place
+                    )
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Refuse a job of which nobody says the model, or the size of a step: by the place where it would say so."""
@@ -52,15 +58,19 @@ class Said:
         words = f"{shown(shlex.join(self._demand.words))} says" if self._demand.words else "says"
         if "model" not in given:
             name = model_said(self._demand.words, self._demand.model)
-            why = f"names {shown(name)}, which is no model that is known" if name else f"{words} no model"
-            right = (
-                f"give the {self._kind} {_MODEL}, for example llama3-8b, or training.model in {_ELSEWHERE}"
+            why = (
+                f"names {shown(name)}, which is no model that is known"
+                if name
+                else f"{words} no model"
             )
+            right = f"give the {self._kind} {_MODEL}, for example llama3-8b, or training.model in {_ELSEWHERE}"
             raise InputError(f"{self._demand.said}: {why}; {right}")
         if missing:
             nouns = " and no ".join(_FACTS[field] for field in missing)
             fields = " and ".join(f"training.{field}" for field in missing)
-            raise InputError(f"{self._demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}")
+            raise InputError(
+                f"{self._demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}"
+            )
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:

@@ -83,7 +83,9 @@ def _bare(schema: Any) -> Any:
         return [_bare(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _bare(value) for key, value in schema.items() if key not in {"default", "properties"}}
+    made = {
+        key: _bare(value) for key, value in schema.items() if key not in {"default", "properties"}
+    }
     if "properties" in schema:
         made["properties"] = {name: _bare(part) for name, part in schema["properties"].items()}
     return made
@@ -93,7 +95,12 @@ def _optional(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, 
     """A property that may be missing; a part of defaults alone is there without being written."""
     made = _plain(given, shared)
     nothing = any(option.get("type") == "null" for option in given.get("anyOf", ()))
-    if made.get("type") == "object" and not nothing and "required" not in made and "properties" in made:
+    if (
+        made.get("type") == "object"
+        and not nothing
+        and "required" not in made
+        and "properties" in made
+    ):
         made["default"] = {}
     return made
 

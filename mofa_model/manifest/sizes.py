@@ -48,7 +48,9 @@ def digest_of(request: Request, sizes: Sequence[Size], version: str) -> str:
     digest = inputs_hash(request, version)
     if not sizes:
         return digest
-    others = [one.why if one.request is None else inputs_hash(one.request, version) for one in sizes]
+    others = [
+        one.why if one.request is None else inputs_hash(one.request, version) for one in sizes
+    ]
     return hash_of([digest, others], version)
 
 
@@ -62,7 +64,9 @@ def table_of(
     return [_row(one, answer, known) for one in sizes]
 
 
-def _row(size: Size, answer: Callable[[Request], Advice], known: Mapping[Request, Advice]) -> dict[str, Any]:
+def _row(
+    size: Size, answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
+) -> dict[str, Any]:
     if size.request is None:
         return {"gpus": size.gpus, "reason": size.why}
     advice = known.get(size.request) or answer(replace(size.request, top=0))

@@ -235,7 +235,9 @@ class TrainingJobStatus(Part):
     """What is advised."""
     current: CurrentPart | None = None
     """What runs today, beside it; missing where spec.current says nothing."""
-    alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(default_factory=list)
+    alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(
+        default_factory=list
+    )
     """What is most likely best, worth a try, and the best of other kinds."""
     rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(
         default_factory=list, json_schema_extra=keyed("reason")

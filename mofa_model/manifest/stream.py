@@ -78,10 +78,14 @@ class Annotator:
     def run(self, streams: Sequence[Documents]) -> tuple[list[str], list[Outcome]]:
         """The streams with annotations, and what became of each job in them."""
         around = surroundings(streams, self.profiles)
-        places = [(at, index) for at, stream in enumerate(streams) for index in range(len(stream.items))]
+        places = [
+            (at, index) for at, stream in enumerate(streams) for index in range(len(stream.items))
+        ]
         items = {place: streams[place[0]].items[place[1]] for place in places}
         targets = {place: _targets(item, items) for place, item in items.items()}
-        owned = {place for some in targets.values() for place in some}  # answered by their TrainingJob alone
+        owned = {
+            place for some in targets.values() for place in some
+        }  # answered by their TrainingJob alone
         changes: list[dict[int, Mapping[str, str | None]]] = [{} for _ in streams]
         outcomes: list[Outcome] = []
         for place, item in items.items():
@@ -94,13 +98,19 @@ class Annotator:
                 here = items[at, index]
                 try:
                     changes[at][index] = streams[at].checked(index, _change(here, fresh))
-                except InputError as error:  # it cannot be edited: it stays as it is, and nothing else does
-                    outcomes.append(Outcome(item=here, status=INVALID, explanation=str(error), changed=False))
+                except (
+                    InputError
+                ) as error:  # it cannot be edited: it stays as it is, and nothing else does
+                    outcomes.append(
+                        Outcome(item=here, status=INVALID, explanation=str(error), changed=False)
+                    )
                     continue
                 if (at, index) == place:
                     outcomes.append(_outcome(item, fresh, changed=bool(changes[at][index])))
         results = _results(outcomes)
-        return [stream.annotated(changes[at], results=results) for at, stream in enumerate(streams)], outcomes
+        return [
+            stream.annotated(changes[at], results=results) for at, stream in enumerate(streams)
+        ], outcomes
 
     def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
         """Annotations that an object should have: none at all where it is disabled, None where it is no job of ours."""

@@ -19,7 +19,11 @@ from mofa_model.manifest.bundled import bundled_profiles
 from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
 
-PRODUCTS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
+PRODUCTS: Final = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "cloud.google.com/gke-accelerator",
+)
 """Labels of nodes that say which GPU they have."""
 PROFILE, POLICY = "ClusterProfile", "AdvisorPolicy"
 _NAME_ONE: Final = "name one in an AdvisorPolicy, or give one with --profile"
@@ -106,7 +110,9 @@ def _beside(items: Iterable[Item]) -> dict[str, list[Body]]:
 def refusal(item: Item) -> str:
     """What is wrong with a profile or a policy; empty where nothing is, or where it is neither."""
     reader = (
-        {PROFILE: cluster_profile, POLICY: advisor_policy}.get(item.kind) if is_ours(item.value) else None
+        {PROFILE: cluster_profile, POLICY: advisor_policy}.get(item.kind)
+        if is_ours(item.value)
+        else None
     )
     try:
         if reader is not None:
@@ -176,5 +182,7 @@ def _configured(streams: Sequence[Documents]) -> list[Item]:
     """What configures KRM functions."""
     around = [stream.resource_list.value for stream in streams if stream.resource_list is not None]
     return [
-        Item(one["functionConfig"], None) for one in around if isinstance(one.get("functionConfig"), dict)
+        Item(one["functionConfig"], None)
+        for one in around
+        if isinstance(one.get("functionConfig"), dict)
     ]

@@ -59,9 +59,13 @@ class TrainingPart(Part):
     """What updates the weights; without it AdamW."""
     adapter_rank: Count | None = Field(default=None, examples=[16])
     """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights are trained."""
-    documents: Annotated[str, Field(max_length=512)] | None = Field(default=None, examples=["512:3,8k"])
+    documents: Annotated[str, Field(max_length=512)] | None = Field(
+        default=None, examples=["512:3,8k"]
+    )
     """Lengths of the documents that are packed into a sequence, each with its share; without it each sequence is one."""
-    imbalance: Annotated[str, Field(max_length=32)] | None = Field(default=None, examples=["1.4:0.3"])
+    imbalance: Annotated[str, Field(max_length=32)] | None = Field(
+        default=None, examples=["1.4:0.3"]
+    )
     """Load of the fullest rank of experts over the mean, and behind a colon its standard deviation over layers and
     micro-batches; without it the model's own."""
     framework: Word | None = Field(default=None, examples=["megatron"])
@@ -83,7 +87,9 @@ class ClusterPart(Part):
             "!has(self.gpusPerPod) || !has(self.gpusPerNode) || self.gpusPerNode % self.gpusPerPod == 0",
             "gpusPerPod must divide gpusPerNode",
             lambda c: (
-                c.gpus_per_pod is None or c.gpus_per_node is None or c.gpus_per_node % c.gpus_per_pod == 0
+                c.gpus_per_pod is None
+                or c.gpus_per_node is None
+                or c.gpus_per_node % c.gpus_per_pod == 0
             ),
         ),
     )
@@ -261,7 +267,9 @@ class Throughput(Part):
 
     preset: Word = Field(default="mofa", examples=["mofa"])
     """Exporter: mofa, or one that the operator knows."""
-    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(
+        default_factory=dict
+    )
     """Labels that pick this job's series; values are escaped."""
 
 

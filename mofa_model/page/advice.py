@@ -47,7 +47,11 @@ def in_short(said: str) -> str:
 
 def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
     """What stands between the heading and the footer; `told` = status and explanation were said already."""
-    first = el("p", el("strong", view.status, class_=_mood(view.status)), f": {in_short(view.explanation)}.")
+    first = el(
+        "p",
+        el("strong", view.status, class_=_mood(view.status)),
+        f": {in_short(view.explanation)}.",
+    )
     found = [] if told else [first]
     if view.caveats:
         found.append(el("ul", *(el("li", caveat) for caveat in view.caveats)))
@@ -89,7 +93,10 @@ def _key(view: AdviceView) -> ET.Element:
         told.append(("Time to finish", _band(p["duration_seconds"], lambda x: f"{x / DAY:.1f} d")))
     return el(
         "dl",
-        *(el("div", el("dt", name), el("dd", first, el("small", more))) for name, (first, more) in told),
+        *(
+            el("div", el("dt", name), el("dd", first, el("small", more)))
+            for name, (first, more) in told
+        ),
         class_="key",
     )
 
@@ -116,11 +123,20 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
         layout, gain, reason = view.current
         told = [f"the advice is {gain}"] if gain else [] if reason else ["cannot run"]
         found.append(
-            el("p", "Today's layout ", el("code", layout), f": {'; '.join(filter(None, (*told, reason)))}.")
+            el(
+                "p",
+                "Today's layout ",
+                el("code", layout),
+                f": {'; '.join(filter(None, (*told, reason)))}.",
+            )
         )
     if view.launch:
         found.append(
-            el("details", el("summary", "Launch arguments"), el("pre", el("code", shell_lines(view.launch))))
+            el(
+                "details",
+                el("summary", "Launch arguments"),
+                el("pre", el("code", shell_lines(view.launch))),
+            )
         )
     return found
 
@@ -150,7 +166,11 @@ def _checkpoints(view: AdviceView) -> list[ET.Element]:
         up="effective training time",
     )
     rows = [
-        (str(p.steps), units.format(float(p.seconds), "s"), *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)))
+        (
+            str(p.steps),
+            units.format(float(p.seconds), "s"),
+            *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)),
+        )
         for p in view.curve[::4]
     ]
     numbers = table(("steps", "work", "lower", "ETTR", "upper"), rows, numbers=range(5))

@@ -10,7 +10,16 @@ from xml.etree import ElementTree as ET
 
 from mofa_model.page.markup import el
 
-PLAIN: Final = ("#2563eb", "#b45309", "#047857", "#be185d", "#6d28d9", "#0e7490", "#4d7c0f", "#57606a")
+PLAIN: Final = (
+    "#2563eb",
+    "#b45309",
+    "#047857",
+    "#be185d",
+    "#6d28d9",
+    "#0e7490",
+    "#4d7c0f",
+    "#57606a",
+)
 """The same colours for a viewer who drops the style, as some hosts of notebooks do."""
 COLORS: Final = tuple(f"var(--c{number},{plain})" for number, plain in enumerate(PLAIN))
 _WIDE: Final = 720.0
@@ -31,12 +40,26 @@ def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.El
         color, width = COLORS[number % len(COLORS)], _WIDE * size / total
         said = f"{name}: {show.format(size)} ({size / total:.1%})"
         bars.append(
-            el("rect", el("title", said), x=at, y=0.0, width=width, height=34.0, style=f"fill:{color}")
+            el(
+                "rect",
+                el("title", said),
+                x=at,
+                y=0.0,
+                width=width,
+                height=34.0,
+                style=f"fill:{color}",
+            )
         )
         swatches.append(el("li", el("span", style=f"background:{color}"), said))
         at += width
     drawn = el(
-        "svg", el("title", title), *bars, viewBox=f"0 0 {_WIDE:g} 34", width=_WIDE, height=34.0, role="img"
+        "svg",
+        el("title", title),
+        *bars,
+        viewBox=f"0 0 {_WIDE:g} 34",
+        width=_WIDE,
+        height=34.0,
+        role="img",
     )
     return el("figure", drawn, el("ul", *swatches, class_="swatches"))
 
@@ -72,24 +95,40 @@ def curve(
         y = low + share * (high - low)
         at = bottom - (bottom - top) * share
         children.append(el("path", d=f"M{left:g} {at:.1f}H{right:g}", class_="axis"))
-        children.append(el("text", f"{y:.1%}", x=left - 6, y=at + 4, text_anchor="end", class_="soft"))
+        children.append(
+            el("text", f"{y:.1%}", x=left - 6, y=at + 4, text_anchor="end", class_="soft")
+        )
     for seconds in (tick for tick in _TICKS if points[0][0] <= tick <= points[-1][0]):
         x = float(place(math.log10(seconds), low).split(",")[0])
         children.append(el("path", d=f"M{x:.1f} {bottom:g}v5", class_="axis"))
-        children.append(el("text", _shown(seconds), x=x, y=bottom + 18, text_anchor="middle", class_="soft"))
+        children.append(
+            el("text", _shown(seconds), x=x, y=bottom + 18, text_anchor="middle", class_="soft")
+        )
     children.append(el("polygon", points=" ".join(band), style=f"fill:{COLORS[0]};opacity:.18"))
-    children.append(el("polyline", points=line, style=f"fill:none;stroke:{COLORS[0]};stroke-width:2"))
+    children.append(
+        el("polyline", points=line, style=f"fill:none;stroke:{COLORS[0]};stroke-width:2")
+    )
     if mark is not None:
         x = float(place(math.log10(mark[0]), low).split(",")[0])
         style = f"stroke:{COLORS[1]};stroke-width:1.5;stroke-dasharray:4 3"
         children.append(el("path", d=f"M{x:.1f} {top:g}V{bottom:g}", style=style))
         side, shift = ("end", -6) if x > _WIDE / 2 else ("start", 6)
         children.append(el("text", mark[1], x=x + shift, y=bottom - 8, text_anchor=side))
-    drawn = el("svg", *children, viewBox=f"0 0 {_WIDE:g} {height:g}", width=_WIDE, height=height, role="img")
+    drawn = el(
+        "svg",
+        *children,
+        viewBox=f"0 0 {_WIDE:g} {height:g}",
+        width=_WIDE,
+        height=height,
+        role="img",
+    )
     return el(
         "figure",
         drawn,
-        el("figcaption", f"{up} over {across}. The shaded band is what the failure rate leaves open."),
+        el(
+            "figcaption",
+            f"{up} over {across}. The shaded band is what the failure rate leaves open.",
+        ),
     )
 
 
@@ -115,7 +154,9 @@ def band(
     said += "" if seen is None else f"; {words[1]} {show.format(seen)}"
     x = 0.0 if seen is None else at(seen)
     diamond = (
-        el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}") if seen is not None else None
+        el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}")
+        if seen is not None
+        else None
     )
     return el(
         "svg",
@@ -160,14 +201,18 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
     numeric = all(isinstance(x, int | float) for x in places)
     places = sorted(places) if numeric else places
     far = numeric and places[0] > 0 and places[-1] / places[0] > _FAR
-    scaled = {x: math.log10(x) if far else float(x) if numeric else float(n) for n, x in enumerate(places)}
+    scaled = {
+        x: math.log10(x) if far else float(x) if numeric else float(n) for n, x in enumerate(places)
+    }
     first, last = min(scaled.values()), max(scaled.values())
     low, high = min(heights), max(heights)
     room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
 
     def at(x: Any) -> float:
-        return left + (right - left) * ((scaled[x] - first) / (last - first) if last > first else 0.5)
+        return left + (right - left) * (
+            (scaled[x] - first) / (last - first) if last > first else 0.5
+        )
 
     def over(y: float) -> float:
         return bottom - (bottom - top) * (y - low) / (high - low)
@@ -178,11 +223,16 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
     def named(x: Any) -> str:
         return f"{x:,g}" if numeric else str(x)
 
-    children = [el("title", title), el("desc", f"{drawn.up} over {drawn.across}, as in the table beside it.")]
+    children = [
+        el("title", title),
+        el("desc", f"{drawn.up} over {drawn.across}, as in the table beside it."),
+    ]
     for share in (0.0, 0.5, 1.0):
         y = low + share * (high - low)
         children.append(el("path", d=f"M{left:g} {over(y):.1f}H{right:g}", class_="axis"))
-        children.append(el("text", said(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft"))
+        children.append(
+            el("text", said(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft")
+        )
     children += [
         el("text", named(x), x=at(x), y=bottom + 18, text_anchor="middle", class_="soft")
         for x in places[:: max(1, len(places) // 8)]
@@ -191,7 +241,9 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
     for number, (name, points) in enumerate(drawn.lines.items()):
         color = COLORS[number % len(COLORS)]
         joined = " ".join(f"{at(x):.1f},{over(y):.1f}" for x, y in points)
-        children.append(el("polyline", points=joined, style=f"fill:none;stroke:{color};stroke-width:2"))
+        children.append(
+            el("polyline", points=joined, style=f"fill:none;stroke:{color};stroke-width:2")
+        )
         for x, y in points if len(points) <= _MARKED else ():
             word = f"{drawn.across} {named(x)}{f', {name}' if name else ''}: {said(y)}"
             children.append(
@@ -199,6 +251,13 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
             )
         if name:
             swatches.append(el("li", el("span", style=f"background:{color}"), name))
-    svg = el("svg", *children, viewBox=f"0 0 {_WIDE:g} {height:g}", width=_WIDE, height=height, role="img")
+    svg = el(
+        "svg",
+        *children,
+        viewBox=f"0 0 {_WIDE:g} {height:g}",
+        width=_WIDE,
+        height=height,
+        role="img",
+    )
     legend = el("ul", *swatches, class_="swatches") if swatches else None
     return el("figure", svg, legend, el("figcaption", f"{drawn.up} over {drawn.across}."))

@@ -77,7 +77,12 @@ def _field(one: FormField, value: str, error: str) -> ET.Element:
     below: list[Node] = []
     if one.only:
         options = [
-            el("option", word or one.empty, value=word, **({"selected": "selected"} if word == value else {}))
+            el(
+                "option",
+                word or one.empty,
+                value=word,
+                **({"selected": "selected"} if word == value else {}),
+            )
             for word in one.choices
         ]
         control = el("select", *options, **given)
@@ -85,7 +90,11 @@ def _field(one: FormField, value: str, error: str) -> ET.Element:
         if one.choices:
             given["list"] = f"{one.name}-known"
             below = [
-                el("datalist", *(el("option", value=word) for word in one.choices), id=f"{one.name}-known")
+                el(
+                    "datalist",
+                    *(el("option", value=word) for word in one.choices),
+                    id=f"{one.name}-known",
+                )
             ]
         control = el("input", value=value, autocomplete="off", **given)
     hint = el("small", one.hint, id=f"{one.name}-hint") if one.hint else None

@@ -116,7 +116,9 @@ def table(
 
     def cell(tag: str, at: int, content: Node, scope: str | None) -> ET.Element:
         made = el(tag, content)
-        if kinds := " ".join(kind for kind, places in (("n", right), ("minor", less)) if at in places):
+        if kinds := " ".join(
+            kind for kind, places in (("n", right), ("minor", less)) if at in places
+        ):
             made.set("class", kinds)
         if scope:
             made.set("scope", scope)
@@ -130,7 +132,12 @@ def table(
         return el("tr", *cells, **({"role": "row"} if is_wide else {}))
 
     body = [
-        line(*(cell("td" if at else "th", at, one, None if at else "row") for at, one in enumerate(row)))
+        line(
+            *(
+                cell("td" if at else "th", at, one, None if at else "row")
+                for at, one in enumerate(row)
+            )
+        )
         for row in rows
     ]
     made = el(
@@ -144,10 +151,16 @@ def table(
     return el("div", made, class_="scroll", tabindex="0", role="group", aria_label=name)
 
 
-def page(title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = "") -> ET.Element:
+def page(
+    title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = ""
+) -> ET.Element:
     """A whole page: a link past the header, landmarks, the style."""
     navigation = (
-        el("nav", el("ul", *(el("li", el("a", name, href=to)) for name, to in links)), aria_label="Main")
+        el(
+            "nav",
+            el("ul", *(el("li", el("a", name, href=to)) for name, to in links)),
+            aria_label="Main",
+        )
         if links
         else None
     )

@@ -25,13 +25,18 @@ def table_of(told: Table) -> ET.Element:
     people = for_people(told)
     right = [at for at, column in enumerate(people.columns) if column.align == "right"]
     rows = [tuple(str(cell) for cell in row) for row in people.rows]
-    made = table([column.name for column in people.columns], rows, numbers=right, caption=people.title)
+    made = table(
+        [column.name for column in people.columns], rows, numbers=right, caption=people.title
+    )
     return el("div", made, *(el("p", note, class_="note") for note in people.notes))
 
 
 def ettr_curve(points: Sequence[Mapping[str, Any]], interval: Mapping[str, Any]) -> ET.Element:
     """ETTR over the interval, with its band and the interval that is told."""
-    drawn = [tuple(float(point[name]) for name in ("seconds", "lower", "ettr", "upper")) for point in points]
+    drawn = [
+        tuple(float(point[name]) for name in ("seconds", "lower", "ettr", "upper"))
+        for point in points
+    ]
     return curve(
         "Effective training time over the checkpoint interval",
         drawn,  # type: ignore[arg-type]

@@ -117,7 +117,8 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     named = (p for p in request.problems if p.workload.training.precision.name == advice.precision)
     problem = next(named, request.problems[0])
     problem = replace(
-        problem, cluster=replace(problem.cluster, gpus=advice.nodes * int(problem.cluster.gpus_per_node))
+        problem,
+        cluster=replace(problem.cluster, gpus=advice.nodes * int(problem.cluster.gpus_per_node)),
     )
     best = priced(problem, advice.strategy)
     p = advice.predicted
@@ -126,18 +127,29 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     interval = best_interval(request, job)
     bands = {
         name: getattr(p, name)
-        for name in ("step_seconds", "tokens_per_second", "mfu", "memory_bytes", "ettr", "duration_seconds")
+        for name in (
+            "step_seconds",
+            "tokens_per_second",
+            "mfu",
+            "memory_bytes",
+            "ettr",
+            "duration_seconds",
+        )
     }
     return replace(
         plain,
         strategy=format_strategy(advice.strategy),
         predicted=bands,
         fits=float(advice.odds.fits) if advice.odds else 0.0,
-        beats=None if advice.odds is None or advice.odds.beats is None else float(advice.odds.beats),
+        beats=None
+        if advice.odds is None or advice.odds.beats is None
+        else float(advice.odds.beats),
         checkpoint_steps=int(advice.checkpoint_interval_steps or 0),
         checkpoint_seconds=float(advice.checkpoint_interval_seconds or 0),
         memory_limit=float(advice.memory_limit_bytes),
-        step_parts={NAMES[name]: learned * seconds for name, seconds in terms_of(best.step).items()},
+        step_parts={
+            NAMES[name]: learned * seconds for name, seconds in terms_of(best.step).items()
+        },
         memory_parts={
             name: part * p.memory_bytes.target / float(best.estimate.memory.peak)
             for name, part in _memory(best.estimate.memory).items()
@@ -171,4 +183,7 @@ def _memory(footprint: Footprint) -> dict[str, float]:
     """Terms of device memory on the fullest kind of stage. [B]"""
     totals = np.atleast_1d(np.asarray(footprint.total))
     fullest = int(np.argmax(totals))
-    return {name: float(np.broadcast_to(getattr(footprint, name), totals.shape)[fullest]) for name in MEMORY}
+    return {
+        name: float(np.broadcast_to(getattr(footprint, name), totals.shape)[fullest])
+        for name in MEMORY
+    }

@@ -32,16 +32,26 @@ def what_if_page(
     title = "What if" if view is None else f"{view.title}: what if"
     content: list[Node] = [el("h1", title)]
     if not alone:
-        content += [*told(errors, fields), form(fields, values, errors, action="/", button="Answer")]
+        content += [
+            *told(errors, fields),
+            form(fields, values, errors, action="/", button="Answer"),
+        ]
     if view is None and not errors:
         content.append(
-            el("p", "Say what shall be trained and on what. The address of the answer can be shared.")
+            el(
+                "p",
+                "Say what shall be trained and on what. The address of the answer can be shared.",
+            )
         )
     if view is not None:
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
         content += [*advice_sections(view), *swept, *_asked_again(values, commands, alone=alone)]
-    foot = "" if view is None else f"MoFa Advisor {view.version}. Nearest measured run: {view.nearest_run}."
+    foot = (
+        ""
+        if view is None
+        else f"MoFa Advisor {view.version}. Nearest measured run: {view.nearest_run}."
+    )
     return text(page(title, *content, foot=foot))
 
 
@@ -64,5 +74,7 @@ def _asked_again(values: Mapping[str, str], commands: Sequence[str], *, alone: b
     found: list[Node] = [el("h2", "The same question elsewhere")]
     if not alone:
         address = f"/export?{urlencode(values)}"
-        found.append(el("p", el("a", "This answer as one file", href=address), ", to keep or to send."))
+        found.append(
+            el("p", el("a", "This answer as one file", href=address), ", to keep or to send.")
+        )
     return [*found, el("pre", el("code", "\n".join(commands)))]

@@ -56,7 +56,9 @@ class Stack:
         wanted = _version(release) if release is not None else None
         fitting = [r for r in self.releases if wanted is None or _version(r) <= wanted]
         newest = max(fitting, key=_version, default=None)
-        return tuple(d for d in self.releases.get(newest or "", ()) if self._seen_on(d, device_class))
+        return tuple(
+            d for d in self.releases.get(newest or "", ()) if self._seen_on(d, device_class)
+        )
 
     def _seen_on(self, defect: str, device_class: str) -> bool:
         classes = self.defects[defect].get("classes", (device_class,))
@@ -106,7 +108,9 @@ def precision(name: str, *, stack: str = "default", fp8_params: bool = False) ->
     >>> precision("bf16").optimizer, precision("fp8-current", fp8_params=True).weight
     (12.0, 1.0)
     """
-    return _precision(entries.resolve("precisions", name), entries.resolve("stacks", stack), fp8_params)
+    return _precision(
+        entries.resolve("precisions", name), entries.resolve("stacks", stack), fp8_params
+    )
 
 
 def optimizer(name: str) -> UpdateRule:
@@ -160,7 +164,11 @@ def _root(name: str) -> str:
 @cache
 def _model(name: str) -> Transformer:
     given = entries.facts(entries.entry("models", name))
-    return huggingface.from_config(given["config"], name=name) if "config" in given else network(name, given)
+    return (
+        huggingface.from_config(given["config"], name=name)
+        if "config" in given
+        else network(name, given)
+    )
 
 
 def network(name: str, given: Mapping[str, Any]) -> Transformer:
@@ -172,10 +180,15 @@ def network(name: str, given: Mapping[str, Any]) -> Transformer:
     norms = tables.pop("norms", {})
     blocks = {key: BLOCKS[table.pop("kind", key)](**table) for key, table in tables.items()}
     ends = {
-        key: value for key, value in given.items() if key not in {*blocks, "embedding", "norms", "layers"}
+        key: value
+        for key, value in given.items()
+        if key not in {*blocks, "embedding", "norms", "layers"}
     }
     runs = tuple(
-        Run(tuple(Layer(tuple(blocks[word] for word in words), **norms) for words in pattern), repeats)
+        Run(
+            tuple(Layer(tuple(blocks[word] for word in words), **norms) for words in pattern),
+            repeats,
+        )
         for repeats, *pattern in given["layers"]
     )
     return Transformer(name=name, runs=runs, embedding=embedding, **ends)
@@ -191,7 +204,9 @@ def _device(name: str) -> Device:
     return Device(
         name=name,
         memory=units.parse(given["memory"], "B", field=f"{name}.memory"),
-        memory_bandwidth=units.parse(given["memory_bandwidth"], "B/s", field=f"{name}.memory_bandwidth"),
+        memory_bandwidth=units.parse(
+            given["memory_bandwidth"], "B/s", field=f"{name}.memory_bandwidth"
+        ),
         **peaks,
     )
 

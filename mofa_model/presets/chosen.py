@@ -70,7 +70,15 @@ def _check(name: str, table: Mapping[str, Any], where: str) -> None:
             continue
         kinds = {"value", "factor"} & set(given) if isinstance(given, Mapping) else set()
         number = given[kinds.pop()] if len(kinds) == 1 else None
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise BadFile(name, f'[{where}] "{key}" must have a value or a factor: a number of zero or more')
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or not 0 <= number < math.inf
+        ):
+            raise BadFile(
+                name, f'[{where}] "{key}" must have a value or a factor: a number of zero or more'
+            )
         if not isinstance(given.get("source"), str):
-            raise BadFile(name, f'[{where}] "{key}" must have a source: text that says where it is from')
+            raise BadFile(
+                name, f'[{where}] "{key}" must have a source: text that says where it is from'
+            )

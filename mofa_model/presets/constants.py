@@ -83,7 +83,12 @@ def _key(
         if defect not in habits.defects:
             raise UnknownName("defects", defect, habits.defects)
     applied = (*habits.defects_of(release, device_class), *named)
-    return chip, entries.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
+    return (
+        chip,
+        entries.resolve("precisions", precision),
+        habits.name,
+        tuple(dict.fromkeys(applied)),
+    )
 
 
 @cache
@@ -97,7 +102,10 @@ def _calibration(
 ) -> Calibration:
     habits = catalogue.stack(stack)
     bare = Calibration(
-        stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap, kernels=measured
+        stack=stack,
+        placement=habits.placement,
+        tensor_overlap=habits.tensor_overlap,
+        kernels=measured,
     )
     changes: dict[str, dict[str, float]] = {}
     for path, constant in _constants(chip, recipe, stack, defects, files).items():
@@ -126,7 +134,10 @@ def _constants(
             told = below.source + "; " if below is not None and "factor" in given else ""
             scatter = given.get("scatter", 0.0)
             found[path] = Constant(
-                path=path, value=float(value), scatter=scatter, source=f"{told}{where}: {given['source']}"
+                path=path,
+                value=float(value),
+                scatter=scatter,
+                source=f"{told}{where}: {given['source']}",
             )
     return MappingProxyType(found)
 
@@ -139,7 +150,9 @@ def _laws(
     found = set()
     for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
         if where.partition(".")[0] in {"stack", "defect"}:
-            found |= {LAWS[path] for path, given in section.items() if path in LAWS and "value" in given}
+            found |= {
+                LAWS[path] for path, given in section.items() if path in LAWS and "value" in given
+            }
     return frozenset(found)
 
 
@@ -185,7 +198,9 @@ def sections_of(
     return tuple(".".join(path) for path in _paths(chip, recipe, catalogue.stack(name), applied))
 
 
-def _paths(chip: str, recipe: str, stack: Stack, defects: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _paths(
+    chip: str, recipe: str, stack: Stack, defects: tuple[str, ...]
+) -> tuple[tuple[str, ...], ...]:
     gemm = entries.entry("precisions", recipe)["gemm"]
     words = catalogue.device_class(chip).split("-")
     lineage = ["-".join(words[: n + 1]) for n in range(len(words))]  # h100-500w is an h100 first

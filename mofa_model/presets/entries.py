@@ -119,7 +119,9 @@ def meanings(kind: str, name: object) -> tuple[str, ...]:
 
 def called(kind: str) -> dict[str, str]:
     """Every name that is understood, with the one to suggest in its place."""
-    rented = {word: name for word, (_, _, name) in _instances().items()} if kind == "devices" else {}
+    rented = (
+        {word: name for word, (_, _, name) in _instances().items()} if kind == "devices" else {}
+    )
     return {alias: ids[0] for alias, ids in _ids(kind).items()} | rented
 
 
@@ -131,10 +133,14 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
     """
     found, field = meanings(kind, name), field or kind.removesuffix("s")
     if len(found) > 1:
-        raise BadValue(field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}")
+        raise BadValue(
+            field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}"
+        )
     if not found:
         more = ("`mofa presets " + kind + "` lists them all", also)
-        raise UnknownName(field, name, names(kind), aliases=called(kind), also=", ".join(filter(None, more)))
+        raise UnknownName(
+            field, name, names(kind), aliases=called(kind), also=", ".join(filter(None, more))
+        )
     return found[0]
 
 

@@ -30,7 +30,9 @@ def config_file(name: str, *, field: str) -> Path | None:
         raise InputError(
             f"{field}: {name!r} is no preset, and huggingface_hub is not installed; {right}, {_INSTEAD}"
         ) from None
-    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # what matters is said in one line, here
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.CRITICAL
+    )  # what matters is said in one line, here
     try:
         if isinstance(cached := hub.try_to_load_from_cache(name, _FILE), str):
             return Path(cached)
@@ -44,11 +46,17 @@ def config_file(name: str, *, field: str) -> Path | None:
         raise SourceUnreachable(f"{field}: {name}: {why}; {_INSTEAD}") from None
     except errors.GatedRepoError:
         right = f"its terms are to be accepted on the hub, and HF_TOKEN set; {_INSTEAD}"
-        raise InputError(f"{field}: {name}: the hub keeps this model's files behind terms; {right}") from None
+        raise InputError(
+            f"{field}: {name}: the hub keeps this model's files behind terms; {right}"
+        ) from None
     except errors.RepositoryNotFoundError:
         return None
     except errors.EntryNotFoundError:
-        raise InputError(f"{field}: {name}: the hub has no {_FILE} of this model; {_INSTEAD}") from None
+        raise InputError(
+            f"{field}: {name}: the hub has no {_FILE} of this model; {_INSTEAD}"
+        ) from None
     except Exception as error:  # noqa: BLE001 - whatever the library's own HTTP client raises
         why = str(error).partition("\n")[0][:160]
-        raise SourceUnreachable(f"{field}: {name}: the hub did not answer: {why}; {_INSTEAD}") from None
+        raise SourceUnreachable(
+            f"{field}: {name}: the hub did not answer: {why}; {_INSTEAD}"
+        ) from None

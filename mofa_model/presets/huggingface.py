@@ -41,7 +41,9 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     kind = str(config.get("model_type"))
     if kind not in {*FAMILIES, *REFUSED} and isinstance(config.get("text_config"), Mapping):
         # What stands around the text is of some other family, whose own fields say nothing about the text, but for the head.
-        around = {name: config[name] for name in ("tie_word_embeddings",) if config.get(name) is not None}
+        around = {
+            name: config[name] for name in ("tie_word_embeddings",) if config.get(name) is not None
+        }
         fields = Fields({**config["text_config"], **around}, "config.text_config")
         kind, about = str(fields.given.get("model_type")), f"{kind[:60]} (its text alone)"
     if kind in REFUSED:

@@ -62,7 +62,9 @@ class DeviceKernels:
         if form not in forms:
             raise UnknownName(f"{self.device}: form of {operator}", form, forms)
         surface = self.surfaces[operator, form]
-        return Timer(work=OPERATORS[operator].work, surface=surface, sheet=sheet(self.device, surface.format))
+        return Timer(
+            work=OPERATORS[operator].work, surface=surface, sheet=sheet(self.device, surface.format)
+        )
 
 
 def kernels(device: str) -> DeviceKernels:
@@ -75,7 +77,9 @@ _CAST: Final = {"bf16": 0.0, "fp8-tensorwise": 5.0}
 of the tensor itself; other narrow forms 3. [B]"""
 
 
-def measured(device: str, recipe: str, laws: frozenset[str] = frozenset()) -> MeasuredKernels | None:
+def measured(
+    device: str, recipe: str, laws: frozenset[str] = frozenset()
+) -> MeasuredKernels | None:
     """What an estimate asks of a device's kernels in a recipe, `laws` naming operators that are priced otherwise.
 
     None where nobody measured them.
@@ -114,8 +118,14 @@ def _measured(
 
 def _gather(held: DeviceKernels) -> MeasuredGather | None:
     """Gathers by the newest NCCL that was measured."""
-    forms = [name for operator, name in held.surfaces if operator == "all-gather" and _NCCL.fullmatch(name)]
-    newest = max(forms, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None)
+    forms = [
+        name
+        for operator, name in held.surfaces
+        if operator == "all-gather" and _NCCL.fullmatch(name)
+    ]
+    newest = max(
+        forms, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None
+    )
     return None if newest is None else MeasuredGather(held.timer("all-gather", newest))
 
 
@@ -134,7 +144,9 @@ def sheet(device: str, format: str) -> Sheet:
     found = catalogue.device(device)
     peak = {"fp8": found.peak_fp8, "fp4": found.peak_fp4}.get(format) or found.peak_bf16
     fabric = catalogue.fabric(entries.entry("devices", device)["scale_up"])
-    return Sheet(peak=float(peak), memory=float(found.memory_bandwidth), link=float(fabric.link.bandwidth))
+    return Sheet(
+        peak=float(peak), memory=float(found.memory_bandwidth), link=float(fabric.link.bandwidth)
+    )
 
 
 def _folders() -> tuple[str, ...]:
@@ -161,7 +173,8 @@ def _shipped(device: str) -> Surfaces:
 def _own(folder: Path, device: str) -> Surfaces:
     if not folder.is_dir():
         raise BadFile(
-            folder, f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote"
+            folder,
+            f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote",
         )
     file = folder / f"{device}.json"
     if not file.exists():

@@ -87,7 +87,9 @@ def check_assumption(
     total, some = float(np.sum(expected)), float(np.sum(failures)) > 0
     if total <= 0:
         verdict = Verdict.HIGHER if some else Verdict.INSUFFICIENT
-        return AssumptionCheck(verdict=verdict, evidence=float(some), since=0 if some else None, ratio=None)
+        return AssumptionCheck(
+            verdict=verdict, evidence=float(some), since=0 if some else None, ratio=None
+        )
     needed = needed_evidence(alarm)
     evidence, batch = replay(days, expected, failures, most=needed + MEMORY)
     against = counted(evidence, batch) - needed
@@ -127,7 +129,10 @@ def replay(
 
     The first axis is time; those that follow in `expected` and `failures` are pools, each for itself.
     """
-    k, mu = np.asarray(failures, dtype=float)[..., None], np.asarray(expected, dtype=float)[..., None]
+    k, mu = (
+        np.asarray(failures, dtype=float)[..., None],
+        np.asarray(expected, dtype=float)[..., None],
+    )
     gained = log_ratio(mu[..., None, None], k[..., None, None], RATIOS) / BATCHES[:, None, None]
     evidence = np.empty(gained.shape)
     now: Any = np.full(gained.shape[1:], -np.inf)

@@ -27,7 +27,9 @@ class CurvePoint:
     """With the low end of the rate. [1]"""
 
 
-def ettr_curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float) -> list[CurvePoint]:
+def ettr_curve(
+    job: Job, steps: int, every: tuple[int, ...], count: int, level: float
+) -> list[CurvePoint]:
     """ETTR over `count` intervals from a sixteenth to sixteen times `steps`, with the band of `level`. Ours. []"""
     at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
     low, high = objective.rate_scales(job, level)
@@ -40,6 +42,8 @@ def ettr_curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: 
 
     lines = zip(at, values(1.0), values(high), values(low), strict=True)
     return [
-        CurvePoint(steps=int(k), seconds=float(k * job.step_time), ettr=middle, lower=lower, upper=upper)
+        CurvePoint(
+            steps=int(k), seconds=float(k * job.step_time), ettr=middle, lower=lower, upper=upper
+        )
         for k, middle, lower, upper in lines
     ]

@@ -16,7 +16,9 @@ _MOST_NODES = 2**20
 def run_time(job: Job, steps: float) -> Seconds:
     """Expected wall time of a run with its best interval. Ours, as Eq. (43). [s]"""
     best = interval.recommend(job)
-    return float(objective.finish_time(steps, float(job.step_time), best.ettr, job.reliability.start))
+    return float(
+        objective.finish_time(steps, float(job.step_time), best.ettr, job.reliability.start)
+    )
 
 
 def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -> int | None:
@@ -51,11 +53,15 @@ def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -
     return high
 
 
-def spares_for_deadline(job: Job, steps: float, deadline: Seconds, most: int = 10_000) -> int | None:
+def spares_for_deadline(
+    job: Job, steps: float, deadline: Seconds, most: int = 10_000
+) -> int | None:
     """Fewest spare nodes that end a run in time; None where spares do not help. Ours. [1]"""
     positive(deadline=deadline, steps=steps)
     if job.reliability.spares is None:
-        raise BadValue("spares", None, "give the number of spares and the repair time that you have now")
+        raise BadValue(
+            "spares", None, "give the number of spares and the repair time that you have now"
+        )
     always = replace(job, reliability=replace(job.reliability, spares=None))
     ideal, start = float(run_time(always, steps)), float(job.reliability.start)
     if ideal > float(deadline):
@@ -63,7 +69,9 @@ def spares_for_deadline(job: Job, steps: float, deadline: Seconds, most: int = 1
 
     def late(spares: int) -> bool:
         limited = replace(job, reliability=replace(job.reliability, spares=spares))
-        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) > float(deadline)
+        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) > float(
+            deadline
+        )
 
     low, high = -1, 1
     while late(high):

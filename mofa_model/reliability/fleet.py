@@ -113,7 +113,8 @@ def recovery_posterior(
     order = np.argsort(means)
     chance = np.cumsum(weight.ravel()[order]) / weight.sum()
     low, middle, high = (
-        float(means[order][np.searchsorted(chance, x)]) for x in ((1 - level) / 2, 0.5, (1 + level) / 2)
+        float(means[order][np.searchsorted(chance, x)])
+        for x in ((1 - level) / 2, 0.5, (1 + level) / 2)
     )
     spread = float(np.sum(weight * s) / weight.sum())
     law = RecoveryTime(mean=middle, law="lognormal", cv=float(np.sqrt(np.expm1(spread * spread))))
@@ -147,7 +148,9 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
         for i in order
         if k[i] > 0
     )
-    return Dispersion(index=square / free, p_value=float(gammaincc(free / 2, square / 2)), worst=worst)
+    return Dispersion(
+        index=square / free, p_value=float(gammaincc(free / 2, square / 2)), worst=worst
+    )
 
 
 def laplace_trend(times: Sequence[float], duration: Seconds) -> tuple[float, float]:

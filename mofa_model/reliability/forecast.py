@@ -82,9 +82,13 @@ def mixture(
     came, over = ((one[stop] - one[start])[:, None] for one in (seen, watched))
     known = log_chance(came, over, shape[start], scale[start], spread)
     worth = np.exp2((time[stop] - time[-1]) / TRUST) * np.diff(time)[start] / judged
-    log = (known * worth[:, None]).sum(axis=0) - np.log(spread) / 2  # at first the steadier are believed more
+    log = (known * worth[:, None]).sum(axis=0) - np.log(
+        spread
+    ) / 2  # at first the steadier are believed more
     weight = np.exp(log - log.max())
-    return RateForecasts(weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread)
+    return RateForecasts(
+        weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread
+    )
 
 
 def present(of: RateForecasts) -> tuple[float, float]:

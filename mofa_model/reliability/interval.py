@@ -92,7 +92,9 @@ def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
     return middle * middle
 
 
-def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)) -> Interval:
+def recommend(
+    job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)
+) -> Interval:
     """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios; Eq. (44). []
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
@@ -110,7 +112,12 @@ def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int
     rate = model.failure_rate(job)
     start = int(
         best_steps(
-            rate, job.step_time, job.blocking[0], job.background[0], job.reliability.slowdown, most=most
+            rate,
+            job.step_time,
+            job.blocking[0],
+            job.background[0],
+            job.reliability.slowdown,
+            most=most,
         )
     )
     steps = start if job.reliability.law.kind == "exponential" else search_steps(curve, most)
@@ -184,7 +191,9 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     while True:
         hops = sorted(_hops(point, free, most), key=worth)[-_FOLLOWED:]
         near = [hop for hop in hops if worth(hop) > worth(point) - FLAT]
-        best = max((_climbed(worth, hop, free, 1.1, most) for hop in near), key=worth, default=point)
+        best = max(
+            (_climbed(worth, hop, free, 1.1, most) for hop in near), key=worth, default=point
+        )
         if worth(best) <= worth(point):
             break
         point = best
@@ -192,7 +201,11 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
 
 
 def _climbed(
-    worth: Callable[[tuple[int, ...]], float], point: tuple[int, ...], free: int, factor: float, most: int
+    worth: Callable[[tuple[int, ...]], float],
+    point: tuple[int, ...],
+    free: int,
+    factor: float,
+    most: int,
 ) -> tuple[int, ...]:
     """Moves to the best neighbour until none is better, with ever smaller steps, at last of one.
 
@@ -208,7 +221,9 @@ def _climbed(
             factor = np.sqrt(factor)
 
 
-def _neighbours(point: tuple[int, ...], free: int, factor: float, most: int) -> list[tuple[int, ...]]:
+def _neighbours(
+    point: tuple[int, ...], free: int, factor: float, most: int
+) -> list[tuple[int, ...]]:
     """Points that differ in one coordinate by a factor, or by one where the factor would do nothing."""
     found = {point}
     for i in range(free):
@@ -252,7 +267,9 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
         mine = rate * sum(s.share for s in model.sources(job) if s.tier == tier)
         eps = job.reliability.slowdown
         work = float(
-            renewal.best_work(mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps)
+            renewal.best_work(
+                mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps
+            )
         )
         works.append(max(work, works[-1] if works else float(job.step_time)))
     steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))

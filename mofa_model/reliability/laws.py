@@ -65,7 +65,9 @@ class ExponentialRun:
         """Expected number of lattice times reached: a geometric series per component. [1]"""
         total: Ratio = 0.0
         for share, rate in self.terms:
-            total = total + share * np.exp(-rate * t) / -np.expm1(-np.maximum(rate * period, 1e-300))
+            total = total + share * np.exp(-rate * t) / -np.expm1(
+                -np.maximum(rate * period, 1e-300)
+            )
         return total
 
     def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:  # noqa: ARG002

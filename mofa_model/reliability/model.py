@@ -54,15 +54,21 @@ class Job:
     def __post_init__(self) -> None:
         positive(nodes=self.nodes, step_time=self.step_time)
         if not 0 < len(self.blocking) == len(self.background):
-            raise BadValue("blocking", self.blocking, "give blocking and background times for each tier")
+            raise BadValue(
+                "blocking", self.blocking, "give blocking and background times for each tier"
+            )
         for blocking, background in zip(self.blocking, self.background, strict=True):
             not_negative(blocking=blocking, background=background)
         not_negative(rate_scale=self.rate_scale)
-        read = [c.tier for c in self.reliability.classes] + [d.tier for d in self.reliability.domains]
+        read = [c.tier for c in self.reliability.classes] + [
+            d.tier for d in self.reliability.domains
+        ]
         deepest = max(read)
         if deepest >= len(self.blocking):
             raise BadValue(
-                "tier", deepest, f"save times are given for {len(self.blocking)} tiers, counted from 0"
+                "tier",
+                deepest,
+                f"save times are given for {len(self.blocking)} tiers, counted from 0",
             )
 
 
@@ -122,7 +128,9 @@ def one_tier(job: Job, tier: int) -> Job:
         job,
         blocking=(job.blocking[tier],),
         background=(job.background[tier],),
-        reliability=replace(rel, tiers=rel.tiers[tier : tier + 1], classes=classes, domains=domains),
+        reliability=replace(
+            rel, tiers=rel.tiers[tier : tier + 1], classes=classes, domains=domains
+        ),
     )
 
 
@@ -157,7 +165,9 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
     rel = job.reliability
     if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
         raise BadValue(
-            "nodes", job.nodes, "failures that are not exponential are modelled for one job at a time"
+            "nodes",
+            job.nodes,
+            "failures that are not exponential are modelled for one job at a time",
         )
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)

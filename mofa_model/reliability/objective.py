@@ -64,7 +64,11 @@ def best_checkpointing(
     array([37., 14.])
     """
     job = Job(
-        nodes=nodes, step_time=step_time, blocking=blocking, background=background, reliability=reliability
+        nodes=nodes,
+        step_time=step_time,
+        blocking=blocking,
+        background=background,
+        reliability=reliability,
     )
     return _best(job, most)
 
@@ -129,7 +133,9 @@ def _at(job: Job, steps: Count) -> Ratio:
     """
     law = job.reliability.law
     if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
-        job = replace(job, reliability=replace(job.reliability, law=replace(law, kind="exponential")))
+        job = replace(
+            job, reliability=replace(job.reliability, law=replace(law, kind="exponential"))
+        )
     if len(job.blocking) == 1:
         return model.ettr(job, steps)
     eps, total = job.reliability.slowdown, model.survived(job)

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from mofa_model.checks import not_negative, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet, rates
-from mofa_model.reliability.assumption import ALARM, YEAR, AssumptionCheck, Verdict, check_assumption
+from mofa_model.reliability.assumption import (
+    ALARM,
+    YEAR,
+    AssumptionCheck,
+    Verdict,
+    check_assumption,
+)
 from mofa_model.reliability.forecast import Outlook, mixture, outlook, present
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.spec.reliability import RecoveryTime
@@ -172,7 +178,16 @@ def assess(
         node_days=observed.node_days,
         coverage=None if not observed.possible else observed.node_days / observed.possible,
         rates=tuple(
-            _report(name, counted, part, worth, level, _checked(past, part, chance), past, observed.present)
+            _report(
+                name,
+                counted,
+                part,
+                worth,
+                level,
+                _checked(past, part, chance),
+                past,
+                observed.present,
+            )
             for part, name, chance in parts
         ),
         shares=fleet.class_shares(
@@ -211,13 +226,17 @@ def _report(
 ) -> RateReport:
     """Classes with their assumed rates as one; the assumption is worth `worth` node-days."""
     seen = {one: counted.get(one, _NOTHING) for one in assumed}
-    days = rates.total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
+    days = rates.total_exposure(
+        assumed, {one: evidence.node_days for one, evidence in seen.items()}
+    )
     count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
     rate = sum(assumed.values())
     now = _present(past, assumed, known) or FailureEvidence(node_days=days, failures=count)
     prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
     found = (
-        rates.posterior(now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1])
+        rates.posterior(
+            now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1]
+        )
         if days > 0 or prior[1]
         else None
     )
@@ -248,7 +267,9 @@ def _present(
     """What the past of some classes together is worth; None where no days are known, or nobody watched."""
     if set(assumed) <= set(known):
         exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
-        return FailureEvidence(failures=sum(known[name].failures for name in assumed), node_days=exposure)
+        return FailureEvidence(
+            failures=sum(known[name].failures for name in assumed), node_days=exposure
+        )
     spans = _spans(past, assumed)
     if not past[0].date or spans[1].sum() <= 0:
         return None
@@ -257,7 +278,9 @@ def _present(
     return FailureEvidence(failures=round(kept * failures, 4), node_days=round(kept * exposure, 4))
 
 
-def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
+def _checked(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float
+) -> AssumptionCheck:
     """Whether assumed rates of some classes stand together."""
     days, exposure, failures = _spans(past, assumed)
     return check_assumption(days, sum(assumed.values()) * exposure, failures, alarm=alarm)
@@ -269,7 +292,8 @@ def _spans(
     """Length [d], exposure [node d] and failures [1] of each span, of some classes together."""
     rows = [{name: one.classes.get(name, _NOTHING) for name in assumed} for one in past]
     exposed = [
-        rates.total_exposure(assumed, {name: seen.node_days for name, seen in row.items()}) for row in rows
+        rates.total_exposure(assumed, {name: seen.node_days for name, seen in row.items()})
+        for row in rows
     ]
     failed = [sum(seen.failures for seen in row.values() if seen.node_days > 0) for row in rows]
     return np.array([one.days for one in past]), np.array(exposed), np.array(failed, dtype=float)
@@ -282,7 +306,9 @@ def _outlooks(
     days, exposure, failures = _spans(past, assumed)
     lately = np.cumsum(days[::-1])[::-1] <= _LATELY
     daily = (
-        float(exposure[lately].sum() / days[lately].sum()) if lately.any() else float(exposure[-1] / days[-1])
+        float(exposure[lately].sum() / days[lately].sum())
+        if lately.any()
+        else float(exposure[-1] / days[-1])
     )
     return tuple(
         outlook(mixture(days, exposure, failures, ahead=ahead), ahead, daily * ahead, level)

@@ -49,7 +49,11 @@ class Posterior:
 
 
 def posterior(
-    failures: Count, exposure: Numeric, *, prior_failures: Numeric = JEFFREYS, prior_exposure: Numeric = 0.0
+    failures: Count,
+    exposure: Numeric,
+    *,
+    prior_failures: Numeric = JEFFREYS,
+    prior_exposure: Numeric = 0.0,
 ) -> Posterior:
     """Posterior of a rate from counts. Source: Gamma-Poisson conjugacy. []
 
@@ -57,7 +61,10 @@ def posterior(
     0.003793
     """
     not_negative(
-        failures=failures, exposure=exposure, prior_failures=prior_failures, prior_exposure=prior_exposure
+        failures=failures,
+        exposure=exposure,
+        prior_failures=prior_failures,
+        prior_exposure=prior_exposure,
     )
     scale = np.asarray(exposure + prior_exposure)
     if not np.all(scale > 0):
@@ -92,7 +99,9 @@ def credible_interval(of: Posterior, level: Ratio = LEVEL) -> tuple[Numeric, Num
     return quantile(of, (1 - level) / 2), quantile(of, (1 + level) / 2)
 
 
-def garwood_interval(failures: Count, exposure: Numeric, level: Ratio = LEVEL) -> tuple[Numeric, Numeric]:
+def garwood_interval(
+    failures: Count, exposure: Numeric, level: Ratio = LEVEL
+) -> tuple[Numeric, Numeric]:
     """Exact confidence interval of a rate, never below its level. Source: Garwood 1936. [1 / unit of exposure]
 
     >>> [round(float(x), 3) for x in garwood_interval(3, 1.0, 0.95)]

@@ -46,7 +46,10 @@ class FailureSource:
 
 def node_rate(reliability: Reliability) -> float:
     """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson processes add. [1/s per node]"""
-    return sum((d.rate / d.nodes for d in reliability.domains), sum(c.rate.mean for c in reliability.classes))
+    return sum(
+        (d.rate / d.nodes for d in reliability.domains),
+        sum(c.rate.mean for c in reliability.classes),
+    )
 
 
 @lru_cache(maxsize=64)  # each ETTR of a search asks anew
@@ -54,9 +57,12 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """The causes of failure of a job, with their shares; those that hang apart. Source: Poisson processes add. []"""
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
     causes = [
-        (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier) for c in reliability.classes
+        (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier)
+        for c in reliability.classes
     ]
-    causes += [(d.name, d.rate / d.nodes, (*queue, d.recovery), d.tier) for d in reliability.domains]
+    causes += [
+        (d.name, d.rate / d.nodes, (*queue, d.recovery), d.tier) for d in reliability.domains
+    ]
     if (hangs := reliability.hangs) is not None:
         causes = [one for cause in causes for one in _noticed(*cause, hangs)]
     return tuple(

@@ -57,7 +57,12 @@ def ettr(
     """
     u = time_between_saves(work, blocking, background, slowdown)
     less = -np.maximum(rate, _SLOWEST)
-    return (survived * less) * work * np.exp(less * (work + (blocking + background))) / np.expm1(less * u)
+    return (
+        (survived * less)
+        * work
+        * np.exp(less * (work + (blocking + background)))
+        / np.expm1(less * u)
+    )
 
 
 def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
@@ -85,7 +90,9 @@ def ettr_of_run(
     return work / cycle * run.lattice(work + blocking + background, u)
 
 
-def best_work(rate: Numeric, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0) -> Seconds:
+def best_work(
+    rate: Numeric, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0
+) -> Seconds:
     """Work between saves with the greatest ETTR under Poisson failures, exact: Lam w = 1 + W0(-exp(-1 - Lam c')). Ours. [s]
 
     c' = c + d eps / (1 + eps), what a period loses. Where that w would wait for the copy, the best is to save just as
@@ -150,10 +157,12 @@ def deviation(
     gap = -np.expm1(-np.maximum(lam * u, NEVER))
     saves = survived * first / gap
     twice = saves * (1 + q) / gap
-    together = (survived * (a + 1 / lam) + survived_slope) * first / gap + survived * first * u * q / (
-        gap * gap
-    )
+    together = (
+        survived * (a + 1 / lam) + survived_slope
+    ) * first / gap + survived * first * u * q / (gap * gap)
     e = lam * w * saves
     variance = w * w * twice - 2 * e * w * together + 2 * e * e / (lam * lam)
     spread: Ratio = np.sqrt(np.maximum(variance, 0.0) * lam / duration)
-    return np.where(np.asarray(rate) * u > RARE, spread, w * np.sqrt(np.asarray(rate) / (12 * duration)))[()]
+    return np.where(
+        np.asarray(rate) * u > RARE, spread, w * np.sqrt(np.asarray(rate) / (12 * duration))
+    )[()]

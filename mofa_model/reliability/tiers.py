@@ -73,7 +73,9 @@ class _Chain:
             raise BadValue("tier", max(by_tier), f"there are {far + 1} tiers, counted from 0")
         read = sorted(tier for tier in by_tier if tier != far)
         if len(read) > 2:
-            raise BadValue("tiers", read, "at most two tiers besides the last may be read by failures")
+            raise BadValue(
+                "tiers", read, "at most two tiers besides the last may be read by failures"
+            )
         near = read[0] if read else far
         middle = read[1] if len(read) == 2 else far
         self.roles = (near, middle, far)
@@ -102,13 +104,18 @@ class _Chain:
         self.depth = self._depth()
         if n * self.depth > _MOST_STATES:
             raise BadValue(
-                "every", tiers.every, f"at most {_MOST_STATES} saves of a tier between saves of the last"
+                "every",
+                tiers.every,
+                f"at most {_MOST_STATES} saves of a tier between saves of the last",
             )
         k, m, first = self.depth, n // g, slice(0, n)
         h, a = self.horizon, [run.alive for run in self.runs]
         longest = float(self.near[0, 2 * n] + self.horizon[0] + self.period)
         self.lattices = [run.lattice_of(self.period, longest) for run in self.runs]
-        s = [f(h[rows]) for f, rows in zip(self.lattices, (first, slice(0, n, g), slice(0, 1)), strict=True)]
+        s = [
+            f(h[rows])
+            for f, rows in zip(self.lattices, (first, slice(0, n, g), slice(0, 1)), strict=True)
+        ]
         self.alive = np.concatenate([np.tile(a[0](h), k), a[1](h[::g]), a[2](h[:1])])
         self.lattice = np.concatenate([np.tile(s[0], k), s[1], s[2]])
         self.size = k * n + m + 1
@@ -118,7 +125,9 @@ class _Chain:
         if not self.shares[1]:
             return 1
         wait = np.asarray(self.middle[0, self.g] - self.near[0, self.g])
-        miss = float(1 - self.runs[0].alive(wait) / np.maximum(self.runs[0].alive(0.0 * wait), NEVER))
+        miss = float(
+            1 - self.runs[0].alive(wait) / np.maximum(self.runs[0].alive(0.0 * wait), NEVER)
+        )
         wanted = 1 if miss <= 0 else 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(miss, 0.99))))
         return max(1, min(wanted, 40, max(2, 1200 // self.n)))
 
@@ -149,7 +158,9 @@ class _Masses:
     are of the first time they are passed, `later` masses of all other times.
     """
 
-    def __init__(self, chain: _Chain, alive: Curve, lattice: Curve, starts: NDArray[np.int_]) -> None:
+    def __init__(
+        self, chain: _Chain, alive: Curve, lattice: Curve, starts: NDArray[np.int_]
+    ) -> None:
         self.chain, self.starts = chain, starts
         n, g, t = chain.n, chain.g, chain.period
         p = np.arange(2 * n)
@@ -227,7 +238,9 @@ class _Masses:
             every = early + late
             if later is not None:
                 every[:, n:] += later[0] + later[1]
-            out[:, :n] = chain.shares[0] * _folded(every if counted is None else every * counted[0], n)
+            out[:, :n] = chain.shares[0] * _folded(
+                every if counted is None else every * counted[0], n
+            )
             return out
         fresh = np.where(self.crossed, late, 0.0)
         one = np.where(self.one_behind, early, 0.0)

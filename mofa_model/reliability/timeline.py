@@ -44,13 +44,19 @@ class Tiers:
         positive(work=self.work)
         whole(every=np.array(self.every))
         not_negative(
-            blocking=np.array(self.blocking), background=np.array(self.background), slowdown=self.slowdown
+            blocking=np.array(self.blocking),
+            background=np.array(self.background),
+            slowdown=self.slowdown,
         )
         for low, high in pairwise(self.every):
             if high % low:
-                raise BadValue("every", self.every, "each tier's number must divide the next tier's")
+                raise BadValue(
+                    "every", self.every, "each tier's number must divide the next tier's"
+                )
         if self.every[-1] > LONGEST_PERIOD:
-            raise BadValue("every", self.every, f"at most {LONGEST_PERIOD} intervals between saves of a tier")
+            raise BadValue(
+                "every", self.every, f"at most {LONGEST_PERIOD} intervals between saves of a tier"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,5 +120,7 @@ def lag(tiers: Tiers, tier: int, boundary: int) -> float:
 
     A copy on a farther tier serves as well, when it is due there and sooner done.
     """
-    due = (tiers.background[j] for j in range(tier, len(tiers.every)) if boundary % tiers.every[j] == 0)
+    due = (
+        tiers.background[j] for j in range(tier, len(tiers.every)) if boundary % tiers.every[j] == 0
+    )
     return min(due)

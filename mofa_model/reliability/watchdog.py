@@ -44,6 +44,8 @@ def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
     timeout = 60.0 * float(np.ceil(max(LEAST, longest) / 60.0))
     if timeout >= hangs.timeout:
         return None
-    sooner = replace(job, reliability=replace(job.reliability, hangs=replace(hangs, timeout=timeout)))
+    sooner = replace(
+        job, reliability=replace(job.reliability, hangs=replace(hangs, timeout=timeout))
+    )
     gain = model.ettr(sooner, steps, every) - model.ettr(job, steps, every)
     return Watchdog(timeout, float(gain))

@@ -70,7 +70,11 @@ class DualPipe(Schedule):
             tau = 0.0 * tau
         q = p / 2 - 1
         hops = (m + p - 3 - np.floor((m - 4) / p)) * tau
-        bubble = q * (X - I - 2 * W + np.maximum(I + tau, W)) + np.maximum((q + 1) * F, q * (I + tau)) - F
+        bubble = (
+            q * (X - I - 2 * W + np.maximum(I + tau, W))
+            + np.maximum((q + 1) * F, q * (I + tau))
+            - F
+        )
         return (p + 1) * single + (m - p - 1) * paired + bubble + hops
 
     def fill(self, flow: Flow) -> Seconds:

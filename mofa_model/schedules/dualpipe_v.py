@@ -33,7 +33,9 @@ class DualPipeV(Folded):
             raise BadValue("microbatches", m, f"DualPipeV needs at least {2 * p} for {p} stages")
         return order(
             (
-                tuple(tuple(o._replace(microbatch=o.microbatch % m) for o in step) for step in steps)
+                tuple(
+                    tuple(o._replace(microbatch=o.microbatch % m) for o in step) for step in steps
+                )
                 for steps in (from_both_ends(i, 2 * p, 2 * m) for i in range(p))
             ),
             2 * p,
@@ -67,7 +69,9 @@ class DualPipeV(Folded):
         paired = (flow.pair * flow.slowest + sent) / 2.0
         X = flow.pair * (F + I + W - sent / 2.0) + sent / 2.0
         drain = np.maximum((q + 1) * F, q * (I + 2 * tau))
-        drain = np.maximum(drain, np.where(np.mod(m - 2, p) == 0, F + (q - 1) * I + 2 * q * tau, 0.0))
+        drain = np.maximum(
+            drain, np.where(np.mod(m - 2, p) == 0, F + (q - 1) * I + 2 * q * tau, 0.0)
+        )
         hops = np.where(p > 1, p - 5 + 2 * m - 2 * np.floor((m - 2) / p), 0.0) * tau
         bubble = q * (X - I - 2 * W + np.maximum(I + tau, W)) + drain - F
         return (2 * p + 1) * (slowest / 2.0) + (2 * m - 2 * p - 1) * paired + bubble + hops

@@ -38,7 +38,9 @@ class OneFOneB(Schedule):
         """
         at_least_one(stages=p, microbatches=m, virtual_stages=v)
         if v > 1 and m % p:
-            raise BadValue("microbatches", m, f"with virtual stages write a multiple of the {p} stages")
+            raise BadValue(
+                "microbatches", m, f"with virtual stages write a multiple of the {p} stages"
+            )
         return order((_alternating(i, p, m, v) for i in range(p)), p * v, m)
 
     def in_flight(
@@ -53,7 +55,9 @@ class OneFOneB(Schedule):
         """
         i, m, p, v = position, microbatches, stages, virtual
         below = p - i - 1
-        return np.where(v > 1, np.minimum(m * v, (v - 1) * p + 2 * below + 1), np.minimum(m, below + 1))
+        return np.where(
+            v > 1, np.minimum(m * v, (v - 1) * p + 2 * below + 1), np.minimum(m, below + 1)
+        )
 
     def time(self, flow: Flow) -> Seconds:
         """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
@@ -84,9 +88,14 @@ class OneFOneB(Schedule):
 def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:
     groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
     forward, backward = OperationKind.FORWARD, OperationKind.BACKWARD
-    forwards = [(Operation(forward, c * p + i, j),) for group in groups for c in range(v) for j in group]
+    forwards = [
+        (Operation(forward, c * p + i, j),) for group in groups for c in range(v) for j in group
+    ]
     backwards = [
-        (Operation(backward, c * p + i, j),) for group in groups for c in reversed(range(v)) for j in group
+        (Operation(backward, c * p + i, j),)
+        for group in groups
+        for c in reversed(range(v))
+        for j in group
     ]
     ahead = min(m * v, p - i - 1 if v == 1 else (v - 1) * p + 2 * (p - i - 1))
     return chain(

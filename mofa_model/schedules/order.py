@@ -56,7 +56,9 @@ class Order:
 
 def order(devices: Iterable[Iterable[Step]], depth: int, m: int) -> Order:
     """The steps of all devices as an order of `depth` virtual stages and `m` micro-batches."""
-    return Order(devices=tuple(tuple(steps) for steps in devices), virtual_stages=depth, microbatches=m)
+    return Order(
+        devices=tuple(tuple(steps) for steps in devices), virtual_stages=depth, microbatches=m
+    )
 
 
 def at_least_one(**numbers: int) -> None:

@@ -48,7 +48,9 @@ class Replay:
     """Start of each step in the order's own shape, for timelines; empty unless asked for. [s]"""
 
 
-def replay(order: Order, times: StageTimes, *, blocking: bool = False, timeline: bool = False) -> Replay:
+def replay(
+    order: Order, times: StageTimes, *, blocking: bool = False, timeline: bool = False
+) -> Replay:
     """Walk an order with given times.
 
     A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing until the hop is over:
@@ -86,7 +88,9 @@ def replay(order: Order, times: StageTimes, *, blocking: bool = False, timeline:
         makespan=makespan.reshape(tables.shape)[()],
         busy=busy.reshape(len(busy), *tables.shape),
         idle=(makespan - busy).reshape(len(busy), *tables.shape),
-        starts=tuple(tuple(every[walk.device == one]) for one in range(len(free))) if timeline else (),
+        starts=tuple(tuple(every[walk.device == one]) for one in range(len(free)))
+        if timeline
+        else (),
     )
 
 
@@ -113,7 +117,9 @@ class _Tables:
         inward = _rows("input_gradient", times.input_gradient, depth)
         weight = _rows("weight_gradient", times.weight_gradient, depth)
         hop = _rows("hop", times.hop, depth - 1) if depth > 1 else np.zeros(0)
-        shape = np.broadcast_shapes(*(part.shape[1:] for part in (forward, inward, weight, hop)), pair.shape)
+        shape = np.broadcast_shapes(
+            *(part.shape[1:] for part in (forward, inward, weight, hop)), pair.shape
+        )
 
         def flat(part: NDArray[np.float64]) -> NDArray[np.float64]:
             """Rows side by side, and behind them one of zeros."""

@@ -66,11 +66,14 @@ class VHalf(Folded):
         bubble = reduce(
             np.maximum,
             (
-                way(piece, p - 1 + 2 * e, 3 * p - 3, -half, 5 * p - 5 + e) + (m - half - 1) * late_inputs,
-                way(piece, p - 1, 3 * p - 3 + e, -half, 5 * p - 5 + e) + (m - half - 1) * late_inputs,
+                way(piece, p - 1 + 2 * e, 3 * p - 3, -half, 5 * p - 5 + e)
+                + (m - half - 1) * late_inputs,
+                way(piece, p - 1, 3 * p - 3 + e, -half, 5 * p - 5 + e)
+                + (m - half - 1) * late_inputs,
                 way(piece, 2 * p - 2 + e, 2 * p - 2 + e, -half, 5 * p - 7 + 3 * e)
                 + (m - 2 - e) * late_forwards,
-                way(piece, 2 * p - 1 + e, p - 3, 0, 4 * p - 6 + 2 * e) + (m - half - 2) * late_forwards,
+                way(piece, 2 * p - 1 + e, p - 3, 0, 4 * p - 6 + 2 * e)
+                + (m - half - 2) * late_forwards,
                 way(piece, 2 * p - 2 + e, p - 1, 0, 4 * p - 6 + 2 * e),
                 way(piece, p - 1 + 2 * e, 2 * p - 2 - e, 0, 4 * p - 4),
                 way(piece, p - 1, 2 * p - 2, 0, 4 * p - 4),

@@ -85,7 +85,9 @@ class _Ways:
         steps = list(chain.from_iterable(order.devices))
         many = np.array([len(step) for step in steps], dtype=np.intp)
         most = int(many.max(initial=1))
-        self.device: Places = np.repeat(np.arange(len(order.devices)), [len(some) for some in order.devices])
+        self.device: Places = np.repeat(
+            np.arange(len(order.devices)), [len(some) for some in order.devices]
+        )
         """Who does a step."""
         self.there: Any = np.arange(most)[:, None] < many
         """Whether a step has so many operations, [most, steps]."""

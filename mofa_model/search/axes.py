@@ -82,15 +82,21 @@ class Axes:
         def has(axis: Axis, value: Any) -> bool:
             return axis.name in built or axis.had_by(trainer, value)
 
-        return Axes({axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY})
+        return Axes(
+            {axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY}
+        )
 
     def known(self, has: Callable[[Axis, Any], bool], keys: Collection[str] = ()) -> Axes:
         """The same with the values that somebody has tried; who names an axis asks for what is on it."""
 
         def kept(axis: Axis, value: Any) -> bool:
-            return axis in QUESTION or any(word.key in keys for word in axis.keys) or has(axis, value)
+            return (
+                axis in QUESTION or any(word.key in keys for word in axis.keys) or has(axis, value)
+            )
 
-        return Axes({axis.name: tuple(v for v in self[axis.name] if kept(axis, v)) for axis in EVERY})
+        return Axes(
+            {axis.name: tuple(v for v in self[axis.name] if kept(axis, v)) for axis in EVERY}
+        )
 
 
 def known_axes(asked: AxisContext) -> Axes:

@@ -94,14 +94,17 @@ class ShapeBlock:
         return ShapeBlock(
             members=self.members[rows],
             origin=self.origin[rows],
-            layout=varied(self.layout, **{name: getattr(self.layout, name)[rows] for name in DEGREES}),
+            layout=varied(
+                self.layout, **{name: getattr(self.layout, name)[rows] for name in DEGREES}
+            ),
             rows={name: column[rows] for name, column in self.rows.items()},
             shapes=self.shapes[rows],
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
             stages=self.stages.of(rows),
             allowed=tuple(
-                {name: ok.take(rows, axis=1) for name, ok in bundle.items()} for bundle in self.allowed
+                {name: ok.take(rows, axis=1) for name, ok in bundle.items()}
+                for bundle in self.allowed
             ),
             companies=tuple(company.of(rows) for company in self.companies),
         )
@@ -115,7 +118,9 @@ def blocks_of(
     Such numbers are degrees as well: the second block has all of them in a column, instead of a kind of work each.
     """
     every = np.arange(len(members))
-    layout = varied(Strategy(), schedule=schedule, **{name: shapes.rows[name][members] for name in DEGREES})
+    layout = varied(
+        Strategy(), schedule=schedule, **{name: shapes.rows[name][members] for name in DEGREES}
+    )
     stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1)
     whole = _block(axes, shapes, features, layout, stages, members)
     some = [at for at, again in enumerate(axes["recompute"]) if _partial(again)]
@@ -169,7 +174,9 @@ def _block(
     )
 
 
-def _companies(axes: Axes, allowed: list[dict[str, Array]], idle: dict[str, Array]) -> Iterator[Company]:
+def _companies(
+    axes: Axes, allowed: list[dict[str, Array]], idle: dict[str, Array]
+) -> Iterator[Company]:
     """Bundles by their choices of overlap."""
     alike: dict[bytes, list[int]] = {}
     for at, bundle in enumerate(allowed):

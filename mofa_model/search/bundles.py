@@ -97,7 +97,9 @@ def bundles(axes: Axes, framework: Framework, known: Mapping[str, Judged]) -> tu
     return tuple(found)
 
 
-def _ruled_out(axes: Axes, framework: Framework, axis: str, value: Any) -> frozenset[tuple[str, int]]:
+def _ruled_out(
+    axes: Axes, framework: Framework, axis: str, value: Any
+) -> frozenset[tuple[str, int]]:
     """Axis and position of every value that goes with none of this one."""
     out = set()
     for first, second in framework.apart:

@@ -79,11 +79,17 @@ def parse_constraint(text: str) -> Constraint:
         word = pair_of(text.strip())
         if word is None or not word[1]:
             raise BadValue(
-                _FIELD, text, "write it like tp=8, pp=4,8,16 or mbs<=4, or as a printed strategy does"
+                _FIELD,
+                text,
+                "write it like tp=8, pp=4,8,16 or mbs<=4, or as a printed strategy does",
             )
         key, sign, rest = word[0], "=", word[1]
     else:
-        key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
+        key, sign, rest = (
+            match.group(1).lower().replace("_", "-"),
+            match.group(2),
+            match.group(3).lower(),
+        )
     if key not in _KEYS and key not in DERIVED:
         raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=CALLED)
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
@@ -92,7 +98,9 @@ def parse_constraint(text: str) -> Constraint:
     if key not in DERIVED and not (isinstance(said := _KEYS[key][1], Number) and said.least):
         raise BadValue(f"{_FIELD}.{key}", text, "list its values after an equals sign")
     if span is not None:
-        return Constraint(key, (), number(f"{_FIELD}.{key}", span[1]), number(f"{_FIELD}.{key}", span[2]))
+        return Constraint(
+            key, (), number(f"{_FIELD}.{key}", span[1]), number(f"{_FIELD}.{key}", span[2])
+        )
     bound = number(f"{_FIELD}.{key}", rest)
     return Constraint(key, (), high=bound) if sign == "<=" else Constraint(key, (), low=bound)
 
@@ -139,7 +147,9 @@ def _apart(c: Constraint) -> tuple[Constraint, ...]:
         if level not in {one.value for one in Sharding}:
             words = [*_PLACES, *(one.value for one in Sharding)]
             raise BadValue(
-                f"{_FIELD}.optimizer", level, f"one of {', '.join(words)}, the last four also with {CPU}"
+                f"{_FIELD}.optimizer",
+                level,
+                f"one of {', '.join(words)}, the last four also with {CPU}",
             )
     if len(set(pairs)) < len(levels) * len(places):
         right = "list every level on the device, in host memory, or in both: a list of some of each cannot be searched"
@@ -154,16 +164,24 @@ def named_by(constraint: Constraint) -> set[str]:
 
 def require_words(trainer: Framework, axes: Axes, constraints: Iterable[Constraint]) -> None:
     """Refuse a constraint whose words a trainer cannot be told, by who can; `axes` are those that the constraints leave."""
-    for one in [part for constraint in constraints if constraint.key in _KEYS for part in _apart(constraint)]:
+    for one in [
+        part for constraint in constraints if constraint.key in _KEYS for part in _apart(constraint)
+    ]:
         axis, said = _KEYS[one.key]
         if not one.words or _can_say(trainer, axis, said, one, axes[axis.name]):
             continue
-        others = [name for name in trainers() if _can_say(framework(name), axis, said, one, axes[axis.name])]
+        others = [
+            name
+            for name in trainers()
+            if _can_say(framework(name), axis, said, one, axes[axis.name])
+        ]
         right = f"{trainer.name} has no argument for it; {have(others)}"
         raise BadValue(f"{_FIELD}.{one.key}", ",".join(one.words), right)
 
 
-def _can_say(trainer: Framework, axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]) -> bool:
+def _can_say(
+    trainer: Framework, axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]
+) -> bool:
     """Whether a trainer has a value of an axis that some word of a constraint means."""
     wanted = [said.read(f"{_FIELD}.{c.key}", word) for word in c.words]
     named = [v for v in values if any(said.admits(one, axis.chosen(v)) for one in wanted)]

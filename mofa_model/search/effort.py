@@ -53,7 +53,9 @@ class Effort:
 
     def of(self, model: Transformer) -> None:
         """Count for a model from now on."""
-        self.weight = 1.0 + RUNS * math.log2(len(model.runs)) + EXPERTS * (model.experts is not None)
+        self.weight = (
+            1.0 + RUNS * math.log2(len(model.runs)) + EXPERTS * (model.experts is not None)
+        )
 
     def spend(self, cost: float) -> None:
         """Take a cost off; raises `Spent` where it is more than is left. [us]"""

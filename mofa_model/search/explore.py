@@ -144,7 +144,9 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
 def _too_much(question: SearchQuestion) -> str:
     """What to do about a question that would take minutes."""
     numbers, recipes = len(question.nodes), len(question.problems)
-    asked = [f"{numbers} numbers of nodes"] * (numbers > 1) + [f"{recipes} precisions"] * (recipes > 1)
+    asked = [f"{numbers} numbers of nodes"] * (numbers > 1) + [f"{recipes} precisions"] * (
+        recipes > 1
+    )
     fewer = f"ask about fewer than {' and '.join(asked)}, " if asked else ""
     return (
         "nodes: the question has more layouts than one answer may look at; "
@@ -230,13 +232,21 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:
-                step, index, memory = leaders.missed.step, leaders.missed.index, leaders.missed.memory
+                step, index, memory = (
+                    leaders.missed.step,
+                    leaders.missed.index,
+                    leaders.missed.memory,
+                )
                 almost = _candidate(axes, here, nodes, step, step, memory, index)
                 misses.append((-nodes, step, NearMiss(almost)))
             if not leaders.searched and leaders.leanest[1] >= 0:
-                lean.append(NearMiss(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest)))
+                lean.append(
+                    NearMiss(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest))
+                )
     return Ranking(
-        best={n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some},
+        best={
+            n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some
+        },
         raw=full.raw,
         searched=searched,
         pruned=pruned,
@@ -264,11 +274,23 @@ def _candidates(axes: Axes, problem: SearchCase, nodes: int, leaders: Leaders) -
 
 
 def _candidate(
-    axes: Axes, problem: SearchCase, nodes: int, score: float, step: float, memory: float, index: int
+    axes: Axes,
+    problem: SearchCase,
+    nodes: int,
+    score: float,
+    step: float,
+    memory: float,
+    index: int,
 ) -> Candidate:
     strategy = strategy_of(axes.decode(index), problem.cluster)
     return Candidate(
-        strategy=strategy, problem=problem, nodes=nodes, score=score, step=step, memory=memory, index=index
+        strategy=strategy,
+        problem=problem,
+        nodes=nodes,
+        score=score,
+        step=step,
+        memory=memory,
+        index=index,
     )
 
 

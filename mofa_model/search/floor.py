@@ -65,7 +65,9 @@ class ShapeGroup:
         return int(np.searchsorted(self.floors, horizon, side="right"))
 
 
-def by_floor(axes: Axes, given: Given, shapes: Shapes, features: Features, local: Locals) -> list[ShapeGroup]:
+def by_floor(
+    axes: Axes, given: Given, shapes: Shapes, features: Features, local: Locals
+) -> list[ShapeGroup]:
     """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
     parts: list[ShapeGroup] = []
     for schedule, mine in _by_schedule(axes).items():
@@ -77,7 +79,8 @@ def by_floor(axes: Axes, given: Given, shapes: Shapes, features: Features, local
         cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
         pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
         parts += [
-            ShapeGroup(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)
+            ShapeGroup(schedule, members[some], lowest[some], at == 0)
+            for at, some in enumerate(pieces)
         ]
     return sorted(parts, key=lambda part: float(part.floors[0]))
 
@@ -93,7 +96,9 @@ def _floors(
 ) -> Array:
     """The floor of every member, the least over whatever can make it faster. [s]"""
     w, c, rows = given.workload, given.cluster, shapes.rows
-    layout = varied(Strategy(), schedule=schedule, **{name: rows[name][members] for name in DEGREES})
+    layout = varied(
+        Strategy(), schedule=schedule, **{name: rows[name][members] for name in DEGREES}
+    )
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
     position = local.position[members]
     lowest = np.full(len(members), np.inf)
@@ -133,5 +138,6 @@ def _by_schedule(axes: Axes) -> dict[Schedule, Array]:
     """Which values of the axis of pipelines are of each schedule."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
     return {
-        schedule: np.array([one == schedule for one in schedules]) for schedule in dict.fromkeys(schedules)
+        schedule: np.array([one == schedule for one in schedules])
+        for schedule in dict.fromkeys(schedules)
     }

@@ -27,11 +27,15 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
 from mofa_model.units import Seconds
 
-LOCAL: Final = tuple(name for axis in SHAPE if axis.local for name in axis.fields if name in DEGREES)
+LOCAL: Final = tuple(
+    name for axis in SHAPE if axis.local for name in axis.fields if name in DEGREES
+)
 """Degrees that the work of one device on a layer depends on."""
 _TIMES: Final = tuple(name for axis in within(Scope.WORK, Scope.LAYER) for name in axis.fields)
 """Features that its time depends on; of the layers that are recomputed only whether some or all are."""
-_STORED: Final = tuple(name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES)
+_STORED: Final = tuple(
+    name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES
+)
 """Features that its activations depend on."""
 
 FEW: Final = 16
@@ -74,7 +78,10 @@ class Locals:
         parts = [(first[rows["mode"][first] == at], mode) for at, mode in enumerate(ContextMode)]
         self._kinds = tuple(
             LocalShapes(
-                workload, cluster, _shape({name: rows[name][some] for name in LOCAL}, mode), some.size
+                workload,
+                cluster,
+                _shape({name: rows[name][some] for name in LOCAL}, mode),
+                some.size,
             )
             for some, mode in parts
             if some.size
@@ -100,7 +107,10 @@ class Locals:
         return self._ask(_STORED, work, self._stored)
 
     def _ask(
-        self, names: tuple[str, ...], work: Strategy, answer: Callable[[LocalShapes, Strategy], _Terms]
+        self,
+        names: tuple[str, ...],
+        work: Strategy,
+        answer: Callable[[LocalShapes, Strategy], _Terms],
     ) -> _Terms:
         features = {name: getattr(work, name) for name in names}
         if "recompute_layers" in features:

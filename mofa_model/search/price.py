@@ -27,7 +27,13 @@ from mofa_model.search.effort import BESIDE, CELL, STATE, WORK
 from mofa_model.search.floor import by_floor
 from mofa_model.search.local import Locals, varied
 from mofa_model.search.rank import Leaders
-from mofa_model.search.room import FitsBeside, fitting, memory_beside, strategies_behind, without_room
+from mofa_model.search.room import (
+    FitsBeside,
+    fitting,
+    memory_beside,
+    strategies_behind,
+    without_room,
+)
 from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.search.states import ZeroLevel, states_of
 from mofa_model.search.works import Work, works_of
@@ -72,7 +78,12 @@ def price(
 
 
 def _price_block(
-    axes: Axes, given: Given, block: ShapeBlock, states: list[ZeroLevel], local: Locals, leaders: Leaders
+    axes: Axes,
+    given: Given,
+    block: ShapeBlock,
+    states: list[ZeroLevel],
+    local: Locals,
+    leaders: Leaders,
 ) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
     leaders.effort.spend(len(states) * (STATE + BESIDE * len(block.index)))
@@ -91,8 +102,14 @@ def _price_block(
             leaders.searched += sum(strategies_behind(fit.fits, company) for fit in beside)
             if not leaders.searched:
                 _remember_leanest(block, work, company, beside, leaders)
-            wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in beside]
-            columns = np.flatnonzero(np.logical_or.reduce(wanted)) if wanted else np.zeros(0, dtype=np.int64)
+            wanted = [
+                np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in beside
+            ]
+            columns = (
+                np.flatnonzero(np.logical_or.reduce(wanted))
+                if wanted
+                else np.zeros(0, dtype=np.int64)
+            )
             if len(columns):
                 leaders.effort.spend(len(company.overlaps) * (WORK + CELL * len(columns)))
                 _time(given, block, company, beside, work, local, position, columns, leaders)
@@ -107,7 +124,11 @@ def _remember_leanest(
         at = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
         least = float(fit.peak[at])
         if least < leaders.leanest[0]:
-            offset = int(fit.state.offset[at[0], 0]) + work.offset + int(company.overlaps[0].offset[at[1]])
+            offset = (
+                int(fit.state.offset[at[0], 0])
+                + work.offset
+                + int(company.overlaps[0].offset[at[1]])
+            )
             leaders.leanest = (least, int(block.index[at[1]]) + offset)
 
 
@@ -128,7 +149,9 @@ def _time(
     if len(columns) < len(block.index):
         stages = stages.of(columns)
         degrees = (*DEGREES, "recompute_layers")
-        picked = varied(picked, **{name: _picked(getattr(picked, name), columns) for name in degrees})
+        picked = varied(
+            picked, **{name: _picked(getattr(picked, name), columns) for name in degrees}
+        )
     m, position = block.rows["micro_batches"][columns], position[columns]
     for overlap in company.overlaps:
         s = varied(picked, **overlap.flags)
@@ -162,7 +185,9 @@ def _step(cluster: Cluster, level: Strategy, fit: FitsBeside, at: _Timed, leader
         micro_batches=at.micro_batches,
         pipeline=at.pipeline,
         hops=at.hops,
-        data=exposed_time(cluster, level, collective, overlap_window(level, at.slowest, at.micro_batches)),
+        data=exposed_time(
+            cluster, level, collective, overlap_window(level, at.slowest, at.micro_batches)
+        ),
         embedding=_picked(state.embedding, columns),
         optimizer=np.take(state.optimizer, columns, axis=1),
     )

@@ -120,7 +120,9 @@ class Leaders:
         if (best, found[0]) < (self.missed.step, self.missed.index):
             self.missed = Missed(best, *found)
 
-    def _take(self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array) -> None:
+    def _take(
+        self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array
+    ) -> None:
         scores, steps = np.concatenate([self.scores, scores]), np.concatenate([self.steps, steps])
         memory = np.concatenate([self.memory, memory])
         index, shapes = np.concatenate([self.index, index]), np.concatenate([self.shapes, shapes])

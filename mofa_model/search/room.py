@@ -50,7 +50,9 @@ def without_room(
     least = np.full(len(block.index), np.inf)
     for state in states:
         legal = reduce(or_, state.ok)
-        least = np.minimum(least, np.min(np.where(legal, np.max(state.held, axis=1), np.inf), axis=0))
+        least = np.minimum(
+            least, np.min(np.where(legal, np.max(state.held, axis=1), np.inf), axis=0)
+        )
     full = least > room(given.cluster) * given.share * NEAR
     if not leaders.searched:  # where nothing fits somebody asks for the leanest
         full &= least >= leaders.leanest[0]
@@ -61,8 +63,12 @@ def without_room(
     for company in block.companies:
         for at in company.bundles:
             beside = sum(np.count_nonzero(state.ok[at][:, full], axis=0) for state in states)
-            done = sum((work.ok[at][full] for work in works if at in work.ok), np.zeros(int(full.sum())))
-            repeated = company.repeated if isinstance(company.repeated, int) else company.repeated[full]
+            done = sum(
+                (work.ok[at][full] for work in works if at in work.ok), np.zeros(int(full.sum()))
+            )
+            repeated = (
+                company.repeated if isinstance(company.repeated, int) else company.repeated[full]
+            )
             legal_rows += int(np.sum(beside * done * repeated))
     return Counter({Rejection.OUT_OF_MEMORY: legal_rows}), np.flatnonzero(~full)
 
@@ -79,7 +85,12 @@ class StateMemory:
 
 
 def memory_beside(
-    given: Given, block: ShapeBlock, states: list[ZeroLevel], work: Work, local: Locals, position: Array
+    given: Given,
+    block: ShapeBlock,
+    states: list[ZeroLevel],
+    work: Work,
+    local: Locals,
+    position: Array,
 ) -> list[StateMemory]:
     """Memory of one kind of work beside every state."""
     w, c = given.workload, given.cluster
@@ -93,12 +104,18 @@ def memory_beside(
         if whole not in moving:
             s = varied(work.strategy, sharding=state.level.sharding)
             moving[whole] = np.asarray(with_loss(w, c, s, block.stages, stored).total)
-        found.append(StateMemory(state, _largest_sum(state.held, moving[whole]), _host(given, state, parked)))
+        found.append(
+            StateMemory(state, _largest_sum(state.held, moving[whole]), _host(given, state, parked))
+        )
     return found
 
 
 def fitting(
-    given: Given, memory: list[StateMemory], work: Work, company: Company, rejected: Counter[Rejection]
+    given: Given,
+    memory: list[StateMemory],
+    work: Work,
+    company: Company,
+    rejected: Counter[Rejection],
 ) -> list[FitsBeside]:
     """What fits of one kind of work beside every state, in some bundles."""
     bundles = [at for at in company.bundles if at in work.ok]
@@ -115,13 +132,15 @@ def fitting(
         if one.host is not None:
             roomy = one.host <= host_room(given.cluster)
             inside = fits & roomy
-            rejected[Rejection.OUT_OF_HOST_MEMORY] += strategies_behind(fits, company) - strategies_behind(
-                inside, company
-            )
+            rejected[Rejection.OUT_OF_HOST_MEMORY] += strategies_behind(
+                fits, company
+            ) - strategies_behind(inside, company)
             fits, near = inside, near & roomy
         # Where something fits nobody asks for the leanest.
         bare = one.peak if fits.any() else np.where(legal, one.peak, np.inf)
-        found.append(FitsBeside(one.state, fits, np.where(near, one.peak, 0.0) if near.any() else None, bare))
+        found.append(
+            FitsBeside(one.state, fits, np.where(near, one.peak, 0.0) if near.any() else None, bare)
+        )
     return found
 
 

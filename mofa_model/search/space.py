@@ -80,7 +80,8 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
     strides, rejected, made = axes.strides, Counter[Rejection](), 0
     recipe = given.workload.training.precision.name
     start = sum(
-        axes[name].index(value) * strides[name] for name, value in (("nodes", nodes), ("precision", recipe))
+        axes[name].index(value) * strides[name]
+        for name, value in (("nodes", nodes), ("precision", recipe))
     )
     left = axes.raw // (len(axes["nodes"]) * len(axes["precision"]))
     rows: Rows = {"gpus": np.full(1, float(nodes * given.cluster.gpus_per_node))}
@@ -122,7 +123,9 @@ def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
     )
 
 
-def _columns(axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
+def _columns(
+    axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given
+) -> Rows:
     """Columns that become known with an axis."""
     if axis.columns is not None:
         return axis.columns(values, position)
@@ -130,7 +133,9 @@ def _columns(axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: 
     if axis.name == "pp":
         columns["dp"] = rows["gpus"] / (rows["tp"] * rows["cp"] * columns["pp"])
     if axis.name == "mbs":
-        columns["micro_batches"] = given.workload.training.global_batch / (rows["dp"] * columns["mbs"])
+        columns["micro_batches"] = given.workload.training.global_batch / (
+            rows["dp"] * columns["mbs"]
+        )
     return columns
 
 

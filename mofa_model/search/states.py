@@ -63,7 +63,8 @@ class ZeroLevel:
 
         return ZeroLevel(
             level=varied(
-                self.level, **{name: some(getattr(self.level, name)) for name in (*DEGREES, "shard")}
+                self.level,
+                **{name: some(getattr(self.level, name)) for name in (*DEGREES, "shard")},
             ),
             held=some(self.held),
             parked=None if self.parked is None else some(self.parked),
@@ -125,7 +126,9 @@ def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> Zero
 def least_checkpoint(axes: Axes, workload: Workload) -> Bytes:
     """Bytes of the smallest checkpoint that a strategy of these axes has. [B]"""
     # How states are shared out changes who writes, not what: sharding is left out, its groups are no numbers yet.
-    choices = (feature_values(axes, axis) for axis in within(Scope.STATE) if axis.name != "sharding")
+    choices = (
+        feature_values(axes, axis) for axis in within(Scope.STATE) if axis.name != "sharding"
+    )
     chosen = product(*choices)
     return min(float(checkpoint_size(workload, Strategy(**fields_of(values)))) for values in chosen)
 

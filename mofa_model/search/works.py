@@ -49,4 +49,6 @@ def works_of(axes: Axes, block: ShapeBlock) -> Iterator[Work]:
             if ok.any():
                 found.setdefault(chosen, {})[at] = ok
     for chosen, can in found.items():
-        yield Work(varied(block.layout, **fields_of(chosen)), sum(one.offset for one in chosen), can)
+        yield Work(
+            varied(block.layout, **fields_of(chosen)), sum(one.offset for one in chosen), can
+        )

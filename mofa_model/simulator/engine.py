@@ -185,7 +185,11 @@ def measure_period(scenario: Scenario) -> Period:
     while len(marks) < 2:
         before = fleet.phase[0]
         fleet.step()
-        if before == SAVE and fleet.phase[0] == WORK and fleet.position[0] % scenario.every[-1] == 0:
+        if (
+            before == SAVE
+            and fleet.phase[0] == WORK
+            and fleet.position[0] % scenario.every[-1] == 0
+        ):
             marks.append((float(fleet.now[0]), fleet.spent[:, 0].copy()))
     (start, spent), (end, more) = marks
     return Period(end - start, more - spent)

@@ -63,7 +63,9 @@ def simulate_runs(
     whole(runs=count)
     if scenario.rate * duration * count > MOST_EVENTS:
         raise BadValue(
-            "duration", duration, f"at most {MOST_EVENTS} failures in all; shorten the runs or simulate fewer"
+            "duration",
+            duration,
+            f"at most {MOST_EVENTS} failures in all; shorten the runs or simulate fewer",
         )
     fleet = Fleet(scenario, count, np.random.default_rng(seed), skip=measure_period(scenario))
     while bool(np.any(fleet.now < duration)):
@@ -71,7 +73,10 @@ def simulate_runs(
         if progress is not None:
             progress(float(np.mean(fleet.now)) / duration)
     done = fleet.position + 1 - fleet.left / scenario.work
-    lost = {PHASES[WAIT]: float(np.mean(fleet.spent[WAIT])), PHASES[SAVE]: float(np.mean(fleet.spent[SAVE]))}
+    lost = {
+        PHASES[WAIT]: float(np.mean(fleet.spent[WAIT])),
+        PHASES[SAVE]: float(np.mean(fleet.spent[SAVE])),
+    }
     lost["slowed by copies"] = float(np.mean(fleet.spent[SLOWED]))
     for index, cause in enumerate(scenario.causes):
         lost[f"recovering, {cause.name}"] = float(np.mean(fleet.recovered[index]))
@@ -97,7 +102,11 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Timelin
         start = stretches.pop().start if merged else start
         stretches.append(
             TimelineStretch(
-                start, float(now.now[0] + step[0]), phase, int(now.position[0]), "failure" if fails[0] else ""
+                start,
+                float(now.now[0] + step[0]),
+                phase,
+                int(now.position[0]),
+                "failure" if fails[0] else "",
             )
         )
 
@@ -109,6 +118,8 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Timelin
             stretches.append(TimelineStretch(last.start, last.end, last.phase, last.saved, cause))
         if len(stretches) > MOST_STRETCHES:
             raise BadValue(
-                "duration", duration, f"a timeline holds at most {MOST_STRETCHES} stretches; shorten it"
+                "duration",
+                duration,
+                f"a timeline holds at most {MOST_STRETCHES} stretches; shorten it",
             )
     return tuple(stretches)

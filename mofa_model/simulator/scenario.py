@@ -62,9 +62,13 @@ class Scenario:
         for cause in self.causes:
             share(share=cause.share)
             if cause.tier >= len(self.every):
-                raise BadValue("tier", cause.tier, f"there are {len(self.every)} tiers, counted from 0")
+                raise BadValue(
+                    "tier", cause.tier, f"there are {len(self.every)} tiers, counted from 0"
+                )
         if abs(sum(cause.share for cause in self.causes) - 1) > 1e-9:
-            raise BadValue("shares", [c.share for c in self.causes], "shares of failures must add to one")
+            raise BadValue(
+                "shares", [c.share for c in self.causes], "shares of failures must add to one"
+            )
 
 
 def draw_failures(scenario: Scenario, count: int, generator: Generator) -> Floats:

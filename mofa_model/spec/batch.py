@@ -37,7 +37,9 @@ def read_batch(text: object, sequence: int, field: str) -> int:
         binary, left = divmod(tokens * 1024**power, 1000**power * sequence)
         tokens = tokens if left else binary * sequence
     if tokens % sequence or tokens < sequence:
-        raise BadValue(field, text, f"a sequence has {sequence:,} tokens: {_whole(tokens, sequence)}")
+        raise BadValue(
+            field, text, f"a sequence has {sequence:,} tokens: {_whole(tokens, sequence)}"
+        )
     return tokens // sequence
 
 
@@ -56,7 +58,11 @@ def doubt_of(training: Training) -> str:
 def _tokens(text: str, field: str) -> int:
     """A number of tokens; Ki, Mi and Gi are powers of 1,024."""
     size = _BINARY.get(text[-2:].lower())
-    return units.count(text, field=field) if size is None else units.count(text[:-2], field=field) * size
+    return (
+        units.count(text, field=field)
+        if size is None
+        else units.count(text[:-2], field=field) * size
+    )
 
 
 def _whole(tokens: int, sequence: int) -> str:

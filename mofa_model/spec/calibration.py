@@ -129,7 +129,11 @@ class HostConstants:
 
     def of_layer(self, *, routed: bool) -> tuple[Seconds, Seconds]:
         """Forward and backward of a layer, where tensors are sharded and where they are not. [s]"""
-        return (self.layer_experts, self.layer_experts) if routed else (self.layer, self.layer_unsharded)
+        return (
+            (self.layer_experts, self.layer_experts)
+            if routed
+            else (self.layer, self.layer_unsharded)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

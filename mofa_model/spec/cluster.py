@@ -28,7 +28,9 @@ class Device:
     """HBM bandwidth. [B/s]"""
 
     def __post_init__(self) -> None:
-        positive(peak_bf16=self.peak_bf16, memory=self.memory, memory_bandwidth=self.memory_bandwidth)
+        positive(
+            peak_bf16=self.peak_bf16, memory=self.memory, memory_bandwidth=self.memory_bandwidth
+        )
         not_negative(peak_fp8=self.peak_fp8, peak_fp4=self.peak_fp4)
 
     def peak(self, gemm: str) -> FlopPerSecond:

@@ -51,5 +51,7 @@ def parse_documents(text: str, *, field: str) -> PackedDocuments:
     except ValueError:
         shares = (0.0,)
     if min(lengths) < 1 or not all(0 < share < math.inf for share in shares):
-        raise BadValue(field, text, "write LENGTH:SHARE,… with lengths of at least 1 and shares above zero")
+        raise BadValue(
+            field, text, "write LENGTH:SHARE,… with lengths of at least 1 and shares above zero"
+        )
     return PackedDocuments(lengths, shares)

@@ -15,7 +15,9 @@ def with_imbalance(model: Transformer, mean: Ratio, spread: Ratio) -> Transforme
 
     def of(layer: Layer) -> Layer:
         blocks = (
-            replace(one, imbalance=mean, imbalance_spread=spread) if isinstance(one, Experts) else one
+            replace(one, imbalance=mean, imbalance_spread=spread)
+            if isinstance(one, Experts)
+            else one
             for one in layer.blocks
         )
         return replace(layer, blocks=tuple(blocks))

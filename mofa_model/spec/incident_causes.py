@@ -24,20 +24,30 @@ class IncidentCause:
     """What it says, in one sentence."""
 
 
-NODE_DOWN: Final = IncidentCause("node-down", True, "the host went down and came back with another boot time")
+NODE_DOWN: Final = IncidentCause(
+    "node-down", True, "the host went down and came back with another boot time"
+)
 KUBELET_DOWN: Final = IncidentCause(
     "kubelet-down", True, "the node was not ready for longer than pods tolerate, on the same boot"
 )
 REBOOT: Final = IncidentCause("reboot", True, "the host rebooted by itself")
-NODE_LOST: Final = IncidentCause("node-lost", True, "the node was not ready, and its object was deleted")
-RACK_OUTAGE: Final = IncidentCause("rack-outage", True, "nodes of one domain went down at the same moment")
+NODE_LOST: Final = IncidentCause(
+    "node-lost", True, "the node was not ready, and its object was deleted"
+)
+RACK_OUTAGE: Final = IncidentCause(
+    "rack-outage", True, "nodes of one domain went down at the same moment"
+)
 GPU_FATAL: Final = IncidentCause(
     "gpu-fatal", True, "a GPU reported an error that only hardware or driver make"
 )
 GPU_LOST: Final = IncidentCause("gpu-lost", True, "a GPU is gone while its node stays ready")
 NIC: Final = IncidentCause("nic", True, "a network link of the node is down")
-PROCESS_CRASH: Final = IncidentCause("process-crash", True, "a process was killed from outside or from below")
-NCCL_TIMEOUT: Final = IncidentCause("nccl-timeout", True, "all processes gave up at once on a collective")
+PROCESS_CRASH: Final = IncidentCause(
+    "process-crash", True, "a process was killed from outside or from below"
+)
+NCCL_TIMEOUT: Final = IncidentCause(
+    "nccl-timeout", True, "all processes gave up at once on a collective"
+)
 HANG: Final = IncidentCause("hang", True, "no progress and no exit, until the pods were replaced")
 
 FLAP: Final = IncidentCause("flap", False, "not ready for a moment, on the same boot")
@@ -47,9 +57,13 @@ USER_XID: Final = IncidentCause("user-xid", False, "a GPU reported an error that
 XID_WARNING: Final = IncidentCause(
     "xid-warning", False, "a GPU reported something that needs no repair at once"
 )
-OOM_KILLED: Final = IncidentCause("oom-killed", False, "the program took more memory than it asked for")
+OOM_KILLED: Final = IncidentCause(
+    "oom-killed", False, "the program took more memory than it asked for"
+)
 USER_CRASH: Final = IncidentCause("user-crash", False, "the program ended with an error of its own")
-CRASH_LOOP: Final = IncidentCause("user-crash-loop", False, "the program fails again and again: one incident")
+CRASH_LOOP: Final = IncidentCause(
+    "user-crash-loop", False, "the program fails again and again: one incident"
+)
 PREEMPTION: Final = IncidentCause("preemption", False, "it made room for a job of higher priority")
 EVICTION: Final = IncidentCause("eviction", False, "the kubelet or an administrator evicted a pod")
 RESUBMISSION: Final = IncidentCause(
@@ -60,5 +74,7 @@ SIDECAR: Final = IncidentCause("sidecar", False, "a helper container restarted; 
 
 NONE: Final = IncidentCause("none", False, "somebody said that it was no failure")
 
-CAUSES: Final = {one.word: one for one in list(globals().values()) if isinstance(one, IncidentCause)}
+CAUSES: Final = {
+    one.word: one for one in list(globals().values()) if isinstance(one, IncidentCause)
+}
 """All of them, by word."""

@@ -28,7 +28,12 @@ class RecoveryClass(StrEnum):
     """Whether the pods stay: then the nearest checkpoint survives, and nothing waits in the scheduler's queue."""
 
     def __new__(
-        cls, name: str, told: str = "", share: float = 0.0, seconds: float = 0.0, keeps_pods: bool = False
+        cls,
+        name: str,
+        told: str = "",
+        share: float = 0.0,
+        seconds: float = 0.0,
+        keeps_pods: bool = False,
     ) -> Self:
         """A member with its facts."""
         made = str.__new__(cls, name)

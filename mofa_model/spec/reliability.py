@@ -177,7 +177,9 @@ class FailureLaw:
         if not 0.05 <= self.shape <= 50:
             raise BadValue("shape", self.shape, "give a Weibull shape between 0.05 and 50")
         if self.short_share * self.short_mean >= 1 and self.short_share > 0:
-            raise BadValue("short_mean", self.short_mean, "short_share x short_mean must stay below one")
+            raise BadValue(
+                "short_mean", self.short_mean, "short_share x short_mean must stay below one"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,7 +237,9 @@ class Reliability:
                 raise BadValue(f"{name}.tier", tier, f"there are {top} tiers, counted from 0")
 
 
-def paper_classes(per_node_day: float = PAPER_RATE, weight: float = PRIOR_WEIGHT) -> tuple[FailureMode, ...]:
+def paper_classes(
+    per_node_day: float = PAPER_RATE, weight: float = PRIOR_WEIGHT
+) -> tuple[FailureMode, ...]:
     """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total rate.
 
     >>> [round(c.rate.mean * 86400, 4) for c in paper_classes()]

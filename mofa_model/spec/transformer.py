@@ -40,7 +40,9 @@ class Run:
         while left:
             # A layer alone stands behind every pattern that repeats.
             covered = {
-                size: size * times for size in range(1, len(left)) if (times := _repeats(left, size)) > 1
+                size: size * times
+                for size in range(1, len(left))
+                if (times := _repeats(left, size)) > 1
             }
             size = max(covered, key=lambda size: (covered[size], -size), default=1)
             times = _repeats(left, size)

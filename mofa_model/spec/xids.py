@@ -23,7 +23,9 @@ class XidMeaning(StrEnum):
     """What the driver says of a program that ended, whatever ended it."""
 
 
-_PROGRAM: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 13, 24, 31, 32, 37, 43, 68, 69, 80, 107, 126, 127, 128})
+_PROGRAM: Final = frozenset(
+    {1, 2, 3, 4, 5, 6, 7, 8, 13, 24, 31, 32, 37, 43, 68, 69, 80, 107, 126, 127, 128}
+)
 _NOTE: Final = frozenset({14, 15, 63, 66, 92, 96, 97, 99, 106, 108, 141, 154, 156, 157, 160})
 _CLEAN_UP: Final = frozenset({45})
 OFF_THE_BUS: Final = 79

@@ -72,7 +72,11 @@ def foreign() -> dict[str, str]:
     """Verbs of other distributions, with the modules that bring them; imports none of them."""
     from importlib.metadata import entry_points
 
-    return {point.name: point.value for point in entry_points(group=GROUP) if point.name not in SUMMARIES}
+    return {
+        point.name: point.value
+        for point in entry_points(group=GROUP)
+        if point.name not in SUMMARIES
+    }
 
 
 def summary_of(module: str) -> str:

@@ -44,27 +44,42 @@ def configure(parser: ArgumentParser) -> None:
         help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
     )
     problem_options.add_options(parser)
-    parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
+    parser.add_argument(
+        "--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer"
+    )
     ask = parser.add_argument_group("answer")
     problem_options.add_choice(ask)
-    ask.add_argument("--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)")
+    ask.add_argument(
+        "--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)"
+    )
     ask.add_argument(
         "--launch",
         metavar="TRAINER",
         help="print the arguments for megatron, torchtitan, nemo, deepspeed or accelerate",
     )
     ask.add_argument(
-        "--flags-only", action="store_true", help="print the arguments for the trainer and nothing else"
+        "--flags-only",
+        action="store_true",
+        help="print the arguments for the trainer and nothing else",
     )
     ask.add_argument(
-        "--save-dir", metavar="FOLDER", help="write the launch script, a manifest, the answer and a README"
+        "--save-dir",
+        metavar="FOLDER",
+        help="write the launch script, a manifest, the answer and a README",
     )
     ask.add_argument(
-        "--as", dest="saved_kind", metavar="KIND", help="JobSet (default), TrainJob, PyTorchJob or RayJob"
+        "--as",
+        dest="saved_kind",
+        metavar="KIND",
+        help="JobSet (default), TrainJob, PyTorchJob or RayJob",
     )
-    ask.add_argument("--overwrite", action="store_true", help="--save-dir into a folder that is not empty")
     ask.add_argument(
-        "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
+        "--overwrite", action="store_true", help="--save-dir into a folder that is not empty"
+    )
+    ask.add_argument(
+        "--plots",
+        metavar="FOLDER",
+        help="draw step.svg and ettr.svg, where the time goes, into a folder",
     )
     problem_options.add_failures(parser)
     advise_runs.add_options(parser)
@@ -104,4 +119,6 @@ def _print(form: str, found: AdviceAnswer) -> None:
 
         terminal.put(advice_page(found.view()))
         return
-    output.emit(form, found.told(wide=form != "table"), document=found.document, records=found.records)
+    output.emit(
+        form, found.told(wide=form != "table"), document=found.document, records=found.records
+    )

@@ -58,7 +58,8 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         return tuple(f"{MOUNTED}/{word}" if word in launch.files else word for word in words)
 
     return NewJob(
-        name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-") or "training",
+        name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-")
+        or "training",
         nodes=advice.nodes,
         gpus=advice.gpus // advice.nodes,
         resource=resource,

@@ -37,12 +37,17 @@ def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     if advice.strategy is None or advice.precision is None or advice.predicted is None:
         return ()
     compared = [(advice.strategy, advice.trainer, advice.precision, advice.nodes)]
-    compared += [(one.strategy, one.trainer, one.precision, one.nodes) for one in advice.alternatives]
+    compared += [
+        (one.strategy, one.trainer, one.precision, one.nodes) for one in advice.alternatives
+    ]
     today = advice.current
     if today is not None and today.strategy is not None and today.predicted is not None:
         compared.append((today.strategy, advice.trainer, advice.precision, request.nodes))
     found = priced_together(
-        [(_problem(request.of(trainer), recipe, nodes), s) for s, trainer, recipe, nodes in compared]
+        [
+            (_problem(request.of(trainer), recipe, nodes), s)
+            for s, trainer, recipe, nodes in compared
+        ]
     )
     labels = [_label(one.strategy) for one in found]
     bars = {

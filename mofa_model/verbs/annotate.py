@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 EPOCH: Final = "SOURCE_DATE_EPOCH"
 """The variable of reproducible builds: the moment in seconds, in place of the clock."""
 
-_CODES: Final = {"InvalidInput": InputError.exit_code, "NoRecommendation": NoFeasibleStrategy.exit_code}
+_CODES: Final = {
+    "InvalidInput": InputError.exit_code,
+    "NoRecommendation": NoFeasibleStrategy.exit_code,
+}
 """Exit codes of the outcomes that are none; the lower one counts, because it is to be mended first."""
 EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
@@ -64,10 +67,14 @@ def run(arguments: Namespace) -> int:
 
     if arguments.in_place and "-" in arguments.files:
         raise BadValue("--in-place", "-", "standard input cannot be written; name files")
-    streams = [Documents.parse(files.read_text(path, largest=LARGEST), path) for path in arguments.files]
+    streams = [
+        Documents.parse(files.read_text(path, largest=LARGEST), path) for path in arguments.files
+    ]
     around = [stream.resource_list is not None for stream in streams]
     if any(around) and len(streams) > 1:
-        raise BadFile(arguments.files[around.index(True)], "is a ResourceList, which has to come alone")
+        raise BadFile(
+            arguments.files[around.index(True)], "is a ResourceList, which has to come alone"
+        )
     profiles = [one for word in arguments.profile for one in named_profiles(word)]
     texts, outcomes = _annotator(profiles).run(streams)
     if arguments.in_place:
@@ -85,7 +92,9 @@ def _annotator(profiles: list[Profile]) -> Annotator:
     from mofa_model.manifest.launches import launch_words
     from mofa_model.manifest.stream import Annotator
 
-    return Annotator(answer=advise, words=launch_words, model_version=VERSION, now=_now(), profiles=profiles)
+    return Annotator(
+        answer=advise, words=launch_words, model_version=VERSION, now=_now(), profiles=profiles
+    )
 
 
 def _now() -> str:

@@ -42,7 +42,9 @@ def configure(parser: ArgumentParser) -> None:
     """Own runs, and where to write."""
     parser.add_argument("--to", metavar="FILE", help="file to write")
     parser.add_argument(
-        "--from-runs", metavar="FILE", help="runs (.json, .csv; see docs/calibration.md) or a trainer's log"
+        "--from-runs",
+        metavar="FILE",
+        help="runs (.json, .csv; see docs/calibration.md) or a trainer's log",
     )
     parser.add_argument("moved", nargs="*", action=_Moved, help=SUPPRESS)
     parser.add_argument("--from-trace", nargs="+", action=_Moved, help=SUPPRESS)
@@ -84,14 +86,20 @@ def _own_runs(arguments: Namespace) -> None:
     from mofa_model.calibrate import runs
     from mofa_model.files import write_text
 
-    rows = runs.read_runs(arguments.from_runs) if _is_table(arguments.from_runs) else [_logged(arguments)]
+    rows = (
+        runs.read_runs(arguments.from_runs)
+        if _is_table(arguments.from_runs)
+        else [_logged(arguments)]
+    )
     found = runs.refine([runs.case_of(row, position) for position, row in enumerate(rows, start=1)])
     if arguments.to:
         write_text(arguments.to, runs.as_toml(found))
     tables = [_refined(item) for item in found]
     columns = (Column("section"), *tables[0].columns)
     cells = tuple((table.title, *row) for table in tables for row in table.rows)
-    output.emit(arguments.output, tables, _document(tables), records=Table(columns=columns, rows=cells))
+    output.emit(
+        arguments.output, tables, _document(tables), records=Table(columns=columns, rows=cells)
+    )
 
 
 def _is_table(name: str) -> bool:
@@ -124,7 +132,11 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
         gpus=numbers["gpus"],
         path=arguments.from_runs,
     )
-    further = {name: getattr(arguments, name) for name in ("precision", "stack") if getattr(arguments, name)}
+    further = {
+        name: getattr(arguments, name)
+        for name in ("precision", "stack")
+        if getattr(arguments, name)
+    }
     return {
         "model": arguments.model,
         "gpu": arguments.gpu,
@@ -142,7 +154,10 @@ def _refined(item: Refinement) -> Table:
         (case.id, case.measured[0].value, before, after)
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)
     )
-    moved = ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.constants) or "nothing moved"
+    moved = (
+        ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.constants)
+        or "nothing moved"
+    )
     f = item.factor
     return Table(
         title=f"[{item.section}]",

@@ -36,9 +36,13 @@ def configure(parser: ArgumentParser) -> None:
     """Add the job's options, and what to say of it."""
     job_options.add_options(parser)
     ask = parser.add_argument_group("answer")
-    ask.add_argument("--interval", type=int, metavar="K", help="steps between saves (default: the best)")
     ask.add_argument(
-        "--every", metavar="1,M,N", help="saves of the nearest tier for one of each tier (default: the best)"
+        "--interval", type=int, metavar="K", help="steps between saves (default: the best)"
+    )
+    ask.add_argument(
+        "--every",
+        metavar="1,M,N",
+        help="saves of the nearest tier for one of each tier (default: the best)",
     )
     ask.add_argument(
         "--method",
@@ -47,16 +51,24 @@ def configure(parser: ArgumentParser) -> None:
         help="the model that answers (default: exact)",
     )
     ask.add_argument("--level", default=0.9, metavar="P", help="level of the band (default: 0.9)")
-    ask.add_argument("--curve", type=int, default=0, metavar="N", help="list N intervals around the best")
     ask.add_argument(
-        "--vary", metavar="FIELD=VALUES", help="best interval at each value: rate=0.0025..0.04, save=2s,20s"
+        "--curve", type=int, default=0, metavar="N", help="list N intervals around the best"
+    )
+    ask.add_argument(
+        "--vary",
+        metavar="FIELD=VALUES",
+        help="best interval at each value: rate=0.0025..0.04, save=2s,20s",
     )
     ask.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
     ask.add_argument("--total-steps", metavar="S", help="steps of the run: adds the time to finish")
     ask.add_argument(
-        "--deadline", metavar="TIME", help="time to finish in, with --total-steps: adds nodes and spares"
+        "--deadline",
+        metavar="TIME",
+        help="time to finish in, with --total-steps: adds nodes and spares",
     )
-    ask.add_argument("--scaling", default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)")
+    ask.add_argument(
+        "--scaling", default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)"
+    )
     ask.add_argument(
         "--window",
         default="7 d",

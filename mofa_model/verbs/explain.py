@@ -36,7 +36,9 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="tell the measured runs that the prediction rests on, feature by feature",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png"
+    )
     problem_options.add_options(parser)
     output.add_options(parser)
 

@@ -13,7 +13,10 @@ def add_options(parser: ArgumentParser) -> None:
     job = parser.add_argument_group("job")
     job.add_argument("--nodes", required=True, metavar="N", help="nodes of the job")
     job.add_argument(
-        "--step", required=True, metavar="TIME", help="step time without failures, for example '28 s'"
+        "--step",
+        required=True,
+        metavar="TIME",
+        help="step time without failures, for example '28 s'",
     )
     fail = parser.add_argument_group("failures")
     fail.add_argument(
@@ -31,7 +34,10 @@ def add_options(parser: ArgumentParser) -> None:
         help=f"failures that the assumption is worth; inf = certain (default: {PRIOR_WEIGHT:g})",
     )  # fmt: skip
     fail.add_argument(
-        "--failures", type=int, metavar="K", help="failures seen; with --node-days, in place of --rate"
+        "--failures",
+        type=int,
+        metavar="K",
+        help="failures seen; with --node-days, in place of --rate",
     )
     fail.add_argument("--node-days", metavar="D", help="node-days in which they were seen")
     fail.add_argument(
@@ -57,9 +63,14 @@ def add_options(parser: ArgumentParser) -> None:
         "--hang", metavar="TIMEOUT[:SHARE]",
         help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
     )  # fmt: skip
-    fail.add_argument("--idle-recovery", action="store_true", help="nothing fails while the job recovers")
     fail.add_argument(
-        "--spares", type=int, metavar="N", help="spare nodes (default: a broken node is replaced at once)"
+        "--idle-recovery", action="store_true", help="nothing fails while the job recovers"
+    )
+    fail.add_argument(
+        "--spares",
+        type=int,
+        metavar="N",
+        help="spare nodes (default: a broken node is replaced at once)",
     )
     fail.add_argument(
         "--repair",
@@ -82,16 +93,26 @@ def add_options(parser: ArgumentParser) -> None:
         "--storage", action="append", default=[], metavar="NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]]",
         help="a tier by its bandwidths, in place of --save and --copy; with SNAPSHOT_BW its saves are asynchronous",
     )  # fmt: skip
-    save.add_argument("--checkpoint-size", metavar="BYTES", help="size of a checkpoint, for --storage")
+    save.add_argument(
+        "--checkpoint-size", metavar="BYTES", help="size of a checkpoint, for --storage"
+    )
     save.add_argument(
         "--model",
         metavar="MODEL",
         help="preset or config.json whose size gives the checkpoint's, in place of --checkpoint-size",
     )
     save.add_argument(
-        "--precision", default="bf16", metavar="P", help="training recipe of --model (default: bf16)"
+        "--precision",
+        default="bf16",
+        metavar="P",
+        help="training recipe of --model (default: bf16)",
     )
     save.add_argument(
-        "--shards", type=int, metavar="N", help="ranks that write distinct shards (default: all GPUs)"
+        "--shards",
+        type=int,
+        metavar="N",
+        help="ranks that write distinct shards (default: all GPUs)",
     )
-    save.add_argument("--gpus-per-node", type=int, default=8, metavar="N", help="GPUs in a node (default: 8)")
+    save.add_argument(
+        "--gpus-per-node", type=int, default=8, metavar="N", help="GPUs in a node (default: 8)"
+    )

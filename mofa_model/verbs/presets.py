@@ -41,14 +41,19 @@ def configure(parser: ArgumentParser) -> None:
     kinds = ", ".join((*presets.KINDS, CONSTANTS, KERNELS))
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="an id or alias; for constants and kernels, a device"
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="an id or alias; for constants and kernels, a device",
     )
     group = parser.add_argument_group(CONSTANTS)
     group.add_argument(
         "--stack", default="default", help="software stack (default: one that nobody measured)"
     )
     group.add_argument("--precision", default="bf16", help="training recipe (default: bf16)")
-    group.add_argument("--release", help="release of the stack (default: the newest that is listed)")
+    group.add_argument(
+        "--release", help="release of the stack (default: the newest that is listed)"
+    )
     group.add_argument(
         "--defect", action="append", default=[], help="a known state of the stack; may be repeated"
     )
@@ -98,7 +103,9 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
 
 
 def _kinds() -> Table:
-    rows = tuple((kind, len(presets.names(kind)), ", ".join(presets.names(kind))) for kind in presets.KINDS)
+    rows = tuple(
+        (kind, len(presets.names(kind)), ", ".join(presets.names(kind))) for kind in presets.KINDS
+    )
     return Table(
         title="Presets",
         columns=(Column("kind"), Column("count"), Column("names")),
@@ -115,7 +122,8 @@ def _list(kind: str) -> Table:
         title=kind.capitalize(),
         columns=(Column("name"), *columns, Column("source", wide=True)),
         rows=tuple(
-            (name, *facts(name), presets.sources(kind, name)["source"]) for name in presets.names(kind)
+            (name, *facts(name), presets.sources(kind, name)["source"])
+            for name in presets.names(kind)
         ),
     )
 
@@ -125,25 +133,39 @@ def _one(kind: str, name: str) -> Table:
     found = presets.resolve(kind, name)
     rows = tuple(_flat(presets.entry(kind, found)))
     node = presets.instance(name) if kind == "devices" else {}
-    facts = ", ".join(f"{key} {value}" for key, value in node.items() if key not in {"aliases", "source"})
+    facts = ", ".join(
+        f"{key} {value}" for key, value in node.items() if key not in {"aliases", "source"}
+    )
     notes = (
-        (f"{name} is a node with it: {facts or 'the usual machine'}; the rest is the usual machine above.",)
+        (
+            f"{name} is a node with it: {facts or 'the usual machine'}; the rest is the usual machine above.",
+        )
         if node
         else ()
     )
     return Table(
-        title=found, columns=(Column("field"), Column("value", align="left")), rows=rows, notes=notes
+        title=found,
+        columns=(Column("field"), Column("value", align="left")),
+        rows=rows,
+        notes=notes,
     )
 
 
 def _constants(arguments: Namespace) -> Table:
     if arguments.name is None:
-        raise BadValue("NAME", None, "name a device: mofa presets constants h100 --stack megatron-core")
+        raise BadValue(
+            "NAME", None, "name a device: mofa presets constants h100 --stack megatron-core"
+        )
     asked = (arguments.name, arguments.precision, arguments.stack)
     found = presets.constants_of(*asked, release=arguments.release, defects=arguments.defect)
     return Table(
         title=f"Constants: {', '.join(asked)}",
-        columns=(Column("constant"), Column("value"), Column("scatter", unit="%"), Column("source")),
+        columns=(
+            Column("constant"),
+            Column("value"),
+            Column("scatter", unit="%"),
+            Column("source"),
+        ),
         rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in found.values()),
         notes=("Every other constant has its default.",),
     )
@@ -202,7 +224,12 @@ def _optimizer(name: str) -> tuple[Cell, ...]:
 
 def _stack(name: str) -> tuple[Cell, ...]:
     stack = presets.stack(name)
-    return stack.placement, stack.tensor_overlap, ", ".join(stack.releases), ", ".join(stack.defects)
+    return (
+        stack.placement,
+        stack.tensor_overlap,
+        ", ".join(stack.releases),
+        ", ".join(stack.defects),
+    )
 
 
 _KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell, ...]]]]] = {
@@ -229,7 +256,10 @@ _KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell,
         ),
         _device,
     ),
-    "fabrics": ((Column("kind"), Column("bandwidth", unit="B/s"), Column("latency", unit="s")), _fabric),
+    "fabrics": (
+        (Column("kind"), Column("bandwidth", unit="B/s"), Column("latency", unit="s")),
+        _fabric,
+    ),
     "precisions": (
         (Column("gemm"), Column("weight"), Column("gradient"), Column("optimizer")),
         _precision,
@@ -244,7 +274,12 @@ _KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell,
         _optimizer,
     ),
     "stacks": (
-        (Column("placement"), Column("tensor overlap"), Column("releases", wide=True), Column("defects")),
+        (
+            Column("placement"),
+            Column("tensor overlap"),
+            Column("releases", wide=True),
+            Column("defects"),
+        ),
         _stack,
     ),
 }

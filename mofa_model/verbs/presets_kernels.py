@@ -18,7 +18,12 @@ def devices() -> Table:
         if held.surfaces:
             of = sorted(set(held.measured.values()), key=lambda device: device != name)
             rows.append(
-                (name, len(held.surfaces), sum(one.rows for one in held.surfaces.values()), ", ".join(of))
+                (
+                    name,
+                    len(held.surfaces),
+                    sum(one.rows for one in held.surfaces.values()),
+                    ", ".join(of),
+                )
             )
     columns = (Column("device"), Column("surfaces"), Column("calls"), Column("measured on"))
     note = "`mofa presets kernels DEVICE` lists its surfaces; --call prices one call."
@@ -43,7 +48,9 @@ def surfaces(device: str) -> Table:
     )
     if not rows:
         raise BadValue(
-            "NAME", held.device, "nobody measured its kernels, nor a relative's: `mofa presets kernels`"
+            "NAME",
+            held.device,
+            "nobody measured its kernels, nor a relative's: `mofa presets kernels`",
         )
     columns = (
         Column("operator"),
@@ -70,7 +77,9 @@ def call(device: str, text: str) -> Table:
             sizes |= {name: float(value)} if equals else {}
         except ValueError:
             raise BadValue(f"--call {name}", value, "give a number") from None
-    wrong = next((name for name, value in sizes.items() if not (math.isfinite(value) and value > 0.0)), None)
+    wrong = next(
+        (name for name, value in sizes.items() if not (math.isfinite(value) and value > 0.0)), None
+    )
     if wrong:
         raise BadValue(f"--call {wrong}", sizes[wrong], "give a finite number above zero")
     held = kernels(device)

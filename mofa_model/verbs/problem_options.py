@@ -16,7 +16,10 @@ def add_options(parser: ArgumentParser) -> None:
         help="preset, a model hub's config.json, or its id there: ORG/NAME",
     )
     job.add_argument(
-        "--seq", dest="sequence_length", metavar="S", help="tokens in a sequence, for example 8192 or 8k"
+        "--seq",
+        dest="sequence_length",
+        metavar="S",
+        help="tokens in a sequence, for example 8192 or 8k",
     )
     job.add_argument(
         "--batch-size",  # as people call it elsewhere
@@ -33,7 +36,10 @@ def add_options(parser: ArgumentParser) -> None:
         help="training recipe; several let the search choose (default: bf16)",
     )
     job.add_argument(
-        "--optimizer", default="adamw", metavar="O", help="what updates the weights (default: adamw)"
+        "--optimizer",
+        default="adamw",
+        metavar="O",
+        help="what updates the weights (default: adamw)",
     )
     job.add_argument(
         "--lora",
@@ -43,7 +49,9 @@ def add_options(parser: ArgumentParser) -> None:
         help="train adapters of this rank beside frozen weights",
     )
     job.add_argument(
-        "--documents", metavar="L[:SHARE],…", help="lengths of the documents that are packed into a sequence"
+        "--documents",
+        metavar="L[:SHARE],…",
+        help="lengths of the documents that are packed into a sequence",
     )
     job.add_argument(
         "--imbalance",
@@ -51,18 +59,28 @@ def add_options(parser: ArgumentParser) -> None:
         help="load of the fullest rank of experts over the mean, and its standard deviation over layers and micro-batches",
     )
     machines = parser.add_argument_group("machines")
-    machines.add_argument("--gpu", metavar="GPU", help="device, or a cloud's machine: h100-sxm, p5.48xlarge")
-    machines.add_argument("--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes")
+    machines.add_argument(
+        "--gpu", metavar="GPU", help="device, or a cloud's machine: h100-sxm, p5.48xlarge"
+    )
+    machines.add_argument(
+        "--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes"
+    )
     machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
-    machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")
-    machines.add_argument("--domain", type=int, metavar="N", help="devices that share a scale-up link")
+    machines.add_argument(
+        "--gpus-per-node", type=int, metavar="N", help="devices that share a host"
+    )
+    machines.add_argument(
+        "--domain", type=int, metavar="N", help="devices that share a scale-up link"
+    )
     machines.add_argument(
         "--scale-up", metavar="LINK", help="fabric or bandwidth inside a node: nvlink4, '450 GB/s'"
     )
     machines.add_argument(
         "--scale-out", metavar="LINK", help="fabric or bandwidth of one device between nodes: ndr"
     )
-    machines.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
+    machines.add_argument(
+        "--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'"
+    )
     machines.add_argument(
         "--oversubscription",
         default=1.0,
@@ -70,7 +88,10 @@ def add_options(parser: ArgumentParser) -> None:
         help="how much thinner the spine is (default: 1)",
     )
     machines.add_argument(
-        "--headroom", default="0", metavar="PERCENT", help="device memory to leave free (default: 0)"
+        "--headroom",
+        default="0",
+        metavar="PERCENT",
+        help="device memory to leave free (default: 0)",
     )
     stack = parser.add_argument_group("software")
     stack.add_argument(
@@ -79,7 +100,9 @@ def add_options(parser: ArgumentParser) -> None:
         help="trainer, which restricts what is searched (default: the best of all)",
     )
     stack.add_argument(
-        "--stack", metavar="NAME", help="stack whose measured constants are used (default: the trainer's)"
+        "--stack",
+        metavar="NAME",
+        help="stack whose measured constants are used (default: the trainer's)",
     )
     stack.add_argument(
         "--release",
@@ -110,7 +133,9 @@ def add_choice(parser: ArgumentParser | _ArgumentGroup) -> None:
         help="chance of being out of memory that is taken, 0.1 or 10%% (default: 0.1)",
     )
     parser.add_argument(
-        "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
+        "--allow",
+        choices=("experimental",),
+        help="choose also what no measured run of the stack has",
     )
     parser.add_argument(
         "--by-estimate",
@@ -150,7 +175,9 @@ def add_failures(parser: ArgumentParser) -> None:
         help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
     )  # fmt: skip
     fail.add_argument(
-        "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
+        "--checkpoint-bandwidth",
+        metavar="BW",
+        help="what a node writes to storage (default: 2 GB/s)",
     )
     fail.add_argument(
         "--checkpoint-size",
@@ -158,5 +185,7 @@ def add_failures(parser: ArgumentParser) -> None:
         help="of a whole checkpoint (default: weights and optimizer states)",
     )
     fail.add_argument(
-        "--sync", action="store_true", help="training waits for the write (default: only for the copy)"
+        "--sync",
+        action="store_true",
+        help="training waits for the write (default: only for the copy)",
     )

@@ -30,7 +30,9 @@ def configure(parser: ArgumentParser) -> None:
         help="one profile for each kind of GPU node of the cluster (needs mofa-advisor[operator])",
     )
     parser.add_argument(
-        "--show", metavar="NAME", help="print a profile that comes with the package, and nothing else"
+        "--show",
+        metavar="NAME",
+        help="print a profile that comes with the package, and nothing else",
     )
     parser.add_argument("--name", help="name of the profile (default: that of the GPU)")
     parser.add_argument("--gpu", help="GPU preset, or the node label nvidia.com/gpu.product")
@@ -38,14 +40,23 @@ def configure(parser: ArgumentParser) -> None:
         "--gpus-per-node", type=int, metavar="N", help="GPUs of a node (default: the preset's)"
     )
     parser.add_argument(
-        "--nodes", type=int, metavar="N", help="nodes, for use without a cluster: written to the status"
+        "--nodes",
+        type=int,
+        metavar="N",
+        help="nodes, for use without a cluster: written to the status",
     )
-    parser.add_argument("--scale-up", metavar="LINK", help="fabric preset, or one device's bandwidth")
+    parser.add_argument(
+        "--scale-up", metavar="LINK", help="fabric preset, or one device's bandwidth"
+    )
     parser.add_argument(
         "--scale-out", metavar="LINK", help="the same between nodes, for example '400 Gbit/s'"
     )
-    parser.add_argument("--domain", type=int, metavar="N", help="devices that the scale-up link joins")
-    parser.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
+    parser.add_argument(
+        "--domain", type=int, metavar="N", help="devices that the scale-up link joins"
+    )
+    parser.add_argument(
+        "--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'"
+    )
     parser.add_argument(
         "--storage", action="append", default=[], metavar="TIER=NODE[:TOTAL[:SNAPSHOT]]",
         help="a checkpoint tier (Local, Peer, Remote) by its bandwidths; repeat, nearest first",
@@ -99,7 +110,9 @@ def _from_cluster(arguments: Namespace) -> str:
         names = {one["metadata"]["name"] for one in found}
         name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
         found.append(
-            _manifest(arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]})
+            _manifest(
+                arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]}
+            )
         )
     if not found:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
@@ -122,10 +135,14 @@ def _made(arguments: Namespace) -> str:
     from mofa_model import presets
 
     if arguments.gpu is None:
-        raise Missing({"--gpu": "h100-sxm"}, also="or --from-cluster, or --show NAME for a bundled one")
+        raise Missing(
+            {"--gpu": "h100-sxm"}, also="or --from-cluster, or --show NAME for a bundled one"
+        )
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
     labels = dict(_pair(label, "--label") for label in arguments.label)
-    manifest = _manifest(arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels)
+    manifest = _manifest(
+        arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels
+    )
     if arguments.nodes is not None:
         manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
     return _checked(manifest)

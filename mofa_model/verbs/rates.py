@@ -49,9 +49,14 @@ def configure(parser: ArgumentParser) -> None:
     """Three ways to say what was observed, and what was assumed."""
     seen = parser.add_argument_group("observed")
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
-    seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")
     seen.add_argument(
-        "--node-days", type=units.number, metavar="D", help="node-days in which they would have been seen"
+        "--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures"
+    )
+    seen.add_argument(
+        "--node-days",
+        type=units.number,
+        metavar="D",
+        help="node-days in which they would have been seen",
     )
     seen.add_argument(
         "--possible-node-days",
@@ -63,7 +68,9 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
     seen.add_argument("--prometheus", metavar="URL", help="a live server")
     seen.add_argument(
-        "--profile", metavar="NAME|FILE", help="the pool, with --prometheus: a bundled profile or a manifest"
+        "--profile",
+        metavar="NAME|FILE",
+        help="the pool, with --prometheus: a bundled profile or a manifest",
     )
     held = parser.add_argument_group("assumed")
     held.add_argument(
@@ -85,7 +92,11 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
-        "--level", type=units.number, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+        "--level",
+        type=units.number,
+        default=0.9,
+        metavar="P",
+        help="level of intervals (default: 0.9)",
     )
     ask.add_argument(
         "--alarm",
@@ -95,7 +106,9 @@ def configure(parser: ArgumentParser) -> None:
         help="chance of any false verdict in a year of looking all the time (default: 0.05)",
     )
     ask.add_argument(
-        "--check", action="store_true", help=f"exit {CONTRADICTED} when an assumption is contradicted"
+        "--check",
+        action="store_true",
+        help=f"exit {CONTRADICTED} when an assumption is contradicted",
     )
     output.add_options(parser)
 
@@ -107,7 +120,9 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     observed = _observed(arguments)
-    if arguments.node_days == 0 and (seen := sum(one.failures for one in observed.classes.values())):
+    if arguments.node_days == 0 and (
+        seen := sum(one.failures for one in observed.classes.values())
+    ):
         raise BadValue("--node-days", 0, f"{seen} failures were seen in some node-days: give these")
     assumed, recovery, weight = _held(arguments, observed)
     if arguments.prometheus is None:  # files and counts name what failed; nothing else did
@@ -133,7 +148,9 @@ def _check(arguments: Namespace) -> None:
     for name in ("assumed", "prior_weight", "node_days", "possible_node_days", "failures"):
         value = getattr(arguments, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
-            raise BadValue(f"--{name.replace('_', '-')}", value, "give a finite number that is zero or more")
+            raise BadValue(
+                f"--{name.replace('_', '-')}", value, "give a finite number that is zero or more"
+            )
 
 
 def _observed(arguments: Namespace) -> ObservedFailures:
@@ -153,8 +170,14 @@ def _observed(arguments: Namespace) -> ObservedFailures:
             arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days
         )
     if arguments.node_days is None:
-        raise Missing({"--node-days": "110592"}, also="the node-days in which failures would have been seen")
-    counts = _pairs(arguments.count, "--count") if arguments.count else {"all": float(arguments.failures)}
+        raise Missing(
+            {"--node-days": "110592"}, also="the node-days in which failures would have been seen"
+        )
+    counts = (
+        _pairs(arguments.count, "--count")
+        if arguments.count
+        else {"all": float(arguments.failures)}
+    )
     for name, value in counts.items():
         if value != round(value):
             raise BadValue("--count", f"{name}={value}", "give whole numbers of failures")
@@ -211,7 +234,9 @@ def _held(
     whole = classes_of(profile.spec.failures)
     rates = {str(one.name): float(one.failures_per_thousand_node_days) / 1000 for one in whole}
     times = {
-        str(one.name): RecoveryTime(mean=float(one.recovery_seconds), cv=max(float(one.recovery_spread), 0.1))
+        str(one.name): RecoveryTime(
+            mean=float(one.recovery_seconds), cv=max(float(one.recovery_spread), 0.1)
+        )
         for one in whole
         if one.recovery_seconds
     }

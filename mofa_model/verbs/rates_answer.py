@@ -58,15 +58,21 @@ def tables(found: Assessment) -> list[Table]:
         tables.append(
             Table(
                 title="Mean recovery time",
-                columns=(Column("class"), *(Column(name, unit="s") for name in ("lower", "mean", "upper"))),
+                columns=(
+                    Column("class"),
+                    *(Column(name, unit="s") for name in ("lower", "mean", "upper")),
+                ),
                 rows=tuple(
-                    (name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()
+                    (name, float(r.low), float(r.mean), float(r.high))
+                    for name, r in found.recoveries.items()
                 ),
             )
         )
     if found.dispersion is not None:
         d = found.dispersion
-        word = "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
+        word = (
+            "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
+        )
         tables.append(
             Table(
                 title="Worst nodes",

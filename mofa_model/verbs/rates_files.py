@@ -19,7 +19,9 @@ def read(
     """What the files say was observed."""
     if (exposure is None) == (node_days is None):
         raise BadValue(
-            "--exposure", exposure, "give node-days by node with --exposure, or in all with --node-days"
+            "--exposure",
+            exposure,
+            "give node-days by node with --exposure, or in all with --node-days",
         )
     by_node, whole = ({}, possible) if exposure is None else _exposure(exposure, possible)
     failed: dict[str, list[float | None]] = {}
@@ -31,7 +33,9 @@ def read(
         nodes[node] = nodes.get(node, 0) + 1
         if by_node and node not in by_node:
             raise BadFile(events, f"line {line}: node {node[:60]!r} has no node-days in {exposure}")
-        failed.setdefault(name, []).append(_time(row["time"], events, line) if row.get("time") else None)
+        failed.setdefault(name, []).append(
+            _time(row["time"], events, line) if row.get("time") else None
+        )
         if row.get("recovery_seconds"):
             lasted = _number(row["recovery_seconds"], events, line)
             kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
@@ -40,7 +44,8 @@ def read(
     start, window = _window(times, by_node)
     exposed = sum(by_node.values()) if node_days is None else node_days
     classes = {
-        name: FailureEvidence(failures=len(every), node_days=exposed) for name, every in failed.items()
+        name: FailureEvidence(failures=len(every), node_days=exposed)
+        for name, every in failed.items()
     }
     dated = window > 0 and len(times) == sum(nodes.values())
     return ObservedFailures(
@@ -61,7 +66,11 @@ def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], floa
     whole = 0.0
     for line, row in _rows(path, ("node", "node_days")):
         days = _number(row["node_days"], path, line)
-        whole += _number(row["possible_node_days"], path, line) if row.get("possible_node_days") else math.nan
+        whole += (
+            _number(row["possible_node_days"], path, line)
+            if row.get("possible_node_days")
+            else math.nan
+        )
         if days > 0:
             by_node[row["node"]] = by_node.get(row["node"], 0.0) + days
     if not by_node:
@@ -74,7 +83,9 @@ def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, s
     _, names = next(from_csv(text, path), (1, list[str]()))
     missing = [name for name in needed if name not in names]
     if missing:
-        raise BadFile(path, f"has no column {', '.join(missing)}; its first line must name the columns")
+        raise BadFile(
+            path, f"has no column {', '.join(missing)}; its first line must name the columns"
+        )
     for line, row in from_headed_csv(text, path):
         told = {name: cell.strip() for name, cell in row.items()}
         for name in needed:
@@ -122,7 +133,9 @@ def _time(text: str, path: str, line: int) -> float:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise BadFile(path, f"line {line}: {text[:60]!r} is no time; write seconds or ISO 8601") from None
+        raise BadFile(
+            path, f"line {line}: {text[:60]!r} is no time; write seconds or ISO 8601"
+        ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 

@@ -43,14 +43,21 @@ def configure(parser: ArgumentParser) -> None:
         "--strategy", metavar="TEXT", help="price this layout everywhere (default: search the best)"
     )
     problem_options.add_options(parser)
-    parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
+    parser.add_argument(
+        "--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer"
+    )
     problem_options.add_choice(parser.add_argument_group("answer"))
     problem_options.add_failures(parser)
     work = parser.add_argument_group("work")
     work.add_argument(
-        "--jobs", type=int, metavar="N", help="processes (default: one for each core, for many points)"
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes (default: one for each core, for many points)",
     )
-    work.add_argument("--engine", choices=("local", "dask"), default="local", help="what carries the work")
+    work.add_argument(
+        "--engine", choices=("local", "dask"), default="local", help="what carries the work"
+    )
     work.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, for --engine dask")
     draw = parser.add_argument_group("plot")
     draw.add_argument("--plot", metavar="FILE", help="draw the sweep to FILE.svg or FILE.png")

@@ -26,7 +26,9 @@ def configure(parser: ArgumentParser) -> None:
         metavar="MODEL",
         help="a config.json, or a model hub's id, that may be asked for beside the presets; may be repeated",
     )
-    parser.add_argument("--port", type=int, default=8642, metavar="N", help="port, 0 = any (default: 8642)")
+    parser.add_argument(
+        "--port", type=int, default=8642, metavar="N", help="port, 0 = any (default: 8642)"
+    )
 
 
 def run(arguments: Namespace) -> int:

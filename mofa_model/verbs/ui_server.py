@@ -82,7 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         values = dict(parse_qsl(query, errors="replace"))
         if self.headers.get("Host", "") not in self.server.hosts:
-            self._say(403, _plain("Refused", "Open this page by the address that `mofa ui` printed."))
+            self._say(
+                403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
+            )
         elif path not in {"/", "/export"}:
             self._say(404, _plain("Not found", "There is no such page."))
         elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN:
@@ -91,7 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
             alone = path == "/export"
             html = self.server.told(values, alone=alone)
             if html is None:
-                self._say(503, _plain("Busy", "Others are asking: load this page again in a moment."))
+                self._say(
+                    503, _plain("Busy", "Others are asking: load this page again in a moment.")
+                )
             else:
                 self._say(200, html, _file_name(values) if alone else "")
 
@@ -122,4 +126,7 @@ def _plain(title: str, said: str) -> str:
 
 def _file_name(values: Mapping[str, str]) -> str:
     words = [values.get(name, "") for name in ("model", "gpus", "gpu")]
-    return re.sub(r"[^a-z0-9.]+", "-", "-".join(["what-if", *filter(None, words)]).lower())[:80] + ".html"
+    return (
+        re.sub(r"[^a-z0-9.]+", "-", "-".join(["what-if", *filter(None, words)]).lower())[:80]
+        + ".html"
+    )

@@ -24,12 +24,19 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("network", "interconnect", "fabric"), ("scale-out",)),
     **dict.fromkeys(("format", "out"), ("output",)),
     **dict.fromkeys(("zero", "fsdp", "zero-stage"), ("constraint optimizer=…", "strategy")),
-    **dict.fromkeys(("recompute", "activation-checkpointing"), ("constraint recompute=…", "strategy")),
+    **dict.fromkeys(
+        ("recompute", "activation-checkpointing"), ("constraint recompute=…", "strategy")
+    ),
     **dict.fromkeys(("mbs", "micro-batch", "micro-batch-size"), ("constraint mbs=…", "strategy")),
     **{
         name: (f"constraint {axis}=…", "strategy")
         for axis, word in _AXES.items()
-        for name in (axis, f"{word}-parallel", f"{word}-parallel-size", f"{word}-model-parallel-size")
+        for name in (
+            axis,
+            f"{word}-parallel",
+            f"{word}-parallel-size",
+            f"{word}-model-parallel-size",
+        )
     },
 }
 """What options are called elsewhere, and ours: the first of them that the verb has."""
@@ -46,10 +53,19 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
         )
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
     name = flag.lstrip("-").replace("_", "-")
-    called = [f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options]
-    alike = [one for word in (name, *name.split("-")) for one in options if _means(word, one, options[one])]
+    called = [
+        f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options
+    ]
+    alike = [
+        one
+        for word in (name, *name.split("-"))
+        for one in options
+        if _means(word, one, options[one])
+    ]
     aliases = dict(zip([flag], [*called, *alike], strict=False))
-    raise UnknownName("option", flag, options, aliases=aliases, also=f"`{parser.prog} --help` lists them all")
+    raise UnknownName(
+        "option", flag, options, aliases=aliases, also=f"`{parser.prog} --help` lists them all"
+    )
 
 
 def _hint(parser: ArgumentParser, word: str) -> str:
@@ -80,7 +96,9 @@ def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
     return [
         word
         for word in words
-        if word.startswith("--") and " " not in word and word.partition("=")[0] not in {*known, "--"}
+        if word.startswith("--")
+        and " " not in word
+        and word.partition("=")[0] not in {*known, "--"}
     ]
 
 

@@ -52,7 +52,10 @@ class Api:
     """A session with the API server; use it as `async with`."""
 
     def __init__(
-        self, credentials: Credentials, settings: ApiSettings | None = None, connections: int | None = None
+        self,
+        credentials: Credentials,
+        settings: ApiSettings | None = None,
+        connections: int | None = None,
     ) -> None:
         """A session that is not open yet; `connections` at once, enough for its writes and some reads by default."""
         self._settings = settings or ApiSettings()
@@ -77,7 +80,10 @@ class Api:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Close every connection."""
         if self._session is not None:
@@ -102,10 +108,16 @@ class Api:
                 yield item
 
     async def pages(
-        self, kind: Kind, namespace: str | None = None, label_selector: str | None = None, size: int = _PAGE
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
         """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
-        wanted = {"limit": str(size)} | ({"labelSelector": label_selector} if label_selector else {})
+        wanted = {"limit": str(size)} | (
+            {"labelSelector": label_selector} if label_selector else {}
+        )
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:
             path = path_of(here, namespace or "")
@@ -135,7 +147,9 @@ class Api:
             found = await self._ask("GET", path, part="resources", kind=list)
         except Gone:
             return False
-        return any(isinstance(one, dict) and one.get("name") == kind.plural for one in found["resources"])
+        return any(
+            isinstance(one, dict) and one.get("name") == kind.plural for one in found["resources"]
+        )
 
     @contextlib.asynccontextmanager
     async def watch(self, kind: Kind, namespace: str | None, version: str) -> AsyncIterator[Events]:
@@ -147,7 +161,10 @@ class Api:
         path = f"{self.served.path(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
         if self._credentials.stale:
             await self._credentials.refresh()
-        known, limits = self._credentials.known, aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
+        known, limits = (
+            self._credentials.known,
+            aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE),
+        )
         with as_busy(f"WATCH {path}"):
             response = await self._request("GET", path, None, _JSON, timeout=limits)
         async with response:
@@ -183,7 +200,9 @@ class Api:
         path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return await self._write("PATCH", path, patch, _MERGE)
 
-    async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]) -> Body:
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> Body:
         """JSON patch; `Conflict` where a test fails or a path is not there. A field that the kind does not have is refused."""
         path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}&fieldValidation=Strict"
         try:
@@ -245,7 +264,9 @@ class Api:
             raise Busy(f"{method} {path}: the answer is not JSON") from None
         if isinstance(answer, dict) and isinstance(answer.get(part), kind):
             return answer
-        raise Busy(f"{method} {path}: the answer is no object of Kubernetes")  # a gateway's, not the server's
+        raise Busy(
+            f"{method} {path}: the answer is no object of Kubernetes"
+        )  # a gateway's, not the server's
 
     async def _exchange(
         self, method: str, path: str, data: bytes | None, content: str
@@ -253,7 +274,11 @@ class Api:
         """One request: status, body, and how long the server asks to wait. [s]"""
         with as_busy(f"{method} {path}"):
             async with await self._request(method, path, data, content) as response:
-                return response.status, await response.read(), wait_of(response.headers.get("Retry-After"))
+                return (
+                    response.status,
+                    await response.read(),
+                    wait_of(response.headers.get("Retry-After")),
+                )
 
     async def _request(
         self, method: str, path: str, data: bytes | None, content: str, **how: Any

@@ -44,18 +44,26 @@ class Day:
 
 def days_in(rows: object) -> tuple[Day, ...]:
     """The days in rows of a status, in order; what is none is left out."""
-    found = [_day(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    return tuple(sorted((day for day in found if day is not None), key=lambda day: (day.date, day.witness)))
+    found = (
+        [_day(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    )
+    return tuple(
+        sorted((day for day in found if day is not None), key=lambda day: (day.date, day.witness))
+    )
 
 
 def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:
     """The weeks in rows of a status, in order; what is none is left out."""
     found = [
         DatedEvidence(
-            date=date, days=number(row.get("coveredSeconds")) / DAY, classes=evidence_in(row.get("classes"))
+            date=date,
+            days=number(row.get("coveredSeconds")) / DAY,
+            classes=evidence_in(row.get("classes")),
         )
         for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, Mapping) and isinstance(date := row.get("date"), str) and _DATE.fullmatch(date)
+        if isinstance(row, Mapping)
+        and isinstance(date := row.get("date"), str)
+        and _DATE.fullmatch(date)
     ]
     return tuple(sorted(found, key=lambda week: week.date))
 

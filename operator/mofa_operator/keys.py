@@ -32,9 +32,13 @@ class Key:
 
 
 TRAINING_JOB: Final = Kind("mofa.dev", "v1alpha1", "TrainingJob", "trainingjobs")
-CLUSTER_PROFILE: Final = Kind("mofa.dev", "v1alpha1", "ClusterProfile", "clusterprofiles", namespaced=False)
+CLUSTER_PROFILE: Final = Kind(
+    "mofa.dev", "v1alpha1", "ClusterProfile", "clusterprofiles", namespaced=False
+)
 ADVISOR_POLICY: Final = Kind("mofa.dev", "v1alpha1", "AdvisorPolicy", "advisorpolicies")
-FAILURE_LEDGER: Final = Kind("mofa.dev", "v1alpha1", "FailureLedger", "failureledgers", namespaced=False)
+FAILURE_LEDGER: Final = Kind(
+    "mofa.dev", "v1alpha1", "FailureLedger", "failureledgers", namespaced=False
+)
 NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 ADMISSION_CHECK: Final = Kind(

@@ -142,7 +142,9 @@ class LiveTrainingJob(LiveObject):
     def target(self) -> Key | None:
         """The job that its targetRef names, where it is of a kind that can be annotated."""
         asked = self.asked
-        return target_of(self.key.namespace, asked.target_version, asked.target_kind, asked.target_name)
+        return target_of(
+            self.key.namespace, asked.target_version, asked.target_kind, asked.target_name
+        )
 
     @property
     def observed(self) -> Written:
@@ -231,7 +233,9 @@ class LiveProfile(LiveObject):
         """What was counted before these days; of two entries for a week, the one that covers more."""
         every = (*weeks_in(self.unmoved.get("weeks")), *weeks_in(self.counted.get("weeks")))
         return tuple(
-            {week.date: week for week in sorted(every, key=lambda week: (week.date, week.days))}.values()
+            {
+                week.date: week for week in sorted(every, key=lambda week: (week.date, week.days))
+            }.values()
         )
 
 
@@ -241,7 +245,10 @@ def taught_factors(calibration: Body) -> Mapping[str, str]:
     return found if _TAUGHT[0] in found else {}
 
 
-_LIVE: Final[Mapping[Kind, type[LiveObject]]] = {TRAINING_JOB: LiveTrainingJob, CLUSTER_PROFILE: LiveProfile}
+_LIVE: Final[Mapping[Kind, type[LiveObject]]] = {
+    TRAINING_JOB: LiveTrainingJob,
+    CLUSTER_PROFILE: LiveProfile,
+}
 
 
 def live(kind: Kind, body: Body) -> LiveObject:

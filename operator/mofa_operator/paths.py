@@ -37,7 +37,9 @@ class Versions:
     def versions(self, kind: Kind) -> list[Kind]:
         """The kind in every version that says the same, the one that was found first."""
         named = (kind.version, *kind.others)
-        every = [Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced) for version in named]
+        every = [
+            Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced) for version in named
+        ]
         return sorted(every, key=lambda one: one.version != self.of(kind).version)
 
     def note(self, kind: Kind, served: Kind) -> None:

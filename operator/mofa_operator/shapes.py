@@ -138,7 +138,9 @@ class PredictedEnds(Shape):
         step = self.step_milliseconds.band
         bands = {
             "tokens_per_second": self.tokens_per_second.band,
-            "step_seconds": None if step is None else (step[0] * 1e-3, step[1] * 1e-3, step[2] * 1e-3),
+            "step_seconds": None
+            if step is None
+            else (step[0] * 1e-3, step[1] * 1e-3, step[2] * 1e-3),
             "ettr": self.ettr.band,
             "mfu": self.mfu.band,
             "memory_bytes": self.memory_bytes.band,
@@ -284,7 +286,9 @@ class LearnedStatus(Shape):
     def present(self) -> ByClass:
         """What the past was worth when it was written, by recovery class."""
         return {
-            row.name: FailureEvidence(failures=row.present_failures, node_days=row.present_node_days)
+            row.name: FailureEvidence(
+                failures=row.present_failures, node_days=row.present_node_days
+            )
             for row in self.rows
             if row.present_failures is not None and row.present_node_days is not None
         }

@@ -69,7 +69,9 @@ def _event(line: bytes, path: str) -> tuple[str, Body]:
     if isinstance(found, Mapping) and isinstance(body, dict):
         if found.get("type") == "ERROR":
             code = body.get("code")
-            raise refusal(code if isinstance(code, int) else 500, orjson.dumps(body), None, "WATCH", path)
+            raise refusal(
+                code if isinstance(code, int) else 500, orjson.dumps(body), None, "WATCH", path
+            )
         meta = body.get("metadata")
         what = found.get("type")
         if what in _TYPES and isinstance(meta, dict) and (what == BOOKMARK or meta.get("name")):

@@ -39,7 +39,8 @@ class Aspect(StrEnum):
 OF_JOBS: Final = tuple(
     one
     for one in Aspect
-    if one not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE, Aspect.ACTIVE}
+    if one
+    not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE, Aspect.ACTIVE}
 )
 """Conditions of every TrainingJob, Ready before the others."""
 

@@ -90,7 +90,12 @@ class LiveWorkload(LiveObject):
     def job(self) -> Key | None:
         """The job that it was made for, where it is of a kind that we know."""
         made_by = next(
-            (one for one in items(at(self.body, "metadata", "ownerReferences")) if one.get("controller")), {}
+            (
+                one
+                for one in items(at(self.body, "metadata", "ownerReferences"))
+                if one.get("controller")
+            ),
+            {},
         )
         kind = job_kind(made_by.get("apiVersion"), made_by.get("kind"))
         return None if kind is None else Key(kind, self.key.namespace, text_of(made_by.get("name")))

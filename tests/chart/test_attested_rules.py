@@ -24,4 +24,6 @@ def test_exporters_run_where_the_values_say():
     rules = rendered("advice", "--set=prometheusRule.exporterNamespaces={obs,dcgm}")
     assert 'kube_node_spec_unschedulable{namespace=~"|obs|dcgm"}' in rules
     assert "amazon-cloudwatch" not in rules
-    assert rules.count('namespace=~"|obs|dcgm"') == rendered("advice").count('namespace=~"|amazon-cloudwatch')
+    assert rules.count('namespace=~"|obs|dcgm"') == rendered("advice").count(
+        'namespace=~"|amazon-cloudwatch'
+    )

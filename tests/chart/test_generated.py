@@ -41,7 +41,9 @@ def test_the_cluster_suites_account_roles_and_fence_are_those_of_the_default_rel
         plain(body)
         for body in template()
         if body["kind"] == "ServiceAccount"
-        or body["apiVersion"].startswith(("rbac.authorization.k8s.io/", "admissionregistration.k8s.io/"))
+        or body["apiVersion"].startswith(
+            ("rbac.authorization.k8s.io/", "admissionregistration.k8s.io/")
+        )
     ]
     assert len(chart) == 11
     assert ordered(installed) == ordered(chart)
@@ -84,11 +86,16 @@ def arguments(objects):
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_says_what_it_is_for_and_the_fence_stays_around_the_account(built, name):
-    assert (KUSTOMIZE / "overlays" / name / "kustomization.yaml").read_text("utf-8").startswith("# ")
+    assert (
+        (KUSTOMIZE / "overlays" / name / "kustomization.yaml").read_text("utf-8").startswith("# ")
+    )
     account = one(built[name], "ServiceAccount")["metadata"]
     fence = one(built[name], "ValidatingAdmissionPolicy", "mofa-advisor-fence")
     (condition,) = fence["spec"]["matchConditions"]
-    assert f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"' in condition["expression"]
+    assert (
+        f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"'
+        in condition["expression"]
+    )
     space = one(built[name], "Namespace")["metadata"]
     assert space["name"] == account["namespace"]
     assert space["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -104,7 +111,9 @@ def test_what_the_overlays_change(built):
         "prometheus": ["--prometheus-url=http://prometheus.monitoring:9090"],
         "prometheus-operator": [],
     }
-    monitored = {body["kind"]: body for body in built["prometheus-operator"] if body not in built["base"]}
+    monitored = {
+        body["kind"]: body for body in built["prometheus-operator"] if body not in built["base"]
+    }
     assert set(monitored) == {"ServiceMonitor", "PrometheusRule"}
     port = one(built["base"], "Service")["spec"]["ports"][0]["name"]
     assert monitored["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == port

@@ -38,7 +38,9 @@ def test_the_image_of_a_release_is_set_once(tmp_path):
     )  # fmt: skip
     found = documents(rendered)
     assert set(re.findall(r"image: (\S+)", rendered)) == {f"{IMAGE}@{DIGEST}"}
-    rules = [rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    rules = [
+        rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]
+    ]
     links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule}
     assert links
     assert all(link.startswith(RUNBOOKS + "/") for link in links.values())
@@ -48,7 +50,10 @@ def test_the_image_of_a_release_is_set_once(tmp_path):
 
 def test_a_name_without_a_registry_is_refused():
     done = subprocess.run(
-        [sys.executable, TOOL, "--image", "mofa-advisor:1"], capture_output=True, text=True, check=False
+        [sys.executable, TOOL, "--image", "mofa-advisor:1"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, "REGISTRY/NAME" in done.stderr) == (1, True)
 

@@ -40,7 +40,12 @@ def test_every_document_is_an_object_and_none_is_there_twice(rendered, name):
     objects = documents(rendered[name])
     assert len(parts) == len(objects)
     names = [
-        (body["apiVersion"], body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
+        (
+            body["apiVersion"],
+            body["kind"],
+            body["metadata"].get("namespace"),
+            body["metadata"]["name"],
+        )
         for body in objects
     ]
     assert len(names) == len(set(names))
@@ -57,7 +62,9 @@ def test_the_arguments_are_flags_of_the_operator_and_it_takes_them(rendered, nam
         assert argument.startswith("--")
         assert argument.removeprefix("--").partition("=")[0] in known, argument
     assert main([*arguments, "--print-settings"]) == 0
-    assert json.loads(capsys.readouterr().out)["lease"]["enabled"] == ("--lease-enabled" in arguments)
+    assert json.loads(capsys.readouterr().out)["lease"]["enabled"] == (
+        "--lease-enabled" in arguments
+    )
 
 
 def test_values_reach_the_settings(rendered, capsys):
@@ -94,8 +101,12 @@ def test_a_chart_without_the_fence_does_not_ask_for_its_proof():
 @pytest.mark.parametrize("name", ["default", "Kueue asks first", "Kueue asks first, of a team"])
 def test_what_kueue_asks_is_answered_and_may_be_only_where_that_is_switched_on(rendered, name):
     found = documents(rendered[name])
-    rules = [rule for one in found if one["kind"] in {"ClusterRole", "Role"} for rule in one["rules"]]
-    written = {what for rule in rules if "patch" in rule["verbs"] for what in rule.get("resources", ())}
+    rules = [
+        rule for one in found if one["kind"] in {"ClusterRole", "Role"} for rule in one["rules"]
+    ]
+    written = {
+        what for rule in rules if "patch" in rule["verbs"] for what in rule.get("resources", ())
+    }
     asked = name != "default"
     assert ("--admission-checks" in container(found)["args"]) is asked
     assert ({"workloads/status", "admissionchecks/status"} <= written) is asked
@@ -105,14 +116,18 @@ def test_scrapers_are_asked_who_they_are(rendered):
     found = documents(rendered["scrapers are asked who they are"])
     assert "--authenticate" in container(found)["args"]
     rules = next(
-        one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "mofa-advisor"
+        one
+        for one in found
+        if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "mofa-advisor"
     )["rules"]
     asked = {one["resources"][0] for one in rules if one["verbs"] == ["create"]}
     assert {"tokenreviews", "subjectaccessreviews"} <= asked
     assert one(found, "ClusterRole", "mofa-advisor-metrics")["rules"] == [
         {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     ]
-    assert one(found, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"].endswith("/token")
+    assert one(found, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"].endswith(
+        "/token"
+    )
     policy = one(found, "NetworkPolicy")["spec"]
     there = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     assert there in policy["ingress"][0]["from"]
@@ -138,9 +153,15 @@ def test_a_house_has_its_habits(rendered):
 
 def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))["properties"]
-    assert schema["rbac"]["properties"]["kinds"]["items"]["enum"] == [kind.setting for kind in KINDS]
+    assert schema["rbac"]["properties"]["kinds"]["items"]["enum"] == [
+        kind.setting for kind in KINDS
+    ]
     assert schema["prometheus"]["properties"]["flavour"]["enum"] == [one.value for one in Flavour]
-    role = one(template({"rbac": {"kinds": [kind.setting for kind in KINDS]}}), "ClusterRole", "mofa-advisor")
+    role = one(
+        template({"rbac": {"kinds": [kind.setting for kind in KINDS]}}),
+        "ClusterRole",
+        "mofa-advisor",
+    )
     allowed = {(rule["apiGroups"][0], rule["resources"][0]) for rule in role["rules"]}
     assert {(kind.group, kind.plural) for kind in KINDS} <= allowed
 
@@ -152,7 +173,9 @@ def test_files_that_arguments_name_are_mounted(rendered):
         mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
         volumes = {one["name"]: one for one in pod["volumes"]}
         assert set(mounts) == set(volumes)
-        assert "subPath" not in mounts["prometheus-auth"]  # a file mounted alone would not follow its Secret
+        assert (
+            "subPath" not in mounts["prometheus-auth"]
+        )  # a file mounted alone would not follow its Secret
         (item,) = volumes["prometheus-auth"]["secret"]["items"]
         assert any(
             argument.endswith(f"-file={mounts['prometheus-auth']['mountPath']}/{item['path']}")
@@ -173,7 +196,9 @@ def test_selectors_find_the_operators_pod_and_not_that_of_the_test(rendered):
         assert selector == SELECTOR
         assert selector.items() <= pod.items()
         assert not selector.items() <= tested.items()
-    peers = [peer.get("podSelector", {}).get("matchLabels") for peer in policy["ingress"][0]["from"]]
+    peers = [
+        peer.get("podSelector", {}).get("matchLabels") for peer in policy["ingress"][0]["from"]
+    ]
     assert peers[0].items() <= tested.items()
 
 
@@ -188,7 +213,9 @@ def test_probes_and_services_name_ports_that_the_operator_opens(rendered):
 
 
 def test_one_operator_writes_at_a_time(rendered):
-    assert one(documents(rendered["default"]), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+    assert one(documents(rendered["default"]), "Deployment")["spec"]["strategy"] == {
+        "type": "Recreate"
+    }
     pair = documents(rendered["highly available"])
     assert one(pair, "Deployment")["spec"]["strategy"] == {"type": "RollingUpdate"}
     assert "--lease-enabled" in container(pair)["args"]
@@ -210,7 +237,10 @@ def test_the_lease_is_the_accounts_own_as_the_fence_wants_it(name):
     (condition,) = fence["spec"]["matchConditions"]
     assert f'"system:serviceaccount:ml:{account}"' in condition["expression"]
     subjects = [
-        subject for one in objects if one["kind"].endswith("RoleBinding") for subject in one["subjects"]
+        subject
+        for one in objects
+        if one["kind"].endswith("RoleBinding")
+        for subject in one["subjects"]
     ]
     assert {(subject["namespace"], subject["name"]) for subject in subjects} == {("ml", account)}
 
@@ -231,7 +261,9 @@ def test_releases_that_watch_namespaces_can_be_many_and_one_that_watches_all_is_
 def test_without_apply_no_change_of_a_spec_is_admitted(rendered):
     def fence(name):
         return json.dumps(
-            one(documents(rendered[name]), "ValidatingAdmissionPolicy", "mofa-advisor-fence")["spec"]
+            one(documents(rendered[name]), "ValidatingAdmissionPolicy", "mofa-advisor-fence")[
+                "spec"
+            ]
         )
 
     assert "variables.launch" in fence("default")
@@ -305,7 +337,9 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
             assert metadata["annotations"] == {"helm.sh/resource-policy": "keep"}
     gone = [
         body
-        for body in template({"crds": {"keep": False}, "profiles": {"east": {"gpu": "b200"}}}, *helm.KNOWN)
+        for body in template(
+            {"crds": {"keep": False}, "profiles": {"east": {"gpu": "b200"}}}, *helm.KNOWN
+        )
         if "annotations" in body["metadata"] and body["kind"] != "Pod"
     ]
     assert gone == []
@@ -314,14 +348,20 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
 def test_a_runbook_url_is_the_operator_s_own_until_somebody_says_where_runbooks_are_read():
     def alerts(**value):
         rule = one(
-            template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED), "PrometheusRule"
+            template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED),
+            "PrometheusRule",
         )
-        return [each for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
+        return [
+            each for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each
+        ]
 
     for given, wanted in (
         ({}, f"http://mofa-advisor.{helm.HOME}.svc:8080/runbooks/NAME"),
         ({"runbooks": "https://docs.example.org/mofa/"}, "https://docs.example.org/mofa/NAME"),
-        ({"runbooks": "https://git.example.org/docs/NAME.md"}, "https://git.example.org/docs/NAME.md"),
+        (
+            {"runbooks": "https://git.example.org/docs/NAME.md"},
+            "https://git.example.org/docs/NAME.md",
+        ),
     ):
         found = {each["alert"]: each["annotations"]["runbook_url"] for each in alerts(**given)}
         assert len(found) >= 15
@@ -330,7 +370,9 @@ def test_a_runbook_url_is_the_operator_s_own_until_somebody_says_where_runbooks_
 
 def test_rules_and_dashboards_are_those_of_the_deploy_folder(rendered):
     objects = documents(rendered["monitor, rules and dashboards"])
-    (source,) = documents((helm.ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text("utf-8"))
+    (source,) = documents(
+        (helm.ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text("utf-8")
+    )
     assert one(objects, "PrometheusRule")["spec"] == source["spec"]
     shown = {}
     for body in objects:
@@ -366,7 +408,8 @@ def test_the_notes_say_what_was_left_out(values, says, tmp_path):
     notes = (copy / "templates" / "NOTES.txt").rename(copy / "templates" / "notes.yaml")
     body = notes.read_text("utf-8")
     notes.write_text(
-        f'{{{{ define "notes" }}}}{body}{{{{ end }}}}notes: {{{{ include "notes" . | quote }}}}\n', "utf-8"
+        f'{{{{ define "notes" }}}}{body}{{{{ end }}}}notes: {{{{ include "notes" . | quote }}}}\n',
+        "utf-8",
     )
     shown = helm.run(
         "template", helm.RELEASE, str(copy), f"--namespace={helm.HOME}", f"--kube-version={helm.VERSION}",

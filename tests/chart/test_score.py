@@ -24,7 +24,10 @@ EXPLAINED = {
     ("deployment-replicas", "Deployment few replicas"): (
         "One replica, since only one writes; what it missed while it restarted it finds by listing."
     ),
-    ("deployment-has-host-podantiaffinity", "Deployment does not have a host podAntiAffinity set"): (
+    (
+        "deployment-has-host-podantiaffinity",
+        "Deployment does not have a host podAntiAffinity set",
+    ): (
         "Replicas are spread over nodes by a topology spread constraint, which does not keep them pending on one node."
     ),
 }

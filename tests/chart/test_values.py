@@ -79,7 +79,13 @@ def test_a_wrong_value_is_refused_by_name(what):
 
 
 def test_a_chart_above_may_hand_down_its_values():
-    values = {"global": {"imageRegistry": "example.org", "theirs": 1, "imagePullSecrets": [{"name": "all"}]}}
+    values = {
+        "global": {
+            "imageRegistry": "example.org",
+            "theirs": 1,
+            "imagePullSecrets": [{"name": "all"}],
+        }
+    }
     values["imagePullSecrets"] = [{"name": "own"}]
     pod = one(template(values), "Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].startswith("example.org/mofa-advisor:")
@@ -141,7 +147,9 @@ def test_every_value_is_in_the_schema_with_what_it_means():
 
 
 def test_every_value_is_used_by_a_template():
-    texts = "".join(path.read_text("utf-8") for path in (CHART / "templates").rglob("*") if path.is_file())
+    texts = "".join(
+        path.read_text("utf-8") for path in (CHART / "templates").rglob("*") if path.is_file()
+    )
     for path, _ in sections(SCHEMA):
         for key in path[-1:]:
             assert f".{key}" in texts, path

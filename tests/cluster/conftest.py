@@ -38,7 +38,11 @@ class Binaries:
         found = tools.find(name)
         if found is not None:
             return found
-        with self._capture.global_and_fixture_disabled() if self._capture else contextlib.nullcontext():
+        with (
+            self._capture.global_and_fixture_disabled()
+            if self._capture
+            else contextlib.nullcontext()
+        ):
             return tools.build(tools.tool(name))
 
 
@@ -69,7 +73,9 @@ def processes(tmp_path_factory):
 def cluster(request, binaries, processes, tmp_path_factory):
     with contextlib.ExitStack() as stack:
         try:
-            provided = stack.enter_context(_provider(binaries, processes, tmp_path_factory.mktemp("cluster")))
+            provided = stack.enter_context(
+                _provider(binaries, processes, tmp_path_factory.mktemp("cluster"))
+            )
             provided.install(ROOT / "crds", ROOT / "deploy" / "manifests")
         except LocalStackError as error:
             problem = error

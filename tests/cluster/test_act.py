@@ -74,7 +74,9 @@ def train(cluster, namespace):
 def _made(cluster, kind, namespace, spec, **metadata):
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
     cluster.apply({**body, "metadata": {"name": "train", "namespace": namespace, **metadata}})
-    return Key(kind, namespace, "train"), _read(cluster, Key(kind, namespace, "train"))["metadata"]["uid"]
+    return Key(kind, namespace, "train"), _read(cluster, Key(kind, namespace, "train"))["metadata"][
+        "uid"
+    ]
 
 
 def _read(cluster, key):
@@ -88,7 +90,9 @@ def _read(cluster, key):
 def _standing(cluster, key):
     """An object as the operator has seen it; None where there is none."""
     place = ["-n", key.namespace] if key.namespace else []
-    found = cluster.kubectl("get", key.kind.resource, key.name, *place, "-o", "json", "--ignore-not-found")
+    found = cluster.kubectl(
+        "get", key.kind.resource, key.name, *place, "-o", "json", "--ignore-not-found"
+    )
     return live(key.kind, json.loads(found)) if found else None
 
 
@@ -132,14 +136,19 @@ def test_a_first_advice_is_two_writes_and_one_event(cluster, namespace, train, a
 
     done = act(use)
     assert done.outcome == WRITTEN
-    assert done.writes == ("annotations", "status")  # where Ready says Recommended, the annotations stand
+    assert done.writes == (
+        "annotations",
+        "status",
+    )  # where Ready says Recommended, the annotations stand
     assert writes_of(cluster, "train", namespace)[:2] == ["train", "status"]
     body = _read(cluster, train[0])
     assert body["metadata"]["annotations"].items() >= HELD.items()
     assert body["status"] == STATUS
     # A repeat changes nothing, not even the resourceVersion, and its Event is the same one.
     assert versions[1:] == [body["metadata"]["resourceVersion"]] * 3
-    (event,) = cluster.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}").split()
+    (event,) = cluster.kubectl(
+        "get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}"
+    ).split()
     assert event == "Recommended"
     assert "tp8 pp16 dp16" in cluster.kubectl("describe", "tjob", "train", "-n", namespace)
 
@@ -210,7 +219,9 @@ def test_an_object_of_the_same_name_that_came_later_is_left_alone(cluster, names
     _made(cluster, TRAINING_JOB, namespace, SPEC)
     told = []
     done = act(
-        lambda api, events: perform(decided(*train), api, events, wrote=lambda *said: told.append(said))
+        lambda api, events: perform(
+            decided(*train), api, events, wrote=lambda *said: told.append(said)
+        )
     )
     assert (done.outcome, done.writes, told) == (GONE, (), [])
     body = _read(cluster, train[0])
@@ -218,7 +229,9 @@ def test_an_object_of_the_same_name_that_came_later_is_left_alone(cluster, names
     assert "status" not in body
 
 
-def test_a_status_never_falls_upon_a_successor_or_upon_what_somebody_changed(cluster, namespace, train, act):
+def test_a_status_never_falls_upon_a_successor_or_upon_what_somebody_changed(
+    cluster, namespace, train, act
+):
     stood = _standing(cluster, train[0])
     cluster.kubectl("delete", "tjob", "train", "-n", namespace)
     _made(cluster, TRAINING_JOB, namespace, SPEC)
@@ -255,14 +268,18 @@ def test_an_object_that_is_gone_is_not_made_anew(cluster, namespace, train, act)
     assert cluster.kubectl("get", "tjob,events", "-n", namespace, "-o", "name") == ""
 
 
-def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(cluster, namespace, train, act):
+def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(
+    cluster, namespace, train, act
+):
     key, uid = Key(JOB_SET, namespace, "train"), "00000000-0000-0000-0000-000000000000"
     missing = Annotate(key=key, uid=uid, hold=HELD)
     done = act(lambda api, events: perform(decided(*train, annotate=(missing,)), api, events))
     assert (done.outcome, done.writes) == (WRITTEN, ("status",))
     cluster.apply(job(JOB_SET, namespace, "train"))
     there = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, annotate=(there,), status=None), api, events))
+    done = act(
+        lambda api, events: perform(decided(*train, annotate=(there,), status=None), api, events)
+    )
     assert done.writes == ("annotations",)
     body = _read(cluster, key)
     assert body["metadata"]["annotations"] == HELD
@@ -273,7 +290,11 @@ def test_where_an_annotation_is_refused_the_others_are_written_and_no_status_say
     cluster, namespace, train, act
 ):
     cluster.apply(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train", "namespace": namespace}}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "train", "namespace": namespace},
+        }
     )
     key = Key(CONFIG_MAP, namespace, "train")
     foreign = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
@@ -301,14 +322,20 @@ def test_a_dry_run_and_silence_write_nothing(cluster, train, act):
 
 def test_a_profile_has_a_status_and_its_events_are_in_default(cluster, act):
     name = "act-east"
-    body = {"apiVersion": CLUSTER_PROFILE.api_version, "kind": "ClusterProfile", "metadata": {"name": name}}
+    body = {
+        "apiVersion": CLUSTER_PROFILE.api_version,
+        "kind": "ClusterProfile",
+        "metadata": {"name": name},
+    }
     cluster.apply({**body, "spec": {"gpu": "h100"}})
     key = Key(CLUSTER_PROFILE, "", name)
     uid = _read(cluster, key)["metadata"]["uid"]
     note = Note(reason="HistoryUnavailable", message="Prometheus did not answer", warning=True)
     status = {"nodes": {"total": 256, "ready": 250}}
     done = act(
-        lambda api, events: perform(decided(key, uid, hold=None, status=status, notes=(note,)), api, events)
+        lambda api, events: perform(
+            decided(key, uid, hold=None, status=status, notes=(note,)), api, events
+        )
     )
     assert done.writes == ("status",)
     assert "Prometheus did not answer" in cluster.kubectl("describe", "cprof", name)
@@ -340,7 +367,10 @@ def test_reads_and_errors_are_those_of_the_real_server(cluster, namespace, train
         assert names == ["train"]
         with pytest.raises(Gone):
             await api.merge(
-                TRAINING_JOB, namespace, "nobody", {"metadata": {"annotations": {f"{PREFIX}x": "y"}}}
+                TRAINING_JOB,
+                namespace,
+                "nobody",
+                {"metadata": {"annotations": {f"{PREFIX}x": "y"}}},
             )
         other = {"metadata": {"uid": "another", "annotations": {f"{PREFIX}x": "y"}}}
         with pytest.raises(Gone):

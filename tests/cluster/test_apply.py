@@ -19,7 +19,10 @@ from mofa_operator.objects import live
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
 CAN = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB)
-FEW = {axis: {"values": [size]} for axis, size in {"tp": 8, "pp": 2, "cp": 1, "mbs": 1, "vpp": 1}.items()}
+FEW = {
+    axis: {"values": [size]}
+    for axis, size in {"tp": 8, "pp": 2, "cp": 1, "mbs": 1, "vpp": 1}.items()
+}
 """Constraints that leave little to search, and another layout than the examples have."""
 VERSION = f"{PREFIX}framework-version"
 POLICY = "admissionregistration.k8s.io/v1"
@@ -65,18 +68,22 @@ def waiting(kind, namespace, gate="suspend", *, suspended=True, **annotations):
     told = {f"{PREFIX}mode": "Apply"} | ({f"{PREFIX}gate": gate} if gate else {}) | annotations
     body["metadata"]["annotations"] |= {VERSION: "0.19.2"} | told
     if kind == PYTORCH_JOB:  # of the trainer that was asked
-        trainer = example(JOB_SET)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
-            "containers"
-        ][0]
+        trainer = example(JOB_SET)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"][
+            "spec"
+        ]["containers"][0]
         for role in body["spec"]["pytorchReplicaSpecs"].values():
-            role["template"]["spec"]["containers"][0] |= {key: trainer[key] for key in ("command", "args")}
+            role["template"]["spec"]["containers"][0] |= {
+                key: trainer[key] for key in ("command", "args")
+            }
     spec = body["spec"].setdefault("runPolicy", {}) if kind == PYTORCH_JOB else body["spec"]
     spec["suspend"] = suspended
     return body
 
 
 def read(cluster, kind, namespace):
-    return json.loads(cluster.kubectl("get", kind.resource, "llama3-70b", "-n", namespace, "-o", "json"))
+    return json.loads(
+        cluster.kubectl("get", kind.resource, "llama3-70b", "-n", namespace, "-o", "json")
+    )
 
 
 def let_go(cluster, kind, namespace, seconds=60.0):
@@ -135,7 +142,9 @@ def test_a_job_that_waits_starts_with_the_advised_arguments(cluster, running, pl
     assert has_layout(kind, found), words(kind, found)
     assert "pp=2" in told(cluster, place, "AppliedBeforeLaunch")
     assert ours(found)["status"] in {"Recommended", "LowConfidence"}
-    assert re.search(r'mofa_advisor_gate_wait_seconds_count\{outcome="released"\} [1-9]', running.metrics())
+    assert re.search(
+        r'mofa_advisor_gate_wait_seconds_count\{outcome="released"\} [1-9]', running.metrics()
+    )
     told(cluster, place, ours(found)["status"])
     if kind in {PYTORCH_JOB, RAY_JOB}:  # today's layout is the advised one now, and is said to be
         until(lambda: is_today(ours(read(cluster, kind, place))))
@@ -150,7 +159,9 @@ def test_of_kueues_gates_ours_opens_with_the_arguments_written_and_the_others_st
     cluster, running, place, kind
 ):
     cluster.apply(waiting(kind, place, None, **{KUEUE: f"example.org/quota,{NAME}"}))
-    found = until(lambda: (body := read(cluster, kind, place)) and not is_gated(live(kind, body)) and body)
+    found = until(
+        lambda: (body := read(cluster, kind, place)) and not is_gated(live(kind, body)) and body
+    )
     assert found["metadata"]["annotations"][KUEUE] == "example.org/quota"
     assert is_suspended(live(kind, found))
     assert has_layout(kind, found)
@@ -176,7 +187,14 @@ def test_where_there_is_nothing_to_write_it_starts_as_it_is(cluster, running, pl
 def test_where_no_layout_fits_it_starts_as_it_is(cluster, running, place):
     patch = {"spec": {"constraints": {"tp": {"values": [64]}}}}
     cluster.kubectl(
-        "patch", "advisorpolicy", "pretraining", "-n", place, "--type=merge", "-p", json.dumps(patch)
+        "patch",
+        "advisorpolicy",
+        "pretraining",
+        "-n",
+        place,
+        "--type=merge",
+        "-p",
+        json.dumps(patch),
     )
     settled(running)
     cluster.apply(waiting(JOB_SET, place))
@@ -301,7 +319,11 @@ def test_a_training_job_in_mode_apply_starts_its_target(cluster, running, namesp
             },
             "cluster": {"profile": profile, "nodes": 16},
             "constraints": FEW,
-            "targetRef": {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob", "name": "llama3-70b"},
+            "targetRef": {
+                "apiVersion": TRAIN_JOB.api_version,
+                "kind": "TrainJob",
+                "name": "llama3-70b",
+            },
         },
     }
     cluster.apply(owner, target)
@@ -315,5 +337,7 @@ def test_a_batch_job_of_kubernetes_itself_takes_the_annotations_of_its_pods(clus
     body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "batch-apply", "namespace": "default"}, "spec": {"suspend": True, "template": {"spec": pod}}}  # fmt: skip
     cluster.apply(body)
     patch = json.dumps({"spec": {"template": {"metadata": {"annotations": {ARGUMENTS: "--bf16"}}}}})
-    cluster.kubectl("patch", BATCH_JOB.plural, "batch-apply", "-n", "default", "--type=merge", "-p", patch)
+    cluster.kubectl(
+        "patch", BATCH_JOB.plural, "batch-apply", "-n", "default", "--type=merge", "-p", patch
+    )
     cluster.kubectl("delete", "job", "batch-apply", "-n", "default", "--wait=false")

@@ -4,7 +4,17 @@ import time
 
 import pytest
 from advisor import condition, until
-from lived import AS_ASSUMED, DAYS, FOUR_PERCENT, WATCHED, past_of, rates_used, rows, whole, world_of
+from lived import (
+    AS_ASSUMED,
+    DAYS,
+    FOUR_PERCENT,
+    WATCHED,
+    past_of,
+    rates_used,
+    rows,
+    whole,
+    world_of,
+)
 from mofa_local.synthetic import DAY, Gap
 
 FEW = 10
@@ -32,7 +42,9 @@ def lived(cluster, processes, binaries, tmp_path_factory):
     """All of these pools at once; nothing happens to them any more."""
     binaries.path("prometheus")
     folder = tmp_path_factory.mktemp("assumptions")
-    with world_of(cluster, processes, folder, PASTS, "--prometheus-interval=60", "--quiet=5") as made:
+    with world_of(
+        cluster, processes, folder, PASTS, "--prometheus-interval=60", "--quiet=5"
+    ) as made:
         yield made
 
 
@@ -76,16 +88,25 @@ def test_the_metrics_say_what_the_status_says(lived):
     found, _ = world.learned(name, "Complete")
     pod = rows(found)["pod"]
     for end in ("lower", "mean", "upper"):
-        shown = world.metric("mofa_pool_failures_per_node_day", pool=name, **{"class": "pod", "bound": end})
+        shown = world.metric(
+            "mofa_pool_failures_per_node_day", pool=name, **{"class": "pod", "bound": end}
+        )
         assert shown == pytest.approx(float(pod["rate"][end]) / 1000, rel=1e-3)
-    assert world.metric("mofa_pool_assumed_failures_per_node_day", pool=name, **{"class": "pod"}) == 0.003
-    assert world.metric("mofa_pool_exposure_node_days", pool=name) == pytest.approx(whole(found)[1], rel=1e-3)
-    assert 100 * world.metric("mofa_pool_history_coverage_ratio", pool=name) == pod["coveragePercent"]
+    assert (
+        world.metric("mofa_pool_assumed_failures_per_node_day", pool=name, **{"class": "pod"})
+        == 0.003
+    )
+    assert world.metric("mofa_pool_exposure_node_days", pool=name) == pytest.approx(
+        whole(found)[1], rel=1e-3
+    )
+    assert (
+        100 * world.metric("mofa_pool_history_coverage_ratio", pool=name) == pod["coveragePercent"]
+    )
     verdict = {"pool": name, "class": "pod", "verdict": "HigherThanAssumed"}
     assert world.metric("mofa_pool_verdict", **verdict) == 1
-    assert world.metric("mofa_pool_prior_weight_ratio", pool=name, **{"class": "pod"}) == pytest.approx(
-        pod["priorWeightPercent"] / 100, abs=0.006
-    )
+    assert world.metric(
+        "mofa_pool_prior_weight_ratio", pool=name, **{"class": "pod"}
+    ) == pytest.approx(pod["priorWeightPercent"] / 100, abs=0.006)
 
 
 def test_one_event_says_it_with_exposure_interval_and_coverage(lived):
@@ -109,9 +130,14 @@ def test_the_command_line_says_the_same_verdicts_and_figures(lived, capsys):
         said = {one["name"]: one for one in told["rates"]}
         assert set(rows(found)) == set(said) - {"total"} == {"process", "pod", "job"}
         for name, row in rows(found).items():
-            assert (said[name]["failures"], said[name]["verdict"]) == (row["failures"], row["verdict"]), name
+            assert (said[name]["failures"], said[name]["verdict"]) == (
+                row["failures"],
+                row["verdict"],
+            ), name
             for end in ("lower", "mean", "upper"):
-                assert 1000 * said[name][end] == pytest.approx(float(row["rate"][end]), rel=1e-3, abs=1e-4)
+                assert 1000 * said[name][end] == pytest.approx(
+                    float(row["rate"][end]), rel=1e-3, abs=1e-4
+                )
         verdicts = {one["verdict"] for one in said.values()}
         assert condition(found, "AssumptionsHold")["reason"] in verdicts
         assert told["node_days"] == pytest.approx(whole(found)[1], rel=1e-3)
@@ -124,7 +150,9 @@ def test_advice_names_the_rates_that_it_rests_on_and_their_verdict(lived):
     used = {one["name"]: one for one in asked["status"]["inputs"]["failure"]}
     assert used["pod"]["verdict"] == "HigherThanAssumed"
     mean = float(rows(found)["pod"]["rate"]["mean"])
-    assert rates_used(asked)["pod"] == pytest.approx(mean, rel=0.05), "advice takes two digits of it"
+    assert rates_used(asked)["pod"] == pytest.approx(mean, rel=0.05), (
+        "advice takes two digits of it"
+    )
 
 
 # ---------------------------------------------------------------------- what is missing is never zero
@@ -136,10 +164,15 @@ def test_no_failure_in_thirty_days_is_said_and_the_rate_is_not_zero(lived, capsy
     failures, exposure = whole(found)
     assert failures == 0
     assert exposure == pytest.approx(WATCHED, rel=0.01)
-    assert "no failure: rates come from the assumption" in condition(asked, "HistoryComplete")["message"]
+    assert (
+        "no failure: rates come from the assumption"
+        in condition(asked, "HistoryComplete")["message"]
+    )
     for name, prior in (("process", 0.6), ("pod", 1.2), ("job", 0.2)):
         mean = float(rows(found)[name]["rate"]["mean"])
-        worth, watched = (float(rows(found)[name][f"present{what}"]) for what in ("Failures", "NodeDays"))
+        worth, watched = (
+            float(rows(found)[name][f"present{what}"]) for what in ("Failures", "NodeDays")
+        )
         assert mean == pytest.approx(1000 * (worth + prior) / (watched + 400), rel=2e-3)
         assert 0 < watched <= 1.001 * exposure
     _, told, _ = world.rates(names["calm"], capsys)
@@ -161,27 +194,35 @@ def test_half_a_history_is_half_the_exposure_and_says_so(lived, capsys, key):
     assert condition(asked, "HistoryComplete")["status"] == "False"
     assert "only what was seen counts as exposure" in condition(asked, "HistoryComplete")["message"]
     assert [reason for reason, _ in world.events(names[key])] == ["HistoryIncomplete"]
-    assert world.metric("mofa_pool_history_coverage_ratio", pool=names[key]) == pytest.approx(0.5, abs=0.01)
+    assert world.metric("mofa_pool_history_coverage_ratio", pool=names[key]) == pytest.approx(
+        0.5, abs=0.01
+    )
     _, told, _ = world.rates(names[key], capsys)
     assert told["coverage"] == pytest.approx(0.5, abs=0.01)
     assert told["node_days"] == pytest.approx(exposure, rel=0.01)
     assert "Part of the window has no data; only what was seen counts as exposure." in told["notes"]
 
 
-def test_without_restart_counters_one_class_is_the_assumption_and_the_series_is_named(lived, capsys):
+def test_without_restart_counters_one_class_is_the_assumption_and_the_series_is_named(
+    lived, capsys
+):
     world, names = lived
     series = "kube_pod_container_status_restarts_total"
     found, asked = world.learned(names["no restarts"], "SeriesMissing")
     assert set(rows(found)) == {"pod", "job"}, "nothing counted is not a count of nothing"
     for one in (found, asked):
-        assert f"there is no series {series}" in condition(one, "HistoryComplete")["message"].lower()
+        assert (
+            f"there is no series {series}" in condition(one, "HistoryComplete")["message"].lower()
+        )
         assert condition(one, "HistoryComplete")["status"] == "False"
     assert rates_used(asked)["process"] == pytest.approx(1.5)
     assert world.metric("mofa_pool_verdict", pool=names["no restarts"], **{"class": "process", "verdict": "InsufficientData"}) == 1  # fmt: skip
     _, told, _ = world.rates(names["no restarts"], capsys)
     said = {one["name"]: one for one in told["rates"]}
     assert set(said) - {"total"} == {"pod", "job"}
-    assert said["pod"]["mean"] * 1000 == pytest.approx(float(rows(found)["pod"]["rate"]["mean"]), rel=1e-3)
+    assert said["pod"]["mean"] * 1000 == pytest.approx(
+        float(rows(found)["pod"]["rate"]["mean"]), rel=1e-3
+    )
     assert told["notes"][0] == f"There is no series {series}: only class pod, job can be counted."
 
 

@@ -32,7 +32,11 @@ def home(cluster):
     cluster.apply(
         space("chart-home", **level), *(space(name) for name in ("team-a", "team-b", "ml-platform"))
     )
-    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "gvisor"}}
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "gvisor"},
+    }
     cluster.apply(runtime | {"handler": "runsc"})
     for name in ("mofa-advisor", "advisor", "adviser"):
         metadata = {"name": name, "namespace": "chart-home"}
@@ -77,7 +81,8 @@ def test_the_test_would_see_what_it_looks_for(cluster, home):
     with pytest.raises(KubectlFailed, match=r'unknown field "spec\.prots"'):
         accepted(cluster, [service | {"spec": service["spec"] | {"prots": []}}])
     monitor = one(
-        template({"serviceMonitor": {"enabled": True}}, *helm.MONITORED, namespace=home), "ServiceMonitor"
+        template({"serviceMonitor": {"enabled": True}}, *helm.MONITORED, namespace=home),
+        "ServiceMonitor",
     )
     with pytest.raises(KubectlFailed, match=r'unknown field "spec\.endpoint"'):
         accepted(cluster, [monitor | {"spec": monitor["spec"] | {"endpoint": []}}])
@@ -124,7 +129,9 @@ def test_install_upgrade_and_uninstall(cluster, home, monkeypatch, capsys, tmp_p
     assert "MoFa Advisor" in notes
     assert "ONCE MORE" not in notes
     assert {"deployment.apps/life-mofa-advisor", "service/life-mofa-advisor"} <= names()
-    assert read(cluster, "team-a", "life-mofa-advisor", "advisorpolicy")["spec"]["mode"] == "Annotate"
+    assert (
+        read(cluster, "team-a", "life-mofa-advisor", "advisorpolicy")["spec"]["mode"] == "Annotate"
+    )
     cluster.kubectl(
         "patch", "clusterprofile", "life", "--subresource=status", "--type=merge", "-p",
         '{"status": {"residual": "0.1"}}',
@@ -137,7 +144,9 @@ def test_install_upgrade_and_uninstall(cluster, home, monkeypatch, capsys, tmp_p
     assert mend.startswith(f"helm upgrade life charts/mofa-advisor --namespace {home} ")
     assert refused(mend, cluster.kubeconfig, tmp_path / "bin", binaries) == ""
 
-    with pytest.raises(helm.Refused, match="invalid ownership metadata"):  # a second that watches everything
+    with pytest.raises(
+        helm.Refused, match="invalid ownership metadata"
+    ):  # a second that watches everything
         helm.run(
             "install", "life", str(CHART), "--namespace=team-b", f"--kubeconfig={cluster.kubeconfig}",
             values={"crds": {"enabled": False}},
@@ -151,7 +160,12 @@ def test_install_upgrade_and_uninstall(cluster, home, monkeypatch, capsys, tmp_p
     release("uninstall")
     assert names() == set()
     assert (
-        len(cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life").split()) == 4
+        len(
+            cluster.kubectl(
+                "get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life"
+            ).split()
+        )
+        == 4
     )
     assert read(cluster, None, "life", "clusterprofile")["status"]["residual"] == "0.1"
     cluster.kubectl("delete", "clusterprofile", "life")
@@ -170,12 +184,16 @@ def ours_to_make(kind, name, spec, namespace=""):
     return {"apiVersion": "mofa.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(cluster, processes, namespace):
+def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(
+    cluster, processes, namespace
+):
     """With the account, roles, fence and arguments that the chart makes; nothing that it asks for is refused."""
     values = {"watchNamespaces": [namespace], "operator": {"resyncSeconds": 5}}
     cluster.apply(space("chart-some"))
     objects = template(values | {"crds": {"enabled": False}}, namespace="chart-some")
-    cluster.apply(*(body for body in objects if body["kind"] not in {"Deployment", "Service", "Pod"}))
+    cluster.apply(
+        *(body for body in objects if body["kind"] not in {"Deployment", "Service", "Pod"})
+    )
     kubeconfig = cluster.identity("some", service_account="chart-some/mofa-advisor")
     advisor = Advisor(cluster, processes, "some", kubeconfig=kubeconfig)
     _, *arguments = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -187,7 +205,9 @@ def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(cluste
         cluster.apply(ours_to_make("ClusterProfile", namespace, spec))
         for place in (namespace, "team-b"):
             cluster.apply(
-                ours_to_make("TrainingJob", "small", {**JOB, "cluster": {"profile": namespace}}, place)
+                ours_to_make(
+                    "TrainingJob", "small", {**JOB, "cluster": {"profile": namespace}}, place
+                )
             )
         until(lambda: "strategy" in ours(read(cluster, namespace, "small")))
         until(lambda: "Recommended" in cluster.kubectl("get", "events", "-n", namespace))

@@ -127,7 +127,13 @@ def test_the_examples_are_valid_to_the_letter(cluster, namespace, name):
 def test_a_job_that_cannot_be_right_is_refused_with_the_reason(cluster, namespace, changes, why):
     with pytest.raises(KubectlFailed) as refused:
         cluster.kubectl(
-            "create", "--validate=strict", "-n", namespace, "-f", "-", input=json.dumps(job(**changes))
+            "create",
+            "--validate=strict",
+            "-n",
+            namespace,
+            "-f",
+            "-",
+            input=json.dumps(job(**changes)),
         )
     assert why in str(refused.value)
 
@@ -152,7 +158,9 @@ def test_a_profile_that_cannot_be_right_is_refused_with_the_reason(cluster, chan
 BAND = ("lower", "target", "upper")
 
 
-def test_kubectl_get_tjob_prints_our_columns_and_kubectl_wait_waits_for_conditions(cluster, namespace):
+def test_kubectl_get_tjob_prints_our_columns_and_kubectl_wait_waits_for_conditions(
+    cluster, namespace
+):
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
     whole, share = dict.fromkeys(BAND, 1_100_000), dict.fromkeys(BAND, "0.9300")
     now = "2026-01-31T09:30:00Z"
@@ -193,14 +201,23 @@ def test_kubectl_get_tjob_prints_our_columns_and_kubectl_wait_waits_for_conditio
         "AGE",
     ]
     assert row.split()[:9] == ["llama3-405b", "256", "tp8", "pp8", "120", "1100000", "0.9300", "True", "LowConfidence"]  # fmt: skip
-    cluster.kubectl("wait", "tjob/llama3-405b", "-n", namespace, "--for=condition=Ready", "--timeout=20s")
+    cluster.kubectl(
+        "wait", "tjob/llama3-405b", "-n", namespace, "--for=condition=Ready", "--timeout=20s"
+    )
     with pytest.raises(KubectlFailed, match="timed out"):
         cluster.kubectl(
-            "wait", "tjob/llama3-405b", "-n", namespace, "--for=condition=PredictionAccurate", "--timeout=1s"
+            "wait",
+            "tjob/llama3-405b",
+            "-n",
+            namespace,
+            "--for=condition=PredictionAccurate",
+            "--timeout=1s",
         )
 
 
-@pytest.mark.parametrize("field, value", [("spec.mode", "Annotate"), ("spec.cluster.profile", "h100-east")])
+@pytest.mark.parametrize(
+    "field, value", [("spec.mode", "Annotate"), ("spec.cluster.profile", "h100-east")]
+)
 def test_jobs_can_be_selected_by_field(cluster, namespace, field, value):
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
 
@@ -217,7 +234,9 @@ def test_the_status_is_written_through_its_own_door_only(cluster, namespace):
     spoken = job() | {"status": {"health": "Invented"}}
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(spoken))
     assert (
-        cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "jsonpath={.status.health}")
+        cluster.kubectl(
+            "get", "tjob", "llama3-405b", "-n", namespace, "-o", "jsonpath={.status.health}"
+        )
         == ""
     )
 
@@ -227,7 +246,9 @@ def test_the_status_is_written_through_its_own_door_only(cluster, namespace):
 
 def test_an_account_without_a_role_is_refused(cluster, namespace):
     nobody = cluster.identity("nobody", namespace=namespace)
-    with pytest.raises(KubectlFailed, match=rf"Forbidden.*serviceaccount:{namespace}:nobody.*cannot list"):
+    with pytest.raises(
+        KubectlFailed, match=rf"Forbidden.*serviceaccount:{namespace}:nobody.*cannot list"
+    ):
         cluster.kubectl("get", "tjob", "-A", as_=nobody)
 
 
@@ -248,7 +269,9 @@ def test_a_role_of_one_namespace_says_nothing_about_the_others(cluster, namespac
 
 def test_a_user_is_who_the_certificate_says(cluster):
     alice = cluster.user("alice", ["engineers"])
-    said = json.loads(cluster.kubectl("auth", "whoami", "-o", "json", as_=alice))["status"]["userInfo"]
+    said = json.loads(cluster.kubectl("auth", "whoami", "-o", "json", as_=alice))["status"][
+        "userInfo"
+    ]
     assert (said["username"], said["groups"]) == ("alice", ["engineers", "system:authenticated"])
     with pytest.raises(KubectlFailed, match="Forbidden"):
         cluster.kubectl("get", "nodes", as_=alice)
@@ -262,9 +285,16 @@ def test_kubeconfigs_are_for_their_owner_only(cluster, namespace):
 # ----------------------------------------------------------------------------- what the API server does
 
 
-def test_server_side_apply_owns_the_annotations_it_sets_and_drops_those_it_no_longer_sets(cluster, namespace):
+def test_server_side_apply_owns_the_annotations_it_sets_and_drops_those_it_no_longer_sets(
+    cluster, namespace
+):
     cluster.kubectl(
-        "create", "-n", namespace, "-f", "-", input=json.dumps(job(metadata__annotations={"mine": "1"}))
+        "create",
+        "-n",
+        namespace,
+        "-f",
+        "-",
+        input=json.dumps(job(metadata__annotations={"mine": "1"})),
     )
 
     def advise(**ours):
@@ -284,7 +314,9 @@ def test_server_side_apply_owns_the_annotations_it_sets_and_drops_those_it_no_lo
 
 
 def test_pod_security_is_in_force(cluster, namespace):
-    cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    cluster.kubectl(
+        "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"
+    )
     pod = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "root", "namespace": namespace},
         "spec": {"containers": [{"name": "root", "image": "scratch"}]},
@@ -307,14 +339,24 @@ def test_the_audit_log_counts_each_write_and_who_made_it(cluster, namespace):
             json.dumps({"spec": {"mode": mode}}),
         )
     cluster.kubectl(
-        "patch", "tjob", "llama3-405b", "-n", namespace, "--type=merge", "-p", "{}", "--dry-run=server"
+        "patch",
+        "tjob",
+        "llama3-405b",
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        "{}",
+        "--dry-run=server",
     )
     with pytest.raises(KubectlFailed):
         cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
     cluster.kubectl("get", "tjob", "-n", namespace)
 
     def seen(accepted):
-        return audit.writes(cluster.audit(), resource="trainingjobs", namespace=namespace, accepted=accepted)
+        return audit.writes(
+            cluster.audit(), resource="trainingjobs", namespace=namespace, accepted=accepted
+        )
 
     eventually(lambda: len(seen(True)) == 3 and len(seen(False)) == 1)
     assert audit.per_user(seen(True)) == {"admin": 3}
@@ -336,7 +378,9 @@ def test_a_restart_keeps_every_object_although_a_watch_is_open(cluster, namespac
     assert cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "json") == before
 
 
-def test_a_killed_api_server_comes_back_on_the_same_port_with_the_same_identities(cluster, namespace):
+def test_a_killed_api_server_comes_back_on_the_same_port_with_the_same_identities(
+    cluster, namespace
+):
     reader = cluster.identity("reader", [READ_JOBS], namespace=namespace)
     cluster.kill_api_server()
     with pytest.raises(KubectlFailed, match="refused"):
@@ -387,7 +431,9 @@ ControlPlane(folder / "plane", processes).start()
 print(*(processes[name].pid for name in processes.names), flush=True)
 time.sleep(600)
 """
-    with subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", owner], stdout=subprocess.PIPE, text=True
+    ) as child:
         pids = [int(pid) for pid in child.stdout.readline().split()]
         assert len(pids) == 2
         child.send_signal(signal.SIGKILL)

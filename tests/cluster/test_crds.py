@@ -17,9 +17,15 @@ from mofa_model.manifest.parsing import advisor_policy, cluster_profile, trainin
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 
 ROOT = Path(__file__).parents[2]
-READERS = {TRAINING_JOB: training_job, CLUSTER_PROFILE: cluster_profile, ADVISOR_POLICY: advisor_policy}
+READERS = {
+    TRAINING_JOB: training_job,
+    CLUSTER_PROFILE: cluster_profile,
+    ADVISOR_POLICY: advisor_policy,
+}
 SCHEMAS = {
-    kind: SHIPPED[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kind: SHIPPED[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"][
+        "openAPIV3Schema"
+    ]
     for kind in READERS
 }
 JUNK = st.sampled_from([None, True, 0, -1, 1.5, "", "8", [], {}, "x" * 5000, 10**18])
@@ -59,7 +65,9 @@ def values(schema):
         )
     if "additionalProperties" in schema:
         pattern = schema["x-kubernetes-validations"][0]["message"].rpartition(" ")[2]
-        keys = st.from_regex(pattern.replace("$", r"\Z"), fullmatch=True).filter(lambda text: len(text) <= 40)
+        keys = st.from_regex(pattern.replace("$", r"\Z"), fullmatch=True).filter(
+            lambda text: len(text) <= 40
+        )
         return st.dictionaries(keys, values(schema["additionalProperties"]), max_size=3)
     needed = schema.get("required", ())
     fields = {name: values(part) for name, part in schema["properties"].items()}
@@ -71,7 +79,11 @@ def places(value, here=()):
     """Paths to everything inside a value."""
     yield here
     for key, inner in (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
     ):
         yield from places(inner, (*here, key))
 
@@ -224,7 +236,10 @@ def test_defaults_that_are_filled_in_leave_the_inputs_hash_as_it_is(door, name):
     assert whole_profile["spec"] != profile["spec"]
     hashes = {
         inputs_hash(
-            to_inputs(training_job(one).spec, cluster_profile({**other, "status": profile["status"]})), "1"
+            to_inputs(
+                training_job(one).spec, cluster_profile({**other, "status": profile["status"]})
+            ),
+            "1",
         )
         for one in (job, whole_job)
         for other in (profile, whole_profile)
@@ -256,13 +271,28 @@ def test_kubectl_get_shows_profiles_and_policies(cluster, namespace):
         "conditions": [holds],
     }
     status = json.dumps({"status": told})
-    cluster.kubectl("patch", "cprof", "columns", "--subresource=status", "--type=merge", "-p", status)
-    names, row = (
-        line.split() for line in cluster.kubectl("get", "cprof", "columns", "-o", "wide").splitlines()
+    cluster.kubectl(
+        "patch", "cprof", "columns", "--subresource=status", "--type=merge", "-p", status
     )
-    assert names == ["NAME", "NODES", "AVAILABLE", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "GPU", "AGE"]
+    names, row = (
+        line.split()
+        for line in cluster.kubectl("get", "cprof", "columns", "-o", "wide").splitlines()
+    )
+    assert names == [
+        "NAME",
+        "NODES",
+        "AVAILABLE",
+        "ASSUMED",
+        "OBSERVED",
+        "COVERAGE",
+        "VERDICT",
+        "GPU",
+        "AGE",
+    ]
     assert row[:-1] == ["columns", "256", "250", "5", "4.7", "98", "Consistent", "h100"]
-    names, row = (line.split() for line in cluster.kubectl("get", "apol", "-n", namespace).splitlines())
+    names, row = (
+        line.split() for line in cluster.kubectl("get", "apol", "-n", namespace).splitlines()
+    )
     assert (names[:3], row[:3]) == (["NAME", "MODE", "PROFILE"], ["columns", "Annotate", "columns"])
     cluster.kubectl("delete", "cprof", "columns")
 
@@ -272,7 +302,11 @@ def test_kubectl_get_shows_profiles_and_policies(cluster, namespace):
 def test_a_status_that_the_api_server_kept_can_be_read_back(door, profile, status):
     """The profile's status is the operator's memory: whatever is accepted there must be readable."""
     answer, said = door.ask(
-        "PATCH", path(CLUSTER_PROFILE, "", profile, status=True), {"status": status}, user=None, dryRun="All"
+        "PATCH",
+        path(CLUSTER_PROFILE, "", profile, status=True),
+        {"status": status},
+        user=None,
+        dryRun="All",
     )
     if answer == 200:
         try:

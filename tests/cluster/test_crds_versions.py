@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "data" / "0.1.0"
 GROUP = "scratch.mofa.dev"
 SERVED = {"v1alpha1": True, "v1beta1": True}
-READERS = {"TrainingJob": training_job, "ClusterProfile": cluster_profile, "AdvisorPolicy": advisor_policy}
+READERS = {
+    "TrainingJob": training_job,
+    "ClusterProfile": cluster_profile,
+    "AdvisorPolicy": advisor_policy,
+}
 
 
 def load(path):
@@ -29,7 +33,11 @@ def scratch(served, stored):
     (first,) = made["spec"]["versions"]
     versions = []
     for name, is_served in served.items():
-        one = json.loads(json.dumps(first)) | {"name": name, "served": is_served, "storage": name == stored}
+        one = json.loads(json.dumps(first)) | {
+            "name": name,
+            "served": is_served,
+            "storage": name == stored,
+        }
         if name != "v1alpha1":
             status = one["schema"]["openAPIV3Schema"]["properties"]["status"]
             del status["properties"]["observed"]["properties"]["life"]
@@ -50,7 +58,9 @@ def names_of(cluster):
 def versions(cluster):
     def apply(served, stored):
         cluster.apply(scratch(served, stored))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/trainingjobs.{GROUP}")
+        cluster.kubectl(
+            "wait", "--for=condition=Established", "--timeout=30s", f"crd/trainingjobs.{GROUP}"
+        )
 
     apply({"v1alpha1": True}, "v1alpha1")
     yield apply
@@ -69,7 +79,9 @@ def test_a_second_version_is_served_stored_and_outlives_the_first(cluster, names
     def create(version, name):
         body = load(OLD / "llama3-405b.yaml")
         body |= {"apiVersion": f"{GROUP}/{version}", "metadata": {"name": name}}
-        cluster.kubectl("create", "--validate=strict", "-n", namespace, "-f", "-", input=json.dumps(body))
+        cluster.kubectl(
+            "create", "--validate=strict", "-n", namespace, "-f", "-", input=json.dumps(body)
+        )
 
     create("v1alpha1", "old")
     old_life = json.dumps({"status": {"observed": {"source": "mofa", "life": '{"v":1}'}}})
@@ -85,7 +97,9 @@ def test_a_second_version_is_served_stored_and_outlives_the_first(cluster, names
         assert second["apiVersion"] == f"{GROUP}/v1beta1"
         assert first["spec"] == second["spec"]
     assert get("v1alpha1", "old")["status"]["observed"]["life"] == '{"v":1}'
-    assert "life" not in get("v1beta1", "old")["status"]["observed"], "a version shows its own fields"
+    assert "life" not in get("v1beta1", "old")["status"]["observed"], (
+        "a version shows its own fields"
+    )
 
     # The second stored: nothing moves by itself, and writing each object once moves it.
     versions(SERVED, "v1beta1")
@@ -94,7 +108,9 @@ def test_a_second_version_is_served_stored_and_outlives_the_first(cluster, names
         moved = json.dumps(get("v1beta1", name))
         cluster.kubectl("replace", "-n", namespace, "-f", "-", input=moved)
     with pytest.raises(Refused, match="v1alpha1"):
-        cluster.apply(scratch({"v1beta1": True}, "v1beta1"))  # while the API server may still hold the first
+        cluster.apply(
+            scratch({"v1beta1": True}, "v1beta1")
+        )  # while the API server may still hold the first
     stored = json.dumps({"status": {"storedVersions": ["v1beta1"]}})
     cluster.kubectl(
         "patch", f"crd/trainingjobs.{GROUP}", "--subresource=status", "--type=merge", "-p", stored
@@ -131,7 +147,9 @@ def test_a_manifest_of_0_1_0_applies_and_says_what_it_said(cluster, namespace, p
 
 
 def test_a_plain_selector_of_0_1_0_selects_as_before(cluster, namespace):
-    cluster.kubectl("apply", "--server-side", "--validate=strict", "-n", namespace, "-f", OLD / "policy.yaml")
+    cluster.kubectl(
+        "apply", "--server-side", "--validate=strict", "-n", namespace, "-f", OLD / "policy.yaml"
+    )
     found = json.loads(cluster.kubectl("get", "apol", "pretraining", "-n", namespace, "-o", "json"))
     assert found["spec"]["selector"] == {"stage": "pretraining"}
     selector = advisor_policy(found).spec.selector
@@ -148,7 +166,9 @@ def test_a_plain_selector_of_0_1_0_selects_as_before(cluster, namespace):
         ({"matchLabels": "team"}, "must be of type object"),
     ],
 )  # fmt: skip
-def test_a_selector_that_cannot_be_right_is_refused_with_the_reason(cluster, namespace, selector, why):
+def test_a_selector_that_cannot_be_right_is_refused_with_the_reason(
+    cluster, namespace, selector, why
+):
     body = load(OLD / "policy.yaml")
     body["spec"]["selector"] = selector
     with pytest.raises(KubectlFailed, match=why):

@@ -71,7 +71,9 @@ def deployed(name=NAME, *, drop=(), add=(), image=None):
     found = json.loads(json.dumps(OPERATOR))
     found["metadata"]["name"] = name
     container = found["spec"]["template"]["spec"]["containers"][0]
-    container["args"] = [one for one in container["args"] if not one.startswith(tuple(drop))] + list(add)
+    container["args"] = [
+        one for one in container["args"] if not one.startswith(tuple(drop))
+    ] + list(add)
     container["image"] = image or container["image"]
     # On a node, a kubelet would say how its pods are.
     found["spec"]["template"]["spec"]["schedulerName"] = "nobody"
@@ -115,13 +117,17 @@ def applied(cluster, bad, good=None):
     else:
         kind = {"Node": "nodes", "ClusterProfile": "clusterprofiles", "Deployment": "deployments.apps",
                 "AdvisorPolicy": "advisorpolicies", "JobSet": "jobsets", "Job": "jobs.batch"}[bad["kind"]]  # fmt: skip
-        cluster.delete(kind, bad["metadata"]["name"], namespace=bad["metadata"].get("namespace", HOME))
+        cluster.delete(
+            kind, bad["metadata"]["name"], namespace=bad["metadata"].get("namespace", HOME)
+        )
 
 
 @contextlib.contextmanager
 def gone(cluster, plural, good):
     """An object that is not there; afterwards it is."""
-    cluster.delete(plural, good["metadata"]["name"], namespace=good["metadata"].get("namespace", "default"))
+    cluster.delete(
+        plural, good["metadata"]["name"], namespace=good["metadata"].get("namespace", "default")
+    )
     yield
     cluster.apply(good)
 
@@ -141,9 +147,9 @@ def older():
     (definition,) = load("crds/mofa.dev_advisorpolicies.yaml")
 
     def without(one):
-        del one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
-            "selector"
-        ]
+        del one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+            "properties"
+        ]["selector"]
 
     return changed(definition, without), definition
 
@@ -314,10 +320,13 @@ def test_each_fault_is_named_with_what_mends_it(site, capsys, tmp_path, binaries
             _, found = doctor(capsys)
             wrong = [one for one in found["findings"] if one["mend"]]
             if not any(
-                one["about"] == about and said in one["found"] and mend in one["mend"] for one in wrong
+                one["about"] == about and said in one["found"] and mend in one["mend"]
+                for one in wrong
             ):
                 unsaid[name] = wrong
-            for one in {one["mend"] for one in wrong} - tried:  # while the fault is there, as a person would
+            for one in {
+                one["mend"] for one in wrong
+            } - tried:  # while the fault is there, as a person would
                 tried.add(one)
                 if not one.startswith(NEEDS_A_KUBELET):
                     wrongly.append(refused(one, site.kubeconfig, tmp_path / "bin", binaries))
@@ -336,7 +345,10 @@ def test_an_operator_that_runs_outside_of_the_cluster_is_no_fault(site, capsys, 
         outside.start("--settle=0.5")
         try:
             until(
-                lambda: site.kubectl("get", "cprof", "doctor", "-o", "jsonpath={.status.nodes.ready}") == "2"
+                lambda: (
+                    site.kubectl("get", "cprof", "doctor", "-o", "jsonpath={.status.nodes.ready}")
+                    == "2"
+                )
             )
             code, found = doctor(capsys)
         finally:
@@ -353,21 +365,32 @@ def test_a_definition_that_is_not_there_is_named(site, capsys):
         code, found = doctor(capsys)
         assert code == 4, "while it goes, too"
         until(
-            lambda: len(site.kubectl("get", "crd", "-o", "name").split(definition["metadata"]["name"])) == 1
+            lambda: (
+                len(site.kubectl("get", "crd", "-o", "name").split(definition["metadata"]["name"]))
+                == 1
+            )
         )
         code, found = doctor(capsys)
     finally:
         site.apply(definition)
         site.await_served(definition)
     assert code == 4
-    assert any("does not know advisorpolicies.mofa.dev" in one["found"] for one in found["findings"])
+    assert any(
+        "does not know advisorpolicies.mofa.dev" in one["found"] for one in found["findings"]
+    )
 
 
 def test_what_one_may_not_see_is_unknown_and_not_well(site, capsys, monkeypatch):
-    rules = [{"apiGroups": ["mofa.dev", "jobset.x-k8s.io"], "resources": ["*"], "verbs": ["get", "list"]}]
+    rules = [
+        {"apiGroups": ["mofa.dev", "jobset.x-k8s.io"], "resources": ["*"], "verbs": ["get", "list"]}
+    ]
     monkeypatch.setenv("KUBECONFIG", str(site.identity("visitor", rules)))
     _, found = doctor(capsys)
-    hidden = {one["found"].split()[4].rstrip(":") for one in found["findings"] if one["weight"] == "unknown"}
+    hidden = {
+        one["found"].split()[4].rstrip(":")
+        for one in found["findings"]
+        if one["weight"] == "unknown"
+    }
     assert {"nodes", "deployments.apps"} <= hidden
     assert not {one["about"] for one in found["findings"]} & {"operator", "fence", "nodes"}
     assert main(["top"]) == 0
@@ -385,7 +408,9 @@ def test_each_series_that_prometheus_lacks_is_named(site, capsys, processes, bin
         assert [one for one in found["findings"] if one["mend"]] == []
     code, found = doctor(capsys, "--prometheus", f"http://{HOST}:{free_port()}")
     assert code == 4
-    assert any(one["about"] == "Prometheus" and one["weight"] == "broken" for one in found["findings"])
+    assert any(
+        one["about"] == "Prometheus" and one["weight"] == "broken" for one in found["findings"]
+    )
 
 
 class Served:
@@ -417,4 +442,7 @@ def series():
         'mofa:node_ready:bool{node="a"} 1',
     ]
     named = {one.partition("{")[0]: one for one in lines}
-    return "".join(f"# TYPE {name} gauge\n{line} {at:.0f}\n" for name, line in named.items()) + "# EOF\n"
+    return (
+        "".join(f"# TYPE {name} gauge\n{line} {at:.0f}\n" for name, line in named.items())
+        + "# EOF\n"
+    )

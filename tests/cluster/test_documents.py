@@ -143,13 +143,24 @@ def test_up_is_ready_says_so(stack_up, where):
     with urllib.request.urlopen(f"{where['ADVISOR_URL']}/metrics") as answer:
         assert b'mofa_pool_nodes{pool="h100-east"} 24.0' in answer.read()
     processes = set(up.running_recorded(folder / "run"))
-    assert {"etcd", "kube-apiserver", "kube-scheduler", "kwok", "prometheus", "operator"} < processes
-    assert "kube-state-metrics" not in processes, "626 packages are built only where somebody asks for them"
+    assert {
+        "etcd",
+        "kube-apiserver",
+        "kube-scheduler",
+        "kwok",
+        "prometheus",
+        "operator",
+    } < processes
+    assert "kube-state-metrics" not in processes, (
+        "626 packages are built only where somebody asks for them"
+    )
 
 
 @pytest.mark.slow
 def test_up_is_ready_when_the_history_is_read(stack_up):
-    lines = [line.partition(" s  ")[2] for line in stack_up[2].splitlines() if line.startswith("up: ")]
+    lines = [
+        line.partition(" s  ")[2] for line in stack_up[2].splitlines() if line.startswith("up: ")
+    ]
     assert lines[-2:] == ["the operator has read the history", "ready"]
     assert "the operator still reads the history" not in lines
 
@@ -158,7 +169,11 @@ def test_up_is_ready_when_the_history_is_read(stack_up):
 def test_the_runbook_url_of_every_alert_opens(where):
     with urllib.request.urlopen(f"{where['PROMETHEUS_URL']}/api/v1/rules?type=alert") as answer:
         groups = json.load(answer)["data"]["groups"]
-    alerts = {rule["name"]: rule["annotations"]["runbook_url"] for each in groups for rule in each["rules"]}
+    alerts = {
+        rule["name"]: rule["annotations"]["runbook_url"]
+        for each in groups
+        for rule in each["rules"]
+    }
     assert len(alerts) >= 15
     for name, address in alerts.items():
         with urllib.request.urlopen(address) as answer:

@@ -54,7 +54,14 @@ def place(cluster):
     for kind in (*KINDS, TRAINING_JOB):
         address = f"{kind.plural}.{kind.group}"
         cluster.kubectl(
-            "patch", address, "train", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+            "patch",
+            address,
+            "train",
+            "-n",
+            name,
+            "--type=merge",
+            "-p",
+            '{"metadata":{"finalizers":null}}',
         )
     cluster.kubectl("delete", "clusterprofile,failureledger,node", "fence", "--ignore-not-found")
 
@@ -80,7 +87,10 @@ def test_our_annotations_come_and_go_on_every_kind_of_job(door, place, kind):
     for body in (applied, identity):
         status, said = door.ask("PATCH", address, body, content=APPLY, force="true")
         assert status == 200, said
-    assert said["metadata"]["annotations"] == {"example.org/owner": "eddy", f"{PREFIX}mode": "Annotate"}
+    assert said["metadata"]["annotations"] == {
+        "example.org/owner": "eddy",
+        f"{PREFIX}mode": "Annotate",
+    }
 
 
 REFUSED = {
@@ -121,20 +131,33 @@ EMPTY = {"metadata": {"creationTimestamp": None}}
     [
         ({"workerTemplate": PODS | EMPTY}, 200),
         ({"workerTemplate": PODS | EMPTY, "leaderTemplate": PODS}, 403),
-        ({"workerTemplate": PODS | {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}}, 403),
+        (
+            {"workerTemplate": PODS | {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}},
+            403,
+        ),
         ({"workerTemplate": PODS | {"metadata": {"labels": None}}}, 403),
-        ({"workerTemplate": EMPTY | {"spec": {"containers": [{"name": "trainer", "image": "y"}]}}}, 403),
+        (
+            {
+                "workerTemplate": EMPTY
+                | {"spec": {"containers": [{"name": "trainer", "image": "y"}]}}
+            },
+            403,
+        ),
         ({"workerTemplate": PODS | EMPTY, "restartPolicy": "None"}, 403),
         ({"workerTemplate": EMPTY}, 403),
         ({}, 403),
     ],
 )
-def test_a_webhook_of_its_project_may_add_an_empty_creation_time_to_pods(door, place, template, status):
+def test_a_webhook_of_its_project_may_add_an_empty_creation_time_to_pods(
+    door, place, template, status
+):
     made = job(LEADER_WORKER_SET, place, "stamped")
     made["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": PODS}}
     address = path(LEADER_WORKER_SET, place)
     assert door.ask("POST", address, made, content=JSON, user="")[0] == 201
-    whole = [{"op": "replace", "path": "/spec/leaderWorkerTemplate", "value": {"size": 2} | template}]
+    whole = [
+        {"op": "replace", "path": "/spec/leaderWorkerTemplate", "value": {"size": 2} | template}
+    ]
     try:
         found, said = door.ask("PATCH", f"{address}/stamped", whole, content=PATCH)
         assert found == status, said
@@ -151,13 +174,21 @@ def test_the_status_of_our_kinds_is_ours(door, place):
         assert status == 200, said
         # Through this door nothing but the status goes: the API server leaves the rest as it is.
         body = {"metadata": {"labels": {"team": "x"}}, "status": {"health": "x"}}
-        assert door.ask("PATCH", address, body)[1]["metadata"].get("labels") in ({"team": "ml"}, None)
+        assert door.ask("PATCH", address, body)[1]["metadata"].get("labels") in (
+            {"team": "ml"},
+            None,
+        )
 
 
 def ledger(name, uid, **metadata):
     """The uid is the profile's own: elsewhere a controller collects what has an owner that is not there."""
     owners = [
-        {"apiVersion": CLUSTER_PROFILE.api_version, "kind": "ClusterProfile", "name": "fence", "uid": uid}
+        {
+            "apiVersion": CLUSTER_PROFILE.api_version,
+            "kind": "ClusterProfile",
+            "name": "fence",
+            "uid": uid,
+        }
     ]
     identity = {"apiVersion": FAILURE_LEDGER.api_version, "kind": "FailureLedger"}
     return {**identity, "metadata": {"name": name, "ownerReferences": owners, **metadata}}
@@ -187,16 +218,32 @@ def test_a_profile_has_a_ledger_of_its_name_which_it_owns_and_no_other(door, pla
             lambda place: path(JOB_SET, place, "train", status=True),
             {"status": {"restarts": 1}},
         ),
-        ("a profile's spec", lambda _: path(CLUSTER_PROFILE, "", "fence"), {"spec": {"gpu": "b200"}}),
+        (
+            "a profile's spec",
+            lambda _: path(CLUSTER_PROFILE, "", "fence"),
+            {"spec": {"gpu": "b200"}},
+        ),
         (
             "a profile's annotations",
             lambda _: path(CLUSTER_PROFILE, "", "fence"),
             annotated(**{f"{PREFIX}x": "y"}),
         ),
         ("a node", lambda _: path(NODE, "", "fence"), annotated(**{f"{PREFIX}x": "y"})),
-        ("a node's status", lambda _: path(NODE, "", "fence", status=True), {"status": {"nodeInfo": None}}),
-        ("a ConfigMap", lambda place: path(CONFIG_MAP, place, "train"), annotated(**{f"{PREFIX}x": "y"})),
-        ("a namespace", lambda place: f"/api/v1/namespaces/{place}", annotated(**{f"{PREFIX}x": "y"})),
+        (
+            "a node's status",
+            lambda _: path(NODE, "", "fence", status=True),
+            {"status": {"nodeInfo": None}},
+        ),
+        (
+            "a ConfigMap",
+            lambda place: path(CONFIG_MAP, place, "train"),
+            annotated(**{f"{PREFIX}x": "y"}),
+        ),
+        (
+            "a namespace",
+            lambda place: f"/api/v1/namespaces/{place}",
+            annotated(**{f"{PREFIX}x": "y"}),
+        ),
         (
             "its own role",
             lambda _: "/apis/rbac.authorization.k8s.io/v1/clusterroles/mofa-advisor",
@@ -230,7 +277,11 @@ def test_nothing_is_created_but_events_one_lease_and_ledgers(door, place, kind, 
 
 
 def test_no_token_is_made_for_anybody(door):
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": []},
+    }
     address = f"/api/v1/namespaces/{HOME}/serviceaccounts/mofa-advisor/token"
     status, said = door.ask("POST", address, body, content=JSON)
     assert status == 403
@@ -270,7 +321,9 @@ def test_the_lease_is_the_one_of_its_own_name_at_home(door, place, cluster):
 def test_everybody_else_passes_by(door, place, cluster):
     cluster.kubectl("label", "jobset", "train", "-n", place, "team=other", "--overwrite")
     assert (
-        cluster.kubectl("get", "jobset", "train", "-n", place, "-o", "jsonpath={.metadata.labels.team}")
+        cluster.kubectl(
+            "get", "jobset", "train", "-n", place, "-o", "jsonpath={.metadata.labels.team}"
+        )
         == "other"
     )
     cluster.kubectl("label", "jobset", "train", "-n", place, "team=ml", "--overwrite")
@@ -328,7 +381,9 @@ def test_the_policies_know_the_keys_that_the_code_knows():
     text = POLICY.read_text("utf-8")
     fence, _, typos, _ = YAML(typ="safe").load_all(text)
     variables = {
-        one["name"]: one["expression"] for policy in (fence, typos) for one in policy["spec"]["variables"]
+        one["name"]: one["expression"]
+        for policy in (fence, typos)
+        for one in policy["spec"]["variables"]
     }
     quoted = {name: re.findall(r'"([^"]+)"', expression) for name, expression in variables.items()}
     assert quoted["people"] == list(INPUTS)

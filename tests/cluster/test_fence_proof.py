@@ -40,7 +40,9 @@ def test_without_its_fence_nothing_is_written(cluster, processes, namespace):
         until(
             lambda: (
                 "status"
-                in json.loads(cluster.kubectl("get", "tjob", "fenced", "-n", namespace, "-o", "json"))
+                in json.loads(
+                    cluster.kubectl("get", "tjob", "fenced", "-n", namespace, "-o", "json")
+                )
             )
         )
         assert cluster.kubectl("get", "failureledgers", "-o", "name").count("proof") == 0

@@ -66,7 +66,11 @@ def answered(rng, gpus, *, current=True):
         "predicted": {"step_seconds": [step, step, step], "tokens_per_second": [1e5, 1e5, 1e5]},
     }
     if current:
-        said["current"] = {"strategy": "tp=8", "gain": 0.1, "step_seconds": step * rng.uniform(1.0, 1.6)}
+        said["current"] = {
+            "strategy": "tp=8",
+            "gain": 0.1,
+            "step_seconds": step * rng.uniform(1.0, 1.6),
+        }
     told = {
         "status": "Recommended", "inputs-hash": "0" * 32, "explanation": "for a test", "strategy": "tp=8,pp=2,dp=8",
         "predicted-ettr": f"{rng.uniform(0.8, 0.99):.3f}", "recommendation": json.dumps(said),
@@ -79,7 +83,12 @@ def body(kind, namespace, name, annotations=None):
     if kind == BATCH_JOB:
         pod = example(JOB_SET)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
         spec = {"parallelism": 16, "template": pod, "suspend": False}
-        found = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": namespace}, "spec": spec}
+        found = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"namespace": namespace},
+            "spec": spec,
+        }
     else:
         found = example(kind, namespace)
     found["metadata"] |= {"name": name, "annotations": annotations or {}}
@@ -109,11 +118,17 @@ def mixed(namespace, now, number=200):
     for index in range(number - 40):
         kind = EVERY[index % len(EVERY)]
         how = ("answered", "plain", "waits", "ended", "no layout")[index // len(EVERY) % 5]
-        told = {} if how == "plain" else answered(rng, GPUS.get(kind, 128), current=how != "no layout")
+        told = (
+            {} if how == "plain" else answered(rng, GPUS.get(kind, 128), current=how != "no layout")
+        )
         named = "llama3-70b" if how == "plain" else "job"
         one, status = body(kind, namespace, f"{named}-{index}", told), None
         if how == "waits" and kind.suspend:
-            spec = one["spec"] if len(kind.suspend) == 1 else one["spec"].setdefault(kind.suspend[0], {})
+            spec = (
+                one["spec"]
+                if len(kind.suspend) == 1
+                else one["spec"].setdefault(kind.suspend[0], {})
+            )
             spec["suspend"] = True
         if how == "ended" and kind == JOB_SET:
             gone = {
@@ -142,7 +157,11 @@ def mixed(namespace, now, number=200):
             status |= {"health": "Stuck", "conditions": [late]}
         made += [
             (JOB_SET, target, None),
-            (TRAINING_JOB, training_job(namespace, f"speaker-{index}", answered(rng, 256), target), status),
+            (
+                TRAINING_JOB,
+                training_job(namespace, f"speaker-{index}", answered(rng, 256), target),
+                status,
+            ),
         ]
     return made
 
@@ -154,7 +173,9 @@ async def put(kubeconfig, made):
             meta = given["metadata"]
             await api.create(kind, meta["namespace"], given)
             if status is not None:
-                await api.merge(kind, meta["namespace"], meta["name"], {"status": status}, status=True)
+                await api.merge(
+                    kind, meta["namespace"], meta["name"], {"status": status}, status=True
+                )
 
         await asyncio.gather(*(one(*each) for each in made))
 
@@ -188,7 +209,12 @@ def reckoned(made, now):
         elif "current" in said:
             share = 1 - said["predicted"]["step_seconds"][1] / said["current"]["step_seconds"]
         slow = share * (hours - stuck - stopped)
-        for name, value in (("held", hours), ("stuck", stuck), ("stopped", stopped), ("slow", slow)):
+        for name, value in (
+            ("held", hours),
+            ("stuck", stuck),
+            ("stopped", stopped),
+            ("slow", slow),
+        ):
             total[name] += value * gpus
     return total
 
@@ -201,9 +227,13 @@ def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(
     assert len(made) == 200
     asyncio.run(put(cluster.kubeconfig, made))
     for kind in {kind for kind, _, _ in made}:
-        live = json.loads(cluster.kubectl("get", kind.resource, "-n", namespace, "-o", "json"))["items"]
+        live = json.loads(cluster.kubectl("get", kind.resource, "-n", namespace, "-o", "json"))[
+            "items"
+        ]
         at = {
-            one["metadata"]["name"]: datetime.fromisoformat(one["metadata"]["creationTimestamp"]).timestamp()
+            one["metadata"]["name"]: datetime.fromisoformat(
+                one["metadata"]["creationTimestamp"]
+            ).timestamp()
             for one in live
         }
         for _, one, _ in (each for each in made if each[0] == kind):
@@ -225,10 +255,14 @@ def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(
     assert lost == sorted(lost, reverse=True)
     assert min(expected.values()) > 0
     everything = ask("top", "-n", namespace, "--told", "--all")
-    assert len(everything["jobs"]) == 180  # the twenty that speak for others have no line of their own
+    assert (
+        len(everything["jobs"]) == 180
+    )  # the twenty that speak for others have no line of their own
     told = {command_in(one["change"]).partition(" -n ")[0]: one["change"] for one in found["jobs"]}
     assert {"kubectl annotate", "kubectl mofa why"} <= told.keys()
-    wrong = [refused(text, cluster.kubeconfig, tmp_path / "bin", binaries) for text in told.values()]
+    wrong = [
+        refused(text, cluster.kubeconfig, tmp_path / "bin", binaries) for text in told.values()
+    ]
     assert [why for why in wrong if why] == []
 
 
@@ -313,7 +347,9 @@ def test_pools_say_which_gpus_running_jobs_hold_and_how_nodes_of_none_get_into_o
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
-def test_a_job_that_is_misspelt_is_told(cluster, asking, namespace, monkeypatch, capsys, words, said):
+def test_a_job_that_is_misspelt_is_told(
+    cluster, asking, namespace, monkeypatch, capsys, words, said
+):
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     place = [] if "-n" in words else ["-n", namespace]
     assert main([*words, *place]) == 2

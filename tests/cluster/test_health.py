@@ -48,7 +48,9 @@ def stuck_rule(folder):
 def test_a_job_without_a_first_step_is_stuck_everywhere_and_one_that_trains_is_healthy(
     site, namespace, tmp_path
 ):
-    operator = Scrape(job="operator", target=site.advisor.url.removeprefix("http://"), interval="1s")
+    operator = Scrape(
+        job="operator", target=site.advisor.url.removeprefix("http://"), interval="1s"
+    )
     site.prometheus.configure([site.scrape, operator], [stuck_rule(tmp_path)])
     site.prometheus.reload()
     quick = {"classes": [{"name": "job", "failuresPerThousandNodeDays": "1", "recoverySeconds": 1}]}
@@ -72,7 +74,8 @@ def test_a_job_without_a_first_step_is_stuck_everywhere_and_one_that_trains_is_h
     )
     assert late.split() == ["trainingjob.mofa.dev/hangs"]
     firing = until(
-        lambda: site.prometheus.ask('ALERTS{alertname="MofaJobStuck",alertstate="firing"}'), what="the alert"
+        lambda: site.prometheus.ask('ALERTS{alertname="MofaJobStuck",alertstate="firing"}'),
+        what="the alert",
     )
     assert [labels["training_job"] for labels, _ in firing] == ["hangs"]
     with urllib.request.urlopen(f"{site.advisor.url}/?namespace={namespace}", timeout=30) as answer:

@@ -15,7 +15,18 @@ from mofa_local.blocks import write_block
 from mofa_local.ports import HOST
 from mofa_local.prometheus import Prometheus as Server
 from mofa_local.series import sampled
-from mofa_local.synthetic import DAY, HOUR, Gap, Incident, Job, Past, Planned, draw, node_names, truth
+from mofa_local.synthetic import (
+    DAY,
+    HOUR,
+    Gap,
+    Incident,
+    Job,
+    Past,
+    Planned,
+    draw,
+    node_names,
+    truth,
+)
 
 from mofa_model.cli import main
 from mofa_operator.evidence import date_of
@@ -48,7 +59,8 @@ class Serving:
         series = [
             (
                 one._replace(
-                    labels=dict(one.labels) | {key: values[number] for key, values in labels.items()}
+                    labels=dict(one.labels)
+                    | {key: values[number] for key, values in labels.items()}
                 ),
                 runs,
             )
@@ -128,11 +140,15 @@ def test_every_incident_of_thirty_days_is_counted_once_and_in_its_class(found):
 
 
 def test_exposure_is_the_time_with_a_training_pod_and_coverage_that_of_the_samples(found):
-    assert found.node_days == pytest.approx(10 * 30, rel=0.01), "ten of twelve nodes trained for thirty days"
+    assert found.node_days == pytest.approx(10 * 30, rel=0.01), (
+        "ten of twelve nodes trained for thirty days"
+    )
     from_its_start = found.window == 30 * DAY  # a sample at the very start of the window is outside
     outside = from_its_start * len(PAST.nodes) * PAST.step / DAY
     edge = len(PAST.nodes) * 600 / DAY  # the first samples stand for up to ten minutes before them
-    assert sum(found.node_days_by_node.values()) == pytest.approx(truth(PAST).node_days - outside, abs=edge)
+    assert sum(found.node_days_by_node.values()) == pytest.approx(
+        truth(PAST).node_days - outside, abs=edge
+    )
     assert found.coverage == pytest.approx(30 * DAY / found.window, abs=1e-3)
 
 
@@ -170,17 +186,26 @@ def test_a_gap_within_a_long_stretch_lies_on_its_own_days(serve):
 
 def test_failures_of_nodes_lie_on_their_days_where_nodes_are_the_evidence(serve):
     """And their exposure is that of all nodes."""
-    found = look(serve(dataclasses.replace(BRIEF, missing=frozenset({"kube_pod_labels"}))), profile(days=10))
+    found = look(
+        serve(dataclasses.replace(BRIEF, missing=frozenset({"kube_pod_labels"}))), profile(days=10)
+    )
     assert failures(found) == {"pod": truth(BRIEF).node_failures} == {"pod": 51}
     assert found.node_days == pytest.approx(truth(BRIEF).node_days, rel=2e-3)
     assert found.missing == ("kube_pod_labels of training pods",)
     assert sum(day.classes["pod"].failures for day in found.days) == 51
-    assert misplaced(found.days, ((one.at, "pod") for one in BRIEF.incidents if one.repair is not None)) <= 2
+    assert (
+        misplaced(
+            found.days, ((one.at, "pod") for one in BRIEF.incidents if one.repair is not None)
+        )
+        <= 2
+    )
 
 
 def misplaced(days, moments):
     """Failures that are on another day than they happened, counted on both."""
-    told = Counter({(day.date, name): one.failures for day in days for name, one in day.classes.items()})
+    told = Counter(
+        {(day.date, name): one.failures for day in days for name, one in day.classes.items()}
+    )
     true = Counter((date_of(at), name) for at, name in moments)
     return sum(abs(told[key] - true[key]) for key in told.keys() | true.keys())
 
@@ -201,18 +226,33 @@ def test_samples_an_hour_apart_are_too_coarse_for_time_but_not_for_counts(serve)
 @pytest.mark.parametrize("server", [False, True], ids=["exporter-down", "prometheus-down"])
 def test_a_gap_is_neither_a_failure_nor_exposure(serve, server):
     quiet = Past(
-        start=END - 20 * DAY, end=END, nodes=node_names(4), labels=LABELS, jobs=(Job(name="a", nodes=3),)
+        start=END - 20 * DAY,
+        end=END,
+        nodes=node_names(4),
+        labels=LABELS,
+        jobs=(Job(name="a", nodes=3),),
     )
     gap = Gap(at=END - 12 * DAY, until=END - 10 * DAY, server=server)
     found = look(serve(dataclasses.replace(quiet, gaps=(gap,))), profile(days=20))
-    assert {name: one.failures for name, one in found.classes.items()} == {"process": 0, "pod": 0, "job": 0}
+    assert {name: one.failures for name, one in found.classes.items()} == {
+        "process": 0,
+        "pod": 0,
+        "job": 0,
+    }
     assert found.coverage == pytest.approx(18 * DAY / found.window, abs=2e-3)
     assert found.node_days == pytest.approx(3 * 18, rel=0.01)
 
 
 def test_a_node_that_was_cordoned_before_it_went_down_did_not_fail(serve):
     planned = Planned(at=END - 3 * DAY, until=END - 2 * DAY, node="gpu-001", down=True)
-    past = Past(start=END - 9 * DAY, end=END, nodes=node_names(3), labels=LABELS, jobs=(), planned=(planned,))
+    past = Past(
+        start=END - 9 * DAY,
+        end=END,
+        nodes=node_names(3),
+        labels=LABELS,
+        jobs=(),
+        planned=(planned,),
+    )
     found = look(serve(past), profile(days=9))
     assert found.classes["pod"].failures == 0
     assert found.node_days == pytest.approx(3 * 9 - 1, rel=0.01), (
@@ -238,10 +278,16 @@ def test_a_failure_at_the_seam_of_two_stretches_is_counted_once(serve):
 
 
 def test_only_the_cluster_of_the_matchers_counts_and_several_are_not_mixed(serve):
-    other = draw(end=END, nodes=4, days=10, seed=2, jobs=(Job(name="c", nodes=3),), failures={"pod": 7})
+    other = draw(
+        end=END, nodes=4, days=10, seed=2, jobs=(Job(name="c", nodes=3),), failures={"pod": 7}
+    )
     both = serve(BRIEF, other, cluster=("east", "west"))
     assert failures(look(both, profile(days=10, cluster="east"))) == COUNTS
-    assert failures(look(both, profile(days=10, cluster="west"))) == {"process": 0, "pod": 7, "job": 0}
+    assert failures(look(both, profile(days=10, cluster="west"))) == {
+        "process": 0,
+        "pod": 7,
+        "job": 0,
+    }
     mixed = look(both, profile(days=10))
     assert isinstance(mixed, NoHistory)
     assert "several clusters (east, west)" in mixed.message
@@ -283,7 +329,8 @@ def test_an_unreachable_server_is_no_history_and_no_exception():
 
     found = asyncio.run(ask())
     assert found == NoHistory(
-        reason=Reason.HISTORY_UNAVAILABLE, message=f"Prometheus at http://{HOST}:9: cannot be connected to"
+        reason=Reason.HISTORY_UNAVAILABLE,
+        message=f"Prometheus at http://{HOST}:9: cannot be connected to",
     )
 
 
@@ -301,7 +348,10 @@ def test_stretches_that_are_over_are_asked_for_once(url):
 
 
 def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
-    jobs = [Watched(namespace="research", name=name) for name in ("pretrain-a", "pretrain-b", "never-was")]
+    jobs = [
+        Watched(namespace="research", name=name)
+        for name in ("pretrain-a", "pretrain-b", "never-was")
+    ]
 
     async def ask(now):
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
@@ -319,7 +369,9 @@ def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
     assert one.step_seconds == 20
     lost = [i for i in PAST.incidents if i.job == "pretrain-a" and quiet - 7 * DAY < i.at < quiet]
     redone = 50 * 20 * len(lost)
-    assert one.ettr == pytest.approx(1 - (sum(i.recovery for i in lost) + redone) / (7 * DAY), abs=0.02)
+    assert one.ettr == pytest.approx(
+        1 - (sum(i.recovery for i in lost) + redone) / (7 * DAY), abs=0.02
+    )
     assert asyncio.run(ask(END + HOUR)) == {}
 
 
@@ -374,6 +426,10 @@ def test_no_text_leaves_its_quotes_as_prometheus_reads_it(url):
         found = parsed(wanted)
         assert found["type"] == "vectorSelector"
         conditions = {(one["name"], one["type"]): one["value"] for one in found["matchers"]}
-        assert conditions == {("__name__", "="): "up", ("a", "="): text, ("b", "=~"): any_of(values)}
+        assert conditions == {
+            ("__name__", "="): "up",
+            ("a", "="): text,
+            ("b", "=~"): any_of(values),
+        }
 
     check()

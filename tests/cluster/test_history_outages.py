@@ -47,13 +47,16 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
         assert not found["status"].get("failures")
         assert condition(asked, "Ready")["reason"] == "PriorDominated"
         assert rates_used(asked) == {"process": 1.5, "pod": 3.0, "job": 0.5}
-        assert world.metric("mofa_pool_exposure_node_days", pool=name) is None, "missing is not zero"
+        assert world.metric("mofa_pool_exposure_node_days", pool=name) is None, (
+            "missing is not zero"
+        )
         assert world.metric("mofa_advisor_history_requests_total", outcome="HistoryUnavailable") > 0
         before = settled(world.advisor)
         time.sleep(5.0)
         assert world.advisor.writes(before) == [], "an outage that goes on is no news"
         until(
-            lambda: [reason for reason, _ in world.events(name)] == ["HistoryUnavailable"], what="one Event"
+            lambda: [reason for reason, _ in world.events(name)] == ["HistoryUnavailable"],
+            what="one Event",
         )
         code, told, said = world.rates(name, capsys)
         assert (code, told, said.count("\n")) == (4, None, 1)
@@ -82,8 +85,13 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
             assert ours(job_during) == ours(asked)
             for part in ("inputsHash", "computedTime", "recommendation", "inputs"):
                 assert job_during["status"].get(part) == asked["status"].get(part), part
-            assert "what was learned before is used" in condition(job_during, "HistoryComplete")["message"]
-            assert world.metric("mofa_pool_exposure_node_days", pool=name) == pytest.approx(whole(found)[1])
+            assert (
+                "what was learned before is used"
+                in condition(job_during, "HistoryComplete")["message"]
+            )
+            assert world.metric("mofa_pool_exposure_node_days", pool=name) == pytest.approx(
+                whole(found)[1]
+            )
             assert world.rates(name, capsys)[0] == 4
             world.server.start()
             after, job_after = world.learned(name, "Complete")
@@ -92,7 +100,9 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
             assert job_after["status"]["inputsHash"] == asked["status"]["inputsHash"]
         told = [reason for reason, _ in world.events(name)]
         assert sorted(told) == ["AssumptionContradicted", "HistoryUnavailable"]
-        assert [reason for reason, _ in world.events(name, "TrainingJob")].count("RecommendationChanged") <= 1
+        assert [reason for reason, _ in world.events(name, "TrainingJob")].count(
+            "RecommendationChanged"
+        ) <= 1
         world.server.stop()
         shutil.rmtree(world.server.data)
         write_block(renamed(past_of(name, FOUR_PERCENT, days=5), name), world.server.data)
@@ -105,7 +115,10 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
         assert said["status"] == "False"
         assert f"node says '{name}-000.example.org'" in said["message"]
         assert "what was learned before is used" in said["message"]
-        until(lambda: sum("honor_labels" in text for _, text in world.events(name)) == 1, what="one Event")
+        until(
+            lambda: sum("honor_labels" in text for _, text in world.events(name)) == 1,
+            what="one Event",
+        )
 
 
 def renamed(past, name):
@@ -168,7 +181,9 @@ def test_failures_that_are_back_filled_are_advised_on_after_the_quiet_time(
         assert ours(fresh)["inputs-hash"] == fresh["status"]["inputsHash"]
         assert rates_used(fresh)["pod"] > rates_used(asked)["pod"]
         interval = "checkpoint-interval-seconds"
-        assert int(ours(fresh)[interval]) < int(ours(asked)[interval]), "more failures, more checkpoints"
+        assert int(ours(fresh)[interval]) < int(ours(asked)[interval]), (
+            "more failures, more checkpoints"
+        )
 
 
 def seconds(profile):
@@ -197,7 +212,10 @@ def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, 
             assert world.advisor.probe("healthz")["ok"]
             nodes.recover(cluster, f"{names['high']}-000")  # a kubelet says that its node is alive
             time.sleep(2.0)
-        assert world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + WATCHED / 20
+        assert (
+            world.metric("mofa_advisor_history_requests_total", outcome="Answered")
+            > looks + WATCHED / 20
+        )
         assert world.advisor.writes(before) == []
 
 

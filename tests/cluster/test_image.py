@@ -19,7 +19,11 @@ def test_the_operator_in_its_container_advises_a_job(cluster, processes, namespa
         pytest.skip(f"no image can be built here: {missing}")
     labels = {"example.org/pool": "of-the-image"}
     nodes.create(cluster, [nodes.node(f"image-{n}", labels=labels) for n in range(2)], kwok=False)
-    pool = {"apiVersion": "mofa.dev/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "of-the-image"}}
+    pool = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "of-the-image"},
+    }
     cluster.apply(pool | {"spec": {"gpu": "h100", "nodeSelector": labels}})
     access = tmp_path / "kubeconfig"
     access.write_text(
@@ -27,7 +31,15 @@ def test_the_operator_in_its_container_advises_a_job(cluster, processes, namespa
     )
     access.chmod(0o644)  # the container's user is none of this machine
     program = images.command(
-        *("run", "--rm", "--network=host", "--memory=512m", "--read-only", "--tmpfs=/tmp", "--cap-drop=all"),
+        *(
+            "run",
+            "--rm",
+            "--network=host",
+            "--memory=512m",
+            "--read-only",
+            "--tmpfs=/tmp",
+            "--cap-drop=all",
+        ),
         *(f"--volume={access}:{access}:ro", images.advisor_image(ROOT)),
     )
     advisor = Advisor(cluster, processes, name="of-the-image", program=program, kubeconfig=access)
@@ -36,7 +48,8 @@ def test_the_operator_in_its_container_advises_a_job(cluster, processes, namespa
         cluster.apply(small_job(namespace, "small", "of-the-image"))
         until(
             lambda: (
-                condition(read(cluster, "trainingjob", namespace, "small"), "Ready").get("status") == "True"
+                condition(read(cluster, "trainingjob", namespace, "small"), "Ready").get("status")
+                == "True"
             ),
             90.0,
             "advice",

@@ -55,9 +55,13 @@ def node(story, name, label="node", *, down=(), cordon=(), boots=(), xid=(), rac
     ready = {"condition": "Ready", "status": "true"}
     story.turns("kube_node_status_condition", off(*down), first=1.0, until=until, **of, **ready)
     story.turns("kube_node_spec_unschedulable", on(*cordon), until=until, **of)
-    story.turns("kube_node_info", [], first=1.0, until=until, **of, internal_ip=f"10.0.0.{name[1:]}")
+    story.turns(
+        "kube_node_info", [], first=1.0, until=until, **of, internal_ip=f"10.0.0.{name[1:]}"
+    )
     story.turns("kube_node_labels", [], first=1.0, until=until, **of, label_rack=rack)
-    story.turns("kube_node_status_allocatable", [], first=2.0, until=until, **of, resource="nvidia_com_gpu")
+    story.turns(
+        "kube_node_status_allocatable", [], first=2.0, until=until, **of, resource="nvidia_com_gpu"
+    )
     host, at, value, alive = {"instance": f"{name}:9100"}, 0.0, START - DAY, []
     for died, booted in boots:
         alive.append((at, died, value))
@@ -66,7 +70,13 @@ def node(story, name, label="node", *, down=(), cordon=(), boots=(), xid=(), rac
     for gpu in "01":
         edges = xid if gpu == "0" else ()
         story.turns(
-            "DCGM_FI_DEV_XID_ERRORS", edges, until=until, **host, gpu=gpu, UUID=f"{name}-{gpu}", Hostname=name
+            "DCGM_FI_DEV_XID_ERRORS",
+            edges,
+            until=until,
+            **host,
+            gpu=gpu,
+            UUID=f"{name}-{gpu}",
+            Hostname=name,
         )
 
 
@@ -98,14 +108,21 @@ def pod(story, name, where, lived, *, job, starts=(), codes=(), ended=None, owne
     story.says("kube_pod_info", [(a, b, 1.0)], **of, node="ops", exported_node=where)
     story.says("kube_pod_labels", [(a, b, 1.0)], **of, label_training_kubeflow_org_job_name=job)
     story.says("kube_pod_created", [(a, b, START + a * HOUR)], **of)
-    phases = {"Running": [(a, stop, 1.0), (stop, b, 0.0)], "Succeeded": [(a, stop, 0.0), (stop, b, 1.0)]}
+    phases = {
+        "Running": [(a, stop, 1.0), (stop, b, 0.0)],
+        "Succeeded": [(a, stop, 0.0), (stop, b, 1.0)],
+    }
     for phase, spans in phases.items() if ended else [("Running", [(a, b, 1.0)])]:
         story.says("kube_pod_status_phase", spans, **of, phase=phase)
     box, every = {**of, "exported_container": "pytorch"}, [a, *starts, stop]
     spans = list(pairwise(every))
-    story.says("kube_pod_container_state_started", [(x, y, START + x * HOUR) for x, y in spans], **box)
     story.says(
-        "kube_pod_container_status_restarts_total", [(x, y, n) for n, (x, y) in enumerate(spans)], **box
+        "kube_pod_container_state_started", [(x, y, START + x * HOUR) for x, y in spans], **box
+    )
+    story.says(
+        "kube_pod_container_status_restarts_total",
+        [(x, y, n) for n, (x, y) in enumerate(spans)],
+        **box,
     )
     last = "kube_pod_container_status_last_terminated"
     told = list(zip(spans[1:], codes, strict=True))
@@ -159,7 +176,9 @@ def url(processes, tmp_path_factory, binaries):
 
 def asked(url, capsys, cluster, *more):
     window = ["--start", str(START), "--end", str(END)]
-    code = main(["incidents", "--prometheus", url, "--match", f'cluster="{cluster}"', *window, *more])
+    code = main(
+        ["incidents", "--prometheus", url, "--match", f'cluster="{cluster}"', *window, *more]
+    )
     told = capsys.readouterr()
     return code, told.out, told.err
 
@@ -172,7 +191,9 @@ def told(url, capsys, cluster):
 
 def failed(document, kind):
     return sorted(
-        (one[kind], one["cause"]) for one in document["incidents"] if one["kind"] == kind and one["counts"]
+        (one[kind], one["cause"])
+        for one in document["incidents"]
+        if one["kind"] == kind and one["counts"]
     )
 
 
@@ -193,7 +214,9 @@ def test_failures_of_nodes_are_those_that_nobody_planned_each_once_and_with_its_
     assert document["exposure"]["node_days"] == pytest.approx((8 * 72 - away) / 24, rel=0.002)
 
 
-def test_failures_of_jobs_are_none_of_their_users_whatever_the_scrape_calls_their_labels(url, capsys):
+def test_failures_of_jobs_are_none_of_their_users_whatever_the_scrape_calls_their_labels(
+    url, capsys
+):
     document = told(url, capsys, "jobs")
     assert failed(document, "job") == [("ml/sft", "process-crash")]
     causes = [one["cause"] for one in document["incidents"]]
@@ -218,7 +241,11 @@ def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_o
     document = json.loads(capsys.readouterr().out)
     assert failed(document, "node") == [("n2", "kubelet-down")] * 2 + [("n4", "reboot")]
     (again,) = [one for one in document["incidents"] if one.get("node") == "n0"]
-    assert (again["id"], again["cause"], again["overruled"]) == (first["id"], "planned-drain", "node-down")
+    assert (again["id"], again["cause"], again["overruled"]) == (
+        first["id"],
+        "planned-drain",
+        "node-down",
+    )
     patch = f'{{"spec": {{"incidents": {{"overruled": {{"{first["id"]}": "planned-drain"}}}}}}}}'
     assert document["overruling"] == f"kubectl patch clusterprofile east --type=merge -p '{patch}'"
     for wrong, words in (
@@ -233,10 +260,18 @@ def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_o
 
 def test_people_get_a_table_and_what_cannot_be_read_is_one_line(url, capsys):
     code, out, _ = asked(url, capsys, "nodes")
-    assert (code, "4 failures in" in out, "rack-outage" in out, "flap" in out) == (0, True, True, False)
+    assert (code, "4 failures in" in out, "rack-outage" in out, "flap" in out) == (
+        0,
+        True,
+        True,
+        False,
+    )
     assert "flap" in asked(url, capsys, "nodes", "--all")[1]
     for wrong, words in (
-        (["--node-label", "cluster"], "no label of kube_node_status_condition has a value for each node"),
+        (
+            ["--node-label", "cluster"],
+            "no label of kube_node_status_condition has a value for each node",
+        ),
         (["--nodes", "pool=none"], "kube_node_labels lacks pool"),
     ):
         code, out, err = asked(url, capsys, "nodes", *wrong)

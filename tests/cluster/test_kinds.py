@@ -13,7 +13,15 @@ from pools import EXAMPLES, pool, settled
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import JOB_SET, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB, TRAIN_JOB, VOLCANO_JOB, JobKind
+from mofa_model.kinds import (
+    JOB_SET,
+    PYTORCH_JOB,
+    RAY_CLUSTER,
+    RAY_JOB,
+    TRAIN_JOB,
+    VOLCANO_JOB,
+    JobKind,
+)
 from mofa_model.kinds.new_job import NewJob
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
@@ -79,15 +87,23 @@ def test_an_example_gets_advice_and_the_price_of_its_layout_and_then_silence(
     told = json.loads(found["recommendation"])
     assert told["nodes"] == NODES.get(kind, 16)
     if kind != RAY_CLUSTER:  # what it trains stands nowhere in it
-        assert told["current"]["strategy"].startswith("tp=8,pp=1," if kind == PYTORCH_JOB else "tp=8,pp=4,")
+        assert told["current"]["strategy"].startswith(
+            "tp=8,pp=1," if kind == PYTORCH_JOB else "tp=8,pp=4,"
+        )
         assert told["current"]["step_seconds"] > 0 or told["current"]["reason"]
     before = settled(advisor)
     cluster.kubectl("label", kind.resource, "llama3-70b", "-n", namespace, "team=ml")
     status = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
     cluster.kubectl("patch", kind.resource, "llama3-70b", "-n", namespace, "--subresource=status", "--type=merge", "-p", json.dumps(status))  # fmt: skip
     time.sleep(3.0)
-    assert [one for one in advisor.writes(before) if one["objectRef"]["namespace"] == namespace] == []
-    mine = {name: count for name, count in advisor.writes_by_object().items() if f"/{namespace}/" in name}
+    assert [
+        one for one in advisor.writes(before) if one["objectRef"]["namespace"] == namespace
+    ] == []
+    mine = {
+        name: count
+        for name, count in advisor.writes_by_object().items()
+        if f"/{namespace}/" in name
+    }
     assert mine[f"{kind.plural}/{namespace}/llama3-70b"] == 1
     assert read(cluster, kind, namespace)["spec"] == body["spec"]
     events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
@@ -99,8 +115,12 @@ def test_disabled_takes_every_trace_away(cluster, advisor, profile, namespace, k
     cluster.apply(policy(namespace, profile))
     cluster.apply(example(kind, namespace))
     outcome(cluster, kind, namespace)
-    cluster.kubectl("annotate", kind.resource, "llama3-70b", "-n", namespace, f"{PREFIX}mode=Disabled")
-    until(lambda: ours(read(cluster, kind, namespace)) == {"model": "llama3-70b", "mode": "Disabled"})
+    cluster.kubectl(
+        "annotate", kind.resource, "llama3-70b", "-n", namespace, f"{PREFIX}mode=Disabled"
+    )
+    until(
+        lambda: ours(read(cluster, kind, namespace)) == {"model": "llama3-70b", "mode": "Disabled"}
+    )
 
 
 def test_without_its_policy_a_job_loses_every_trace_and_the_policy_counts_its_jobs(
@@ -127,7 +147,9 @@ def test_without_its_policy_a_job_loses_every_trace_and_the_policy_counts_its_jo
     until(lambda: ours(read(cluster, JOB_SET, namespace)) == {})
 
 
-def test_what_the_runtime_alone_knows_is_asked_for_with_its_way_out(cluster, advisor, profile, namespace):
+def test_what_the_runtime_alone_knows_is_asked_for_with_its_way_out(
+    cluster, advisor, profile, namespace
+):
     cluster.apply(policy(namespace, profile))
     body = example(TRAIN_JOB, namespace)
     del body["spec"]["trainer"]["numNodes"]
@@ -163,7 +185,9 @@ def test_a_paused_job_stays_as_it_is(cluster, advisor, profile, namespace):
     cluster.apply(policy(namespace, profile))
     cluster.apply(example(TRAIN_JOB, namespace))
     before = outcome(cluster, TRAIN_JOB, namespace)["metadata"]["annotations"]
-    cluster.kubectl("annotate", TRAIN_JOB.resource, "llama3-70b", "-n", namespace, f"{PREFIX}paused=true")
+    cluster.kubectl(
+        "annotate", TRAIN_JOB.resource, "llama3-70b", "-n", namespace, f"{PREFIX}paused=true"
+    )
     settled(advisor)
     cluster.kubectl("delete", "advisorpolicy", "pretraining", "-n", namespace)
     time.sleep(2.0)
@@ -201,7 +225,9 @@ def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advis
     wanted = {}
     for name in SAMPLES:
         place = f"sample-{name}-{secrets.token_hex(2)}"
-        taken, refused = put(cluster, place, profile, documents(OWN / f"{name}.yaml"), constraints=PLAIN)
+        taken, refused = put(
+            cluster, place, profile, documents(OWN / f"{name}.yaml"), constraints=PLAIN
+        )
         assert taken, (name, refused)
         wanted |= {(kind, place, one): name for kind, one in taken}
     assert set(SAMPLES) == {path.stem for path in OWN.glob("*.yaml")}
@@ -226,7 +252,9 @@ def test_examples_are_what_the_trainer_project_publishes(kind):
     models = pytest.importorskip("kubeflow_trainer_api.models")
     model = models.TrainerV1alpha1TrainJob if kind == TRAIN_JOB else models.JobsetV1alpha2JobSet
     body = example(kind)
-    assert json.loads(model.from_dict(body).to_json())["spec"] == json.loads(json.dumps(body["spec"]))
+    assert json.loads(model.from_dict(body).to_json())["spec"] == json.loads(
+        json.dumps(body["spec"])
+    )
 
 
 @pytest.mark.soak  # the package takes eight seconds to import
@@ -264,7 +292,9 @@ def new_job(kind):
 
 def pods(value):
     """Every pod in an object."""
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from pods(inner)
     if isinstance(value, dict) and "containers" in value:
         yield value

@@ -33,7 +33,8 @@ ORDERS = [
 def definitions(*kinds):
     """Definitions of some kinds; ours are those that we ship."""
     shipped = {
-        one["spec"]["names"]["kind"]: one for one in map(_read, sorted((ROOT / "crds").glob("*.yaml")))
+        one["spec"]["names"]["kind"]: one
+        for one in map(_read, sorted((ROOT / "crds").glob("*.yaml")))
     }
     return [shipped[kind.kind] if kind in OURS else definition(kind) for kind in kinds]
 
@@ -53,7 +54,10 @@ def establish(cluster, *kinds):
     made = {"apiVersion": "v1", "kind": "List", "items": definitions(*kinds)}
     cluster.kubectl("create", "-f", "-", input=json.dumps(made))
     until(
-        lambda: all(condition(one, "Established").get("status") == "True" for one in _defined(cluster, kinds))
+        lambda: all(
+            condition(one, "Established").get("status") == "True"
+            for one in _defined(cluster, kinds)
+        )
     )
 
 
@@ -89,7 +93,9 @@ def advisors(bare, processes):
 
 def answered(cluster):
     """Kinds whose job has an outcome: its object was seen."""
-    found = cluster.kubectl("get", ",".join(kind.resource for kind in KINDS), "-n", PLACE, "-o", "json")
+    found = cluster.kubectl(
+        "get", ",".join(kind.resource for kind in KINDS), "-n", PLACE, "-o", "json"
+    )
     return {one["kind"] for one in json.loads(found)["items"] if "status" in ours(one)}
 
 
@@ -97,7 +103,9 @@ def arrive(cluster, advisors, order):
     """Definitions come, and an object of each; everything is watched and seen in time, and then taken away."""
     establish(cluster, *order)
     since = time.monotonic()
-    cluster.apply(*(job(kind, PLACE, "late", annotations={f"{PREFIX}mode": "Annotate"}) for kind in KINDS))
+    cluster.apply(
+        *(job(kind, PLACE, "late", annotations={f"{PREFIX}mode": "Annotate"}) for kind in KINDS)
+    )
     wanted = ALWAYS | {kind.resource for kind in order}
     for advisor in advisors:
         until(
@@ -108,7 +116,11 @@ def arrive(cluster, advisors, order):
     until(lambda: answered(cluster) == {kind.kind for kind in KINDS}, what="every job is seen")
     remove(cluster, *order)
     for advisor in advisors:
-        until(lambda a=advisor: a.watched == ALWAYS, SOON, f"{advisor.name} watches nothing that is gone")
+        until(
+            lambda a=advisor: a.watched == ALWAYS,
+            SOON,
+            f"{advisor.name} watches nothing that is gone",
+        )
 
 
 def test_late_definitions_are_watched(bare, advisors):
@@ -118,5 +130,7 @@ def test_late_definitions_are_watched(bare, advisors):
 @pytest.mark.soak
 @pytest.mark.parametrize("repeat", range(10))
 @pytest.mark.parametrize("number", range(5))
-def test_late_definitions_are_watched_in_every_order_again_and_again(bare, advisors, number, repeat):
+def test_late_definitions_are_watched_in_every_order_again_and_again(
+    bare, advisors, number, repeat
+):
     arrive(bare, advisors, ORDERS[number])

@@ -38,7 +38,10 @@ def job(kind, name, *, suspend=True, **annotations):
 
 
 def batch():
-    pod = {"restartPolicy": "Never", "containers": [{"name": "trainer", "image": "x", "args": ["t.py"]}]}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "trainer", "image": "x", "args": ["t.py"]}],
+    }
     return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": pod}}}
 
 
@@ -85,9 +88,14 @@ def test_arguments_are_written_into_what_waits_and_consents(door, cluster, kind,
 @each
 @pytest.mark.parametrize("name", ["silent", "runs"])
 def test_arguments_are_not_written_into_what_runs_or_does_not_consent(door, cluster, kind, name):
-    status, said = tried(door, kind, name, written(live(kind, read(cluster, kind, name)), answer(kind)))
+    status, said = tried(
+        door, kind, name, written(live(kind, read(cluster, kind, name)), answer(kind))
+    )
     assert status in {403, 422}, said
-    if (kind, name) not in {(RAY_JOB, "runs"), (BATCH_JOB, "runs")}:  # there the kind itself refuses first
+    if (kind, name) not in {
+        (RAY_JOB, "runs"),
+        (BATCH_JOB, "runs"),
+    }:  # there the kind itself refuses first
         assert "what a job is" in said
 
 
@@ -102,7 +110,9 @@ def test_our_gates_open_and_a_job_of_our_own_gate_is_resumed(door, cluster, kind
 @each
 def test_nothing_is_resumed_that_did_not_wait_at_our_own_gate(door, cluster, kind):
     resume = [
-        one for one in opened(live(kind, read(cluster, kind, "waits"))) if one["path"].endswith("suspend")
+        one
+        for one in opened(live(kind, read(cluster, kind, "waits")))
+        if one["path"].endswith("suspend")
     ]
     for name in ("waits", "consents", "queued", "silent"):
         assert tried(door, kind, name, resume)[0] == 403, name
@@ -149,7 +159,8 @@ def test_beyond_the_arguments_nothing_changes_even_in_what_waits(door, what):
 
 
 @pytest.mark.parametrize(
-    "after", ["mofa.dev/advisor", "", "example.org/quota,example.org/more", f"example.org/quota,{NAME},x"]
+    "after",
+    ["mofa.dev/advisor", "", "example.org/quota,example.org/more", f"example.org/quota,{NAME},x"],
 )
 def test_of_kueues_gates_nothing_goes_or_comes_but_ours(door, after):
     place = "/metadata/annotations/" + KUEUE.replace("/", "~1")

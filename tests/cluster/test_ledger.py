@@ -24,7 +24,11 @@ KNOWN = 10
 
 def job_set(namespace, name):
     """A JobSet of two pods that fill two nodes of a pool."""
-    container = {"name": "train", "image": "train", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    container = {
+        "name": "train",
+        "image": "train",
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }
     pod = {"nodeSelector": {"example.org/pool": name}, "containers": [container]}
     return {
         "apiVersion": JOB_SET.api_version,
@@ -54,7 +58,9 @@ def tell(cluster, namespace, restarts, ready=2):
 
 def as_version_0_1_0(cluster, name):
     """A profile as that version left it: days in its status, and no ledger."""
-    known = json.loads(cluster.kubectl("get", "failureledger,clusterprofile", "-o", "json"))["items"]
+    known = json.loads(cluster.kubectl("get", "failureledger,clusterprofile", "-o", "json"))[
+        "items"
+    ]
     found = {one["kind"]: one["status"] for one in known if one["metadata"]["name"] == name}
     body = {
         "apiVersion": CLUSTER_PROFILE.api_version,
@@ -109,7 +115,9 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             nodes.fail(cluster, f"{idle}-2")
             until(lambda: counted(busy) == {"pod": 0, "job": 3}, what="one restart more")
             until(lambda: counted(idle) == {"pod": 2}, what="another node went down")
-            moved = json.loads(cluster.kubectl("get", "failureledger", idle, "-o", "json"))["status"]
+            moved = json.loads(cluster.kubectl("get", "failureledger", idle, "-o", "json"))[
+                "status"
+            ]
             assert moved["failures"] == 2, "one from before the upgrade, one from after it"
             found = json.loads(cluster.kubectl("get", "cprof", busy, "-o", "json"))
             said = condition(found, "HistoryComplete")
@@ -117,7 +125,9 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             assert "seen by the watch alone since" in said["message"]
             book = json.loads(cluster.kubectl("get", "failureledger", busy, "-o", "json"))
             assert {day["witness"] for day in book["status"]["days"]} == {"Watch"}
-            assert [one["uid"] for one in book["metadata"]["ownerReferences"]] == [found["metadata"]["uid"]]
+            assert [one["uid"] for one in book["metadata"]["ownerReferences"]] == [
+                found["metadata"]["uid"]
+            ]
             assert not {"days", "weeks"} & found["status"].keys()
             shown = cluster.kubectl("get", "fled", busy, "--no-headers").split()
             assert shown[:3] == [busy, book["status"]["since"], "3"]
@@ -163,7 +173,10 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
             looks = world.metric("mofa_advisor_history_requests_total", outcome="Answered")
 
             def looked(looks=looks):
-                return world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + 4
+                return (
+                    world.metric("mofa_advisor_history_requests_total", outcome="Answered")
+                    > looks + 4
+                )
 
             until(looked, what="a few looks more")
             again = world.profile(name)

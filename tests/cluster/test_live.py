@@ -32,7 +32,9 @@ def site(cluster, processes, binaries, tmp_path_factory):
     made.stop()
 
 
-def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(site, namespace):
+def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(
+    site, namespace
+):
     east, west = site.pool(), site.pool()
     site.workload.unexported.add(
         f"{namespace}/other"
@@ -50,9 +52,13 @@ def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predic
     )
     assert float(drifting["status"]["observed"]["residual"]) == pytest.approx(-0.15, abs=0.005)
     assert drifting["status"]["observed"]["tokensPerSecond"] > 0, "the column OBSERVED"
-    taught = "calibration" in site.read("cprof", east)["status"]  # on a slow machine it has learned by now
+    taught = (
+        "calibration" in site.read("cprof", east)["status"]
+    )  # on a slow machine it has learned by now
     assert taught or drifting["status"]["inputsHash"] == first["status"]["inputsHash"]
-    events = json.loads(site.cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+    events = json.loads(site.cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))[
+        "items"
+    ]
     about = [one["reason"] for one in events if one["involvedObject"].get("name") == "a"]
     assert about.count("PredictionDrift") == 1
     residuals = []
@@ -81,7 +87,11 @@ def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predic
     after = site.read("tjob", "other", namespace)["status"]
     assert after["inputsHash"] == other["status"]["inputsHash"]
     assert after["recommendation"] == other["status"]["recommendation"]
-    until(lambda: condition(site.read("tjob", "a", namespace), "PredictionAccurate")["status"] == "True")
+    until(
+        lambda: (
+            condition(site.read("tjob", "a", namespace), "PredictionAccurate")["status"] == "True"
+        )
+    )
     assert "factor" in ours(site.read("tjob", "d", namespace))["explanation"]
     memory_stands_beside_its_prediction(site, namespace, east, first)
 
@@ -91,12 +101,20 @@ def memory_stands_beside_its_prediction(site, namespace, pool, first):
     told = first["status"]["recommendation"]["predicted"]["memoryBytes"]["target"]
     held = until(lambda: site.observed(namespace, "a").get("memoryBytes"))
     assert held == pytest.approx(MEMORY * told, rel=0.01)
-    until(lambda: condition(site.read("tjob", "a", namespace), "MemoryAccurate")["reason"] == "WithinBand")
+    until(
+        lambda: (
+            condition(site.read("tjob", "a", namespace), "MemoryAccurate")["reason"] == "WithinBand"
+        )
+    )
     labels = {"training_job": "a", "training_namespace": namespace}
-    assert site.figure("mofa_job_observed_memory_bytes", **labels) == pytest.approx(MEMORY * told, rel=1e-3)
+    assert site.figure("mofa_job_observed_memory_bytes", **labels) == pytest.approx(
+        MEMORY * told, rel=1e-3
+    )
     assert site.figure("mofa_job_memory_limit_bytes", limit="device", **labels) > held
     assert 1.01 < site.figure("mofa_pool_memory_calibration_ratio", pool=pool) <= MEMORY
-    taught = until(lambda: site.read("tjob", "d", namespace)["status"]["inputs"].get("learnedMemory"))
+    taught = until(
+        lambda: site.read("tjob", "d", namespace)["status"]["inputs"].get("learnedMemory")
+    )
     assert 1.01 < float(taught) <= MEMORY
     site.workload.fill(f"{namespace}/a", 73 * 2**30)
     full = until(
@@ -109,7 +127,9 @@ def memory_stands_beside_its_prediction(site, namespace, pool, first):
     assert full["status"]["observed"]["memoryBytes"] == pytest.approx(73 * 2**30, rel=5e-3)
     assert "slows a run before it fails" in condition(full, "MemoryAccurate")["message"]
     limit = site.figure("mofa_job_memory_limit_bytes", limit="device", **labels)
-    assert site.figure("mofa_job_observed_memory_bytes", **labels) > limit, "what MofaMemoryHigh fires on"
+    assert site.figure("mofa_job_observed_memory_bytes", **labels) > limit, (
+        "what MofaMemoryHigh fires on"
+    )
 
 
 TRUTH = {
@@ -120,7 +140,12 @@ TRUTH = {
     "job": ("job", "Failure"),
 }
 """Class and cause of each kind of interruption."""
-COUNTED = {("process", "Failure"): 1, ("pod", "Failure"): 2, ("pod", "Preemption"): 1, ("job", "Failure"): 1}
+COUNTED = {
+    ("process", "Failure"): 1,
+    ("pod", "Failure"): 2,
+    ("pod", "Preemption"): 1,
+    ("job", "Failure"): 1,
+}
 """By class and cause, how many are told."""
 BACK, BETWEEN = 8.0, 12.0
 
@@ -128,7 +153,11 @@ BACK, BETWEEN = 8.0, 12.0
 def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, namespace):
     pool, job = site.pool(), f"{namespace}/llama"
     site.apply(namespace, "llama", pool)
-    until(lambda: site.figure("mofa_job_observed_step", training_job="llama", training_namespace=namespace))
+    until(
+        lambda: site.figure(
+            "mofa_job_observed_step", training_job="llama", training_namespace=namespace
+        )
+    )
     time.sleep(BETWEEN)
     for kind in TRUTH:
         node = site.workload.inject(job, kind, BACK)
@@ -145,7 +174,9 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
         lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
 
     def counted(status):
-        return {(one["name"], one["cause"]): one["count"] for one in status.get("interruptionsBy", ())}
+        return {
+            (one["name"], one["cause"]): one["count"] for one in status.get("interruptionsBy", ())
+        }
 
     with contextlib.suppress(AssertionError):  # what it is instead is told below
         until(lambda: counted(site.observed(namespace, "llama")) == COUNTED, seconds=120)
@@ -155,7 +186,9 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
     step = truth[0]["step_seconds"]
     for one in seen["lost"]:
         many = sum(TRUTH[kind][1] == one["cause"] for kind in TRUTH)
-        assert one["seconds"] == pytest.approx(lost[one["cause"]], abs=many * (2 * SCRAPE + step) + 1)
+        assert one["seconds"] == pytest.approx(
+            lost[one["cause"]], abs=many * (2 * SCRAPE + step) + 1
+        )
     labels = {"training_job": "llama", "training_namespace": namespace}
     for name, number in (("process", 1), ("pod", 3), ("job", 1)):
         assert site.figure("mofa_job_recovery_seconds_count", **labels, **{"class": name}) <= number
@@ -165,4 +198,6 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
     predicted = site.read("tjob", "llama", namespace)["status"]["recommendation"]
     spacing = predicted["checkpointIntervalSteps"] * step
     # Whole seconds are told, of checkpoints that are seen a scrape apart.
-    assert seen.get("checkpointIntervalSeconds", spacing) == pytest.approx(spacing, rel=0.1, abs=SCRAPE + 0.5)
+    assert seen.get("checkpointIntervalSeconds", spacing) == pytest.approx(
+        spacing, rel=0.1, abs=SCRAPE + 0.5
+    )

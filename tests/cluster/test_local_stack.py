@@ -57,7 +57,12 @@ def eventually(there, seconds=120):
 
 def past_of(**changes):
     """Six nodes for three days until an hour ago."""
-    given = {"end": int(time.time()) - HOUR, "nodes": 6, "days": 3, "jobs": (Job(name="a", nodes=4),)}
+    given = {
+        "end": int(time.time()) - HOUR,
+        "nodes": 6,
+        "days": 3,
+        "jobs": (Job(name="a", nodes=4),),
+    }
     return draw(**(given | {"failures": {"process": 3, "pod": 5, "job": 2}} | changes))
 
 
@@ -76,7 +81,9 @@ def test_history_is_answered_at_a_moment_in_the_past(prometheus):
 def test_a_block_written_here_answers_as_one_that_promtool_made(prometheus):
     past = past_of()
     gap = Gap(at=past.start + 30 * HOUR, until=past.start + 33 * HOUR, server=True)
-    drained = Planned(at=past.start + 5 * HOUR, until=past.start + 9 * HOUR, node="gpu-005", down=True)
+    drained = Planned(
+        at=past.start + 5 * HOUR, until=past.start + 9 * HOUR, node="gpu-005", down=True
+    )
     past = replace(past, gaps=(gap,), planned=(drained,), replicas=2)
     ours, theirs = prometheus(), prometheus()
     write_block(sampled(past, lambda _: True), ours.data)
@@ -117,7 +124,9 @@ def test_the_series_of_kube_state_metrics_follow_a_node(cluster, processes, prom
         pytest.skip(why)
     states = start(cluster, processes, "kube-state-metrics")["kube-state-metrics"]
     port = states.port
-    server = prometheus(scrape=[Scrape(job="kube-state-metrics", target=f"127.0.0.1:{port}", interval="1s")])
+    server = prometheus(
+        scrape=[Scrape(job="kube-state-metrics", target=f"127.0.0.1:{port}", interval="1s")]
+    )
     server.start()
 
     def ready():

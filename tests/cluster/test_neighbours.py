@@ -72,7 +72,11 @@ def has_field(definition, field):
     for step in re.sub(r"\[[^\]]*\]", ".[]", field).split("."):
         if here.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in here:
             return True
-        here = here.get("items") if step == "[]" and "items" in here else here.get("properties", {}).get(step)
+        here = (
+            here.get("items")
+            if step == "[]" and "items" in here
+            else here.get("properties", {}).get(step)
+        )
         if here is None:
             return False
     return True
@@ -89,7 +93,9 @@ def defined(cluster, request):
     cluster.kubectl("delete", "clustertrainingruntimes", "--all", "--ignore-not-found")
     for one in made:
         try:
-            cluster.kubectl("delete", "crd", one["metadata"]["name"], "--ignore-not-found", "--timeout=60s")
+            cluster.kubectl(
+                "delete", "crd", one["metadata"]["name"], "--ignore-not-found", "--timeout=60s"
+            )
         except KubectlFailed as error:
             pytest.fail(str(error))
 
@@ -100,7 +106,9 @@ def matrix(name, wanted, found, refused, asking):
     for key, path in wanted.items():
         said, counted = found.get(key), counts[path.parent.name]
         given = said is not None and said["status"] in ADVISED
-        for number, is_so in enumerate((True, said is not None, key in asking, key in asking and given)):
+        for number, is_so in enumerate(
+            (True, said is not None, key in asking, key in asking and given)
+        ):
             counted[number] += is_so
         status = "silence" if said is None else said["status"]
         shown = "" if said is None else said.get("strategy") or field_of(said["explanation"])
@@ -113,17 +121,22 @@ def matrix(name, wanted, found, refused, asking):
         lines.append(
             f"| {path.parent.name} | {path.stem.rpartition('__')[2]} | {kind.kind} {one} | not taken | {reason} |"
         )
-    rows = [f"| {project} | {' | '.join(map(str, some))} |" for project, some in sorted(counts.items())]
+    rows = [
+        f"| {project} | {' | '.join(map(str, some))} |" for project, some in sorted(counts.items())
+    ]
     head = f"| {name} | taken | answered | ask for GPUs | of these advised | not taken by the API server |\n|---|---|---|---|---|---|"
     every = "| project | sample | object | outcome | strategy or field |\n|---|---|---|---|---|"
     return "\n".join([head, *rows, "", every, *sorted(lines), ""])
 
 
-def test_no_sample_meets_silence_and_those_with_gpus_are_advised(cluster, processes, defined, request):
+def test_no_sample_meets_silence_and_those_with_gpus_are_advised(
+    cluster, processes, defined, request
+):
     """Every other one is told a field that the real definition has, what stands there, and what would be right."""
     name = request.node.callspec.id
     shapes = {
-        (one["spec"]["group"], one["spec"]["names"]["kind"]): one["spec"]["versions"][0] for one in defined
+        (one["spec"]["group"], one["spec"]["names"]["kind"]): one["spec"]["versions"][0]
+        for one in defined
     }
     wanted, refused, asking = {}, [], set()
     advisor = Advisor(cluster, processes, f"neighbours-{name}")

@@ -98,7 +98,10 @@ def url(processes, tmp_path_factory, binaries):
     server = Server(processes, folder, name=folder.name)
     silent = dataclasses.replace(PAST, gaps=(Gap(at=END - 7200, until=END + 1),))
     series = [*told(PAST, "right"), *told(silent, "silent")]
-    for name, change in {**ELSEWHERE, **{name: change for name, (change, _) in WRONG.items()}}.items():
+    for name, change in {
+        **ELSEWHERE,
+        **{name: change for name, (change, _) in WRONG.items()},
+    }.items():
         series += told(PAST, name, change)
     write_block(series, server.data)
     server.start()
@@ -138,7 +141,9 @@ def doubts(found):
 
 
 @pytest.mark.parametrize("form", ["right", *ELSEWHERE])
-def test_the_same_past_is_counted_whatever_label_names_the_nodes_with_and_without_an_api_server(url, form):
+def test_the_same_past_is_counted_whatever_label_names_the_nodes_with_and_without_an_api_server(
+    url, form
+):
     for names in (EVERY, None):
         found = look(url, form, names)
         assert isinstance(found, History), found
@@ -149,7 +154,10 @@ def test_the_same_past_is_counted_whatever_label_names_the_nodes_with_and_withou
 def test_a_label_that_a_profile_states_is_used_or_refused_with_what_it_holds(url):
     assert isinstance(look(url, "exported", EVERY, nodeLabel="exported_node"), History)
     found = look(url, "exported", EVERY, nodeLabel="node")
-    assert (found.reason, "says 'monitoring-0'" in found.message) == (Reason.NODE_NAMES_DIFFER, True)
+    assert (found.reason, "says 'monitoring-0'" in found.message) == (
+        Reason.NODE_NAMES_DIFFER,
+        True,
+    )
 
 
 def test_a_node_that_the_api_server_has_just_lost_is_known_for_a_while(url):

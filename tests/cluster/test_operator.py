@@ -97,11 +97,15 @@ def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_an
         status = found["status"]
         assert status["inputsHash"] == written["inputs-hash"]
         assert status["observedGeneration"] == found["metadata"]["generation"]
-        assert {"recommendation", "inputs", "conditions", "computedTime", "modelVersion"} <= set(status)
+        assert {"recommendation", "inputs", "conditions", "computedTime", "modelVersion"} <= set(
+            status
+        )
         assert condition(found, "Ready")["status"] == "True"
         settled(running)
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/small": 2}
-        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))[
+            "items"
+        ]
         assert [event["reason"] for event in events] == [written["status"]]
         assert (
             f'training_job="small",training_kind="TrainingJob",training_namespace="{namespace}"'
@@ -159,7 +163,10 @@ def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, name
             assert condition(found[number], "Ready")["status"] == "True"
             assert found[number]["status"]["inputsHash"] == ours(found[number])["inputs-hash"]
         settled(running)
-        until(lambda: reasons(cluster, namespace).count("Recommended") == jobs, what="no Event is lost")
+        until(
+            lambda: reasons(cluster, namespace).count("Recommended") == jobs,
+            what="no Event is lost",
+        )
         assert max(running.writes_by_object(start).values()) <= 4
         before = settled(running)
         running.kill()
@@ -168,24 +175,29 @@ def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, name
         assert said(running.writes(before)) == []
 
 
-def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(cluster, running, namespace):
+def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(
+    cluster, running, namespace
+):
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
         first = advised(cluster, namespace)
         cluster.apply(job(namespace, profile, batch=128))
         second = until(
             lambda: (
-                (found := read(cluster, namespace))["status"]["inputsHash"] != first["status"]["inputsHash"]
+                (found := read(cluster, namespace))["status"]["inputsHash"]
+                != first["status"]["inputsHash"]
                 and found
             )
         )
         until(
             lambda: (
-                read(cluster, namespace)["status"]["observedGeneration"] == second["metadata"]["generation"]
+                read(cluster, namespace)["status"]["observedGeneration"]
+                == second["metadata"]["generation"]
             )
         )
         assert (
-            ours(read(cluster, namespace))["inputs-hash"] == read(cluster, namespace)["status"]["inputsHash"]
+            ours(read(cluster, namespace))["inputs-hash"]
+            == read(cluster, namespace)["status"]["inputsHash"]
         )
 
 
@@ -197,7 +209,9 @@ def test_six_nodes_that_are_away_for_seconds_change_no_advice_and_that_stay_away
         made = time.monotonic()
         cluster.apply(job(namespace, profile, cluster={"profile": profile}))
         first, six = advised(cluster, namespace), [f"{profile}-{number}" for number in range(6)]
-        time.sleep(max(0.0, made + STEADY - time.monotonic()))  # a new pool takes in at once what comes
+        time.sleep(
+            max(0.0, made + STEADY - time.monotonic())
+        )  # a new pool takes in at once what comes
         before = settled(running)
 
         def failed():
@@ -219,7 +233,11 @@ def test_six_nodes_that_are_away_for_seconds_change_no_advice_and_that_stay_away
         ):  # conditions are dated to the second, and a busy machine is slow
             assert set(running.writes_by_object(before)) == {f"clusterprofiles//{profile}"}
             assert read(cluster, namespace)["status"]["inputs"]["nodes"] == 8
-        until(lambda: read(cluster, namespace)["status"]["inputsHash"] != first["status"]["inputsHash"])
+        until(
+            lambda: (
+                read(cluster, namespace)["status"]["inputsHash"] != first["status"]["inputsHash"]
+            )
+        )
         assert time.monotonic() > began + STEADY - 2.0
         settled(running)
         assert running.writes_by_object(before) == {
@@ -270,7 +288,9 @@ def test_disabled_takes_away_everything_of_ours_and_nothing_else(cluster, runnin
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
         advised(cluster, namespace)
-        cluster.kubectl("annotate", "trainingjob", "small", "-n", namespace, "example.org/owner=eddy")
+        cluster.kubectl(
+            "annotate", "trainingjob", "small", "-n", namespace, "example.org/owner=eddy"
+        )
         cluster.apply(job(namespace, profile, mode="Disabled"))
         until(lambda: reason(cluster, namespace) == "Disabled")
         until(lambda: not ours(read(cluster, namespace)))
@@ -316,7 +336,9 @@ def test_what_somebody_else_took_away_is_put_back(cluster, running, namespace):
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
         right = ours(advised(cluster, namespace))
-        cluster.kubectl("annotate", "trainingjob", "small", "-n", namespace, "advisor.mofa.dev/strategy-")
+        cluster.kubectl(
+            "annotate", "trainingjob", "small", "-n", namespace, "advisor.mofa.dev/strategy-"
+        )
         until(lambda: ours(read(cluster, namespace)) == right)
 
 
@@ -334,7 +356,10 @@ def test_what_somebody_else_changed_is_put_back_and_said_once(cluster, running, 
         until(lambda: ours(read(cluster, namespace)) == right, what="the hash is put back")
         wrong = json.dumps({"status": {"health": "Wrong", "inputsHash": "none"}})
         cluster.kubectl("patch", *named, "--subresource=status", "--type=merge", "-p", wrong)
-        until(lambda: read(cluster, namespace)["status"] == found["status"], what="the status is put back")
+        until(
+            lambda: read(cluster, namespace)["status"] == found["status"],
+            what="the status is put back",
+        )
         told = overwritten(cluster, namespace, 2)
         assert any("kubectl-annotate: strategy;" in text for text in told)
         assert any("kubectl-annotate: inputs-hash;" in text for text in told)
@@ -344,7 +369,9 @@ def overwritten(cluster, namespace, number):
     """Messages of so many Events that tell of changed annotations."""
 
     def look():
-        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))[
+            "items"
+        ]
         found = [event["message"] for event in events if event["reason"] == "Overwritten"]
         return found if len(found) >= number else None
 
@@ -364,7 +391,10 @@ def test_two_that_overwrite_each_other_for_ever_make_no_storm(cluster, running, 
         while time.monotonic() < end:
             body = {"metadata": {"annotations": {"advisor.mofa.dev/strategy": f"tp={count}"}}}
             api.patch(
-                name="small", namespace=namespace, body=body, content_type="application/merge-patch+json"
+                name="small",
+                namespace=namespace,
+                body=body,
+                content_type="application/merge-patch+json",
             )
             count += 1
             time.sleep(0.1)
@@ -374,7 +404,9 @@ def test_two_that_overwrite_each_other_for_ever_make_no_storm(cluster, running, 
         until(lambda: ours(read(cluster, namespace)) == right, what="the last word is ours")
 
 
-def test_refused_annotations_are_said_and_written_when_the_refusal_ends(cluster, running, namespace):
+def test_refused_annotations_are_said_and_written_when_the_refusal_ends(
+    cluster, running, namespace
+):
     before = len(running.writes())
     with pool(cluster) as profile, refusing(cluster, namespace) as policy:
         cluster.apply(job(namespace, profile))
@@ -418,7 +450,11 @@ def refusing(cluster, namespace):
         "message": "robots do not write here",
     }
     where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
-    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [check]}
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [check],
+    }
     binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
     cluster.apply({**group, "kind": "ValidatingAdmissionPolicy", "spec": spec})
     cluster.apply({**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
@@ -453,7 +489,9 @@ def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):
     running.stop()
 
 
-def test_of_two_operators_one_leads_and_the_other_takes_over(cluster, running, processes, namespace):
+def test_of_two_operators_one_leads_and_the_other_takes_over(
+    cluster, running, processes, namespace
+):
     running.stop()
     flags = (*QUICK, "--lease-enabled", "--lease-duration=9", "--page")
     first, second = Advisor(cluster, processes, "first"), Advisor(cluster, processes, "second")
@@ -494,14 +532,18 @@ RATE, BURST = 25.0, 5
 
 
 @pytest.mark.parametrize("jobs", [20, pytest.param(500, marks=pytest.mark.soak)])
-def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(cluster, running, namespace, jobs):
+def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(
+    cluster, running, namespace, jobs
+):
     api = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
     names = [f"job-{number:03}" for number in range(jobs)]
 
     each = {f"trainingjobs/{namespace}/{name}": 2 for name in names}
 
     def answered():
-        found = json.loads(cluster.kubectl("get", "trainingjobs", "-n", namespace, "-o", "json"))["items"]
+        found = json.loads(cluster.kubectl("get", "trainingjobs", "-n", namespace, "-o", "json"))[
+            "items"
+        ]
         assert {(one["status"]["modelVersion"], ours(one)["model-version"]) for one in found} == {
             (VERSION,) * 2
         }
@@ -526,17 +568,25 @@ def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(cluster, runn
             api.status.patch(name=name, body=said, **merge)
         start = len(running.writes())
         running.start(*QUICK, f"--writes-per-second={RATE:g}", f"--burst={BURST}")
-        until(lambda: running.writes_by_object(start) == each, 60 + jobs, "each its answer and its status")
+        until(
+            lambda: running.writes_by_object(start) == each,
+            60 + jobs,
+            "each its answer and its status",
+        )
         settled(running)
         assert running.writes_by_object(start) == each, "and no more"
         assert answered() == before
-        writes = [one for one in running.writes(start) if one["objectRef"]["resource"] == "trainingjobs"]
+        writes = [
+            one for one in running.writes(start) if one["objectRef"]["resource"] == "trainingjobs"
+        ]
         times = [datetime.fromisoformat(one["requestReceivedTimestamp"]) for one in writes]
         spread = (max(times) - min(times)).total_seconds()
         assert spread >= (2 * jobs - BURST - 1) / RATE - 1.0, "as slowly as it is told to write"
 
         def told():
-            events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+            events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))[
+                "items"
+            ]
             found = [one for one in events if one["reason"] == "ModelChanged"]
             return len(found) >= jobs and found
 
@@ -544,5 +594,6 @@ def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(cluster, runn
         assert sorted(one["involvedObject"]["name"] for one in events) == names
         assert {one.get("count", 1) for one in events} == {1}
         assert all(
-            f"model {VERSION} answers anew what {OLD} had answered" in one["message"] for one in events
+            f"model {VERSION} answers anew what {OLD} had answered" in one["message"]
+            for one in events
         )

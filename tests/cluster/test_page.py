@@ -70,20 +70,29 @@ def read(cluster, namespace):
     )
 
 
-def test_a_job_is_on_the_page_with_its_strategy_its_breakdown_and_its_profile(cluster, advisor, job):
+def test_a_job_is_on_the_page_with_its_strategy_its_breakdown_and_its_profile(
+    cluster, advisor, job
+):
     namespace, pool = job
     until(lambda: "strategy" in ours(read(cluster, namespace)), what="advice")
     strategy = ours(read(cluster, namespace))["strategy"]
     address = f"/jobs/trainingjobs.mofa.dev/{namespace}/small"
-    until(lambda: f'href="{address}"' in get(advisor, f"/?namespace={namespace}")[2], what="the list")
+    until(
+        lambda: f'href="{address}"' in get(advisor, f"/?namespace={namespace}")[2], what="the list"
+    )
     page = until(
-        lambda: (found := get(advisor, address)[2]).find("Where the time of a step goes") > 0 and found,
+        lambda: (
+            (found := get(advisor, address)[2]).find("Where the time of a step goes") > 0 and found
+        ),
         what="the advice in full",
     )
     assert f"<code>{strategy}</code>" in page
     assert "No Prometheus is configured, so there is no history" in page
     asked = until(
-        lambda: (found := get(advisor, f"{address}?nodes=1")[2]).find("Advice, if it were so") > 0 and found,
+        lambda: (
+            (found := get(advisor, f"{address}?nodes=1")[2]).find("Advice, if it were so") > 0
+            and found
+        ),
         what="the answer to what if",
     )
     assert "on 8 GPUs" in asked
@@ -116,5 +125,11 @@ def test_markup_in_an_address_is_never_said_back(advisor):
 def test_the_page_takes_nothing_and_leads_to_nothing_else(advisor):
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert get(advisor, "/", method)[0] == 405
-    for path in ("/jobs/secrets/default/a", "/jobs/nodes/default/a", "/../etc/passwd", "/jobs", "/api"):
+    for path in (
+        "/jobs/secrets/default/a",
+        "/jobs/nodes/default/a",
+        "/../etc/passwd",
+        "/jobs",
+        "/api",
+    ):
         assert get(advisor, path)[0] == 404

@@ -48,14 +48,22 @@ SPECS = {
     TRAINING_RUNTIME: {},
     CLUSTER_TRAINING_RUNTIME: {},
     RESOURCE_CLAIM_TEMPLATE: {
-        "spec": {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+        "spec": {
+            "devices": {
+                "requests": [{"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+            }
+        }
     },
     DEVICE_CLASS: {},
 }
 
 READ = "the store: a list at the start, a watch from then on, one object where the two disagree"
 NEEDED = {
-    **{(kind, verb): READ for kind in (*OURS, *kinds.KINDS, NODE) for verb in ("get", "list", "watch")},
+    **{
+        (kind, verb): READ
+        for kind in (*OURS, *kinds.KINDS, NODE)
+        for verb in ("get", "list", "watch")
+    },
     **{(kind, "patch"): "act: annotations" for kind in (TRAINING_JOB, *kinds.KINDS)},
     **{(kind, "get"): "what a job or its pods name" for kind in kinds.BESIDE},
     (FAILURE_LEDGER, "create"): "act: the ledger of a new profile",
@@ -74,7 +82,9 @@ def roles():
     """The operator's ClusterRole and its Role."""
     documents = list(YAML(typ="safe").load_all((MANIFESTS / "rbac.yaml").read_text("utf-8")))
     return [
-        one for one in documents if one["kind"] in {"ClusterRole", "Role"} and one["metadata"]["name"] == NAME
+        one
+        for one in documents
+        if one["kind"] in {"ClusterRole", "Role"} and one["metadata"]["name"] == NAME
     ]
 
 
@@ -97,7 +107,9 @@ PAIRS = [
 
 def test_what_the_roles_allow_is_what_the_operator_does():
     allowed = [(kind, verb) for _, kind, verb in pairs()]
-    assert len(allowed) == len(set(allowed))  # said once: then taking away one rule takes away the right
+    assert len(allowed) == len(
+        set(allowed)
+    )  # said once: then taking away one rule takes away the right
     assert set(allowed) == set(NEEDED)
 
 
@@ -116,7 +128,11 @@ def without(role, kind, verb):
     action, _, part = verb.partition(" ")
     resource = f"{kind.plural}/{part}" if part else kind.plural
     for rule in role["rules"]:
-        if kind.group in rule["apiGroups"] and resource in rule["resources"] and action in rule["verbs"]:
+        if (
+            kind.group in rule["apiGroups"]
+            and resource in rule["resources"]
+            and action in rule["verbs"]
+        ):
             left = [one for one in rule["resources"] if one != resource]
             fewer = [one for one in rule["verbs"] if one != action]
             if left:
@@ -151,10 +167,14 @@ def door(cluster):
     install(cluster)
     made = []
     for role in roles():
-        made += bound(role["kind"], f"whole-{role['kind']}".lower(), role["rules"], f"whole-{role['kind']}")
+        made += bound(
+            role["kind"], f"whole-{role['kind']}".lower(), role["rules"], f"whole-{role['kind']}"
+        )
     for number, (which, kind, verb) in enumerate(pairs()):
         (role,) = (one for one in roles() if one["kind"] == which)
-        made += bound(which, f"without-{number}", list(without(role, kind, verb)), f"without-{number}")
+        made += bound(
+            which, f"without-{number}", list(without(role, kind, verb)), f"without-{number}"
+        )
     cluster.apply(*made)
     users = [f"without-{number}" for number in range(len(PAIRS))]
     with Door(cluster) as opened:
@@ -173,7 +193,9 @@ def objects(cluster):
     """One object of every kind, in a namespace of this module."""
     place = "test-rbac"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
-    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": place}})
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": place}}
+    )
     cluster.apply(*(job(kind, place, NAME) for kind in kinds.KINDS))
     for kind, spec in SPECS.items():
         metadata = {"name": NAME} | ({"namespace": place} if kind.namespaced else {})
@@ -200,7 +222,11 @@ def operate(door, user, kind, verb, place):
     if action == "patch":
         number = "failures" if kind == FAILURE_LEDGER else "observedGeneration"
         change = {"status": {number: 1}} if part else {}
-        marked = metadata if part else metadata | {"annotations": {"advisor.mofa.dev/status": "Recommended"}}
+        marked = (
+            metadata
+            if part
+            else metadata | {"annotations": {"advisor.mofa.dev/status": "Recommended"}}
+        )
         body = {**identity, "metadata": marked, **change}
         return door.ask("PATCH", item, body, content=APPLY, user=user, force="true")[0]
     if kind == EVENT:
@@ -212,7 +238,9 @@ def operate(door, user, kind, verb, place):
         return door.ask("POST", here, body, content=JSON, user=user)[0]
     if kind == FAILURE_LEDGER:
         new = {**identity, "metadata": {"name": f"{NAME}-{user}".lower()}}
-        return door.ask("PATCH", path(kind, "", new["metadata"]["name"]), new, content=APPLY, user=user)[0]
+        return door.ask(
+            "PATCH", path(kind, "", new["metadata"]["name"]), new, content=APPLY, user=user
+        )[0]
     spec = {"holderIdentity": user}
     if action == "create":
         return door.ask(
@@ -228,7 +256,11 @@ def test_each_right_is_needed(door, objects, cluster, role, kind, verb, number):
         cluster.kubectl("delete", "lease", NAME, "-n", HOME, "--ignore-not-found")
     elif kind == LEASE:
         cluster.apply(
-            {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": NAME, "namespace": HOME}}
+            {
+                "apiVersion": LEASE.api_version,
+                "kind": "Lease",
+                "metadata": {"name": NAME, "namespace": HOME},
+            }
         )
     assert operate(door, f"without-{number}", kind, verb, objects) == 403, NEEDED[kind, verb]
     assert operate(door, f"whole-{role}", kind, verb, objects) in {200, 201}, NEEDED[kind, verb]
@@ -258,7 +290,10 @@ def test_the_operator_at_work_asks_for_nothing_that_it_may_not(cluster, processe
     advisor.start("--resync=1")
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rbac-news"}})
     until(
-        lambda: _asked(cluster, before, "watch", "jobsets") and _asked(cluster, before, "list", "rayjobs"),
+        lambda: (
+            _asked(cluster, before, "watch", "jobsets")
+            and _asked(cluster, before, "list", "rayjobs")
+        ),
         60.0,
     )
     advisor.stop()
@@ -266,7 +301,8 @@ def test_the_operator_at_work_asks_for_nothing_that_it_may_not(cluster, processe
     refused = {
         (one["verb"], one["requestURI"])
         for one in cluster.audit()[before:]
-        if one["user"]["username"] == ADVISOR and one.get("responseStatus", {}).get("code") in {401, 403}
+        if one["user"]["username"] == ADVISOR
+        and one.get("responseStatus", {}).get("code") in {401, 403}
     }
     assert refused == set()
 
@@ -303,5 +339,7 @@ def test_the_plain_deployment_is_valid_and_its_pods_are_restricted(cluster):
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried", "namespace": HOME}}
     spec = {**deployment["spec"]["template"]["spec"], "automountServiceAccountToken": False}
     # The namespace enforces the restricted profile: a pod that broke it would be refused.
-    cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps({**pod, "spec": spec}))
+    cluster.kubectl(
+        "create", "--dry-run=server", "-f", "-", input=json.dumps({**pod, "spec": spec})
+    )
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}

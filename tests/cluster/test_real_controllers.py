@@ -32,11 +32,24 @@ from queued import (
 )
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import LEADER_WORKER_SET, MPI_JOB, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB, TRAIN_JOB
+from mofa_model.kinds import (
+    LEADER_WORKER_SET,
+    MPI_JOB,
+    PYTORCH_JOB,
+    RAY_CLUSTER,
+    RAY_JOB,
+    TRAIN_JOB,
+)
 from mofa_model.kinds.shape import at
 
 NAMES = ("jobset", "kueue", "trainer")
-QUICK = ("--settle=1", "--settle-longest=1", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
+QUICK = (
+    "--settle=1",
+    "--settle-longest=1",
+    "--backoff=0.2",
+    "--prometheus-interval=1",
+    "--quiet=2",
+)
 SIZE = 8
 """Nodes, of eight GPUs each. [1]"""
 POOL, APART = "neighbours", "apart"
@@ -74,7 +87,11 @@ class Site:
         """Its pods, once so many run."""
 
         def look():
-            found = [one for one in pods_of(self.cluster, place, name) if one["status"]["phase"] == "Running"]
+            found = [
+                one
+                for one in pods_of(self.cluster, place, name)
+                if one["status"]["phase"] == "Running"
+            ]
             return found if len(found) == count else None
 
         return until(look, what=f"{count} pods of {name} run")
@@ -114,7 +131,9 @@ def plane(binaries, tmp_path_factory):
     with Processes(folder / "run") as processes, ControlPlane(folder / "plane", processes, controllers=True) as made:  # fmt: skip
         nodes.start_kwok(processes, made.kubeconfig)
         here = [nodes.node(f"{POOL}-{number}", labels=LABELS) for number in range(SIZE)]
-        nodes.create(made, [*here, *(nodes.node(f"{APART}-{number}", labels=AWAY) for number in range(2))])
+        nodes.create(
+            made, [*here, *(nodes.node(f"{APART}-{number}", labels=AWAY) for number in range(2))]
+        )
         yield made
 
 
@@ -156,13 +175,23 @@ def test_a_jobset_lives_its_life_with_advice(site):
     assert json.loads(told["recommendation"])["nodes"] == 2
     site.resume("jobset", place, "life")
     first = site.running(place, "life", 2)
-    until(lambda: site.read("jobset", place, "life")["status"]["replicatedJobsStatus"][0]["ready"] == 1)
+    until(
+        lambda: (
+            site.read("jobset", place, "life")["status"]["replicatedJobsStatus"][0]["ready"] == 1
+        )
+    )
     time.sleep(3.0)  # a few looks at how it trains
     site.end(first[0], "Failed")
-    until(lambda: site.read("jobset", place, "life")["status"].get("restarts") == 1, what="it starts again")
+    until(
+        lambda: site.read("jobset", place, "life")["status"].get("restarts") == 1,
+        what="it starts again",
+    )
     names = {one["metadata"]["uid"] for one in first}
     again = until(
-        lambda: [one for one in site.running(place, "life", 2) if one["metadata"]["uid"] not in names] or None
+        lambda: (
+            [one for one in site.running(place, "life", 2) if one["metadata"]["uid"] not in names]
+            or None
+        )
     )
     until(lambda: site.failures().get("job") == 1, what="the profile counts the restart")
     for pod in again:
@@ -177,23 +206,33 @@ def test_a_trainjob_lives_its_life_with_advice(site):
     told = site.advised("trainjob", place, "life")
     site.resume("trainjob", place, "life")
     first = site.running(place, "life", 2)
-    assert site.read("jobset", place, "life")["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
+    assert (
+        site.read("jobset", place, "life")["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
+    )
     for pod in first:
         site.end(pod, "Succeeded")
     until(lambda: holds(site.read("trainjob", place, "life"), "Complete"), what="it is complete")
     assert ours(site.read("trainjob", place, "life"))["inputs-hash"] == told["inputs-hash"]
 
 
-def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_field_for_them(site):
+def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_field_for_them(
+    site,
+):
     place = site.place("apply")
-    asks = {f"{PREFIX}mode": "Apply", f"{PREFIX}gate": "suspend", f"{PREFIX}framework-version": "0.19.2"}
+    asks = {
+        f"{PREFIX}mode": "Apply",
+        f"{PREFIX}gate": "suspend",
+        f"{PREFIX}framework-version": "0.19.2",
+    }
     site.cluster.apply(job_set(place, "set", 2, **asks), train_job(place, "train", 2, **asks))
     pods = site.running(place, "set", 2)
     for pod in pods:
         assert "--tensor-model-parallel-size 8" in ours(pod)["launch-args"]
     assert all("launch-args" not in ours(pod) for pod in site.running(place, "train", 2))
     (why,) = (
-        one["message"] for one in read(site.cluster, "events", place) if one["reason"] == "GateReleased"
+        one["message"]
+        for one in read(site.cluster, "events", place)
+        if one["reason"] == "GateReleased"
     )
     assert "runtimePatches" in why  # this Trainer has no such field
     for name in ("set", "train"):
@@ -205,7 +244,8 @@ def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_
 def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
     place = site.place("queue", nodeSelector=True)
     until(
-        lambda: holds(read(site.cluster, "admissioncheck", "default", CHECK), "Active"), what="it is active"
+        lambda: holds(read(site.cluster, "admissioncheck", "default", CHECK), "Active"),
+        what="it is active",
     )
     for kind, body in (
         ("jobset", job_set(place, "set", 2, queue="team")),
@@ -226,7 +266,10 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
         assert 'mofa_advisor_admission_checks_total{state="Ready"}' in site.advisor.metrics()
         for pod in pods:
             site.end(pod, "Succeeded")
-        until(lambda n=name: holds(workload(site.cluster, place, n), "Finished"), what=f"{name} has ended")
+        until(
+            lambda n=name: holds(workload(site.cluster, place, n), "Finished"),
+            what=f"{name} has ended",
+        )
 
 
 IMPOSSIBLE = {"tp": {"values": [8]}, "pp": {"values": [3]}}
@@ -238,7 +281,12 @@ def test_the_fence_lets_nothing_be_said_of_a_workload_but_by_a_check_that_waits(
     site.cluster.apply(job_set(place, "told", 1, queue="team"))
     site.said(place, "told", "Ready")
     name = workload(site.cluster, place, "told")["metadata"]["name"]
-    entry = {"name": CHECK, "state": "Retry", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    entry = {
+        "name": CHECK,
+        "state": "Retry",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     for status in ({"conditions": []}, {"admissionChecks": [entry]}, {"admissionChecks": []}):
         body = json.dumps({"status": status})
         with pytest.raises(KubectlFailed, match="fence"):
@@ -251,7 +299,10 @@ def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
     site.cluster.apply(
         job_set(place, "unfit", 2, queue="team")
     )  # a moment later: what the policy says now counts
-    until(lambda: at(workload(site.cluster, place, "unfit"), "spec", "active") is False, what="it is refused")
+    until(
+        lambda: at(workload(site.cluster, place, "unfit"), "spec", "active") is False,
+        what="it is refused",
+    )
     assert read(site.cluster, "jobset", place, "unfit")["spec"]["suspend"] is True
     assert pods_of(site.cluster, place, "unfit") == []
 
@@ -287,7 +338,9 @@ def test_kueue_and_we_may_start_again_at_any_point(site):
     place, kueue = site.place("restarts"), site.neighbours["kueue"]
     site.advisor.stop()
     site.cluster.apply(job_set(place, "away", 2, queue="team"))
-    until(lambda: state(workload(site.cluster, place, "away"))[0] == "Pending", what="it waits for us")
+    until(
+        lambda: state(workload(site.cluster, place, "away"))[0] == "Pending", what="it waits for us"
+    )
     kueue.kill()
     site.start()
     kueue.start()
@@ -314,7 +367,9 @@ OTHERS = [
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("name", "of"), OTHERS, ids=lambda one: one if isinstance(one, str) else one.kind)
+@pytest.mark.parametrize(
+    ("name", "of"), OTHERS, ids=lambda one: one if isinstance(one, str) else one.kind
+)
 def test_every_other_controller_makes_the_pods_of_a_job_that_was_advised(plane, kind, name, of):
     if why := missing(name):
         pytest.skip(why)
@@ -327,7 +382,10 @@ def test_every_other_controller_makes_the_pods_of_a_job_that_was_advised(plane, 
     listed = {"apiVersion": of.api_version, "kind": of.kind}
     rule = policy(place, POOL, constraints={})
     rule["spec"]["kinds"] = [listed]
-    rule["spec"]["training"] |= {"sequenceLength": 8192, "globalBatchSize": 512}  # a RayCluster says neither
+    rule["spec"]["training"] |= {
+        "sequenceLength": 8192,
+        "globalBatchSize": 512,
+    }  # a RayCluster says neither
     plane.apply(profile(POOL, LABELS), namespace, rule, *([runtime()] if of == TRAIN_JOB else []))
     try:
         plane.apply(body)

@@ -7,7 +7,11 @@ from advisor import Advisor, until
 
 RULES = [
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    {
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"],
+        "verbs": ["create"],
+    },
 ]
 
 
@@ -24,7 +28,11 @@ def role(name, rules, subject, namespace):
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": name,
+            },
             "subjects": [bound],
         },
     )
@@ -32,7 +40,11 @@ def role(name, rules, subject, namespace):
 
 def test_metrics_are_shown_to_whom_a_role_lets(cluster, processes, namespace):
     scraper, other = (
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace},
+        }
         for name in ("scraper", "other")
     )
     reviews = role("test-reviews", RULES, "mofa-advisor", "mofa-system")
@@ -66,5 +78,9 @@ def test_metrics_are_shown_to_whom_a_role_lets(cluster, processes, namespace):
     finally:
         advisor.stop()
         cluster.kubectl(
-            "delete", "clusterrole,clusterrolebinding", "test-reviews", "test-metrics", "--ignore-not-found"
+            "delete",
+            "clusterrole,clusterrolebinding",
+            "test-reviews",
+            "test-metrics",
+            "--ignore-not-found",
         )

@@ -59,7 +59,11 @@ class Answering(Fault):
 
     async def answer(self, asked, proxy):
         wait = {"Retry-After": str(self.wait)} if self.wait else {}
-        return refusal(self.status, self.reason, **wait) if self.meant(asked) else await proxy.through(asked)
+        return (
+            refusal(self.status, self.reason, **wait)
+            if self.meant(asked)
+            else await proxy.through(asked)
+        )
 
 
 AT_START = {
@@ -78,7 +82,9 @@ AT_WORK = {
     "silenced": Hanging,
     "writing": lambda: Hanging(lambda asked: asked.is_write),
     "posting": lambda: Hanging(lambda asked: asked.what.endswith("/events")),
-    "throttled": lambda: Answering(429, "TooManyRequests", wait=60, meant=lambda asked: asked.is_write),
+    "throttled": lambda: Answering(
+        429, "TooManyRequests", wait=60, meant=lambda asked: asked.is_write
+    ),
     "watching-in-silence": lambda: Hanging(lambda asked: asked.is_watch),
     "watching-nothing": lambda: Answering(403, "Forbidden", meant=lambda asked: asked.is_watch),
     "watching-what-is-gone": lambda: Answering(404, "NotFound", meant=lambda asked: asked.is_watch),
@@ -151,7 +157,9 @@ class State:
 
 def held(cluster):
     """Who holds the Lease; an empty name where it was given back."""
-    found = json.loads(cluster.kubectl("get", "lease", "mofa-advisor", "-n", "mofa-system", "-o", "json"))
+    found = json.loads(
+        cluster.kubectl("get", "lease", "mofa-advisor", "-n", "mofa-system", "-o", "json")
+    )
     return found["spec"]["holderIdentity"]
 
 
@@ -193,7 +201,9 @@ def think(*states):
 def half_done(left, names):
     """Nothing is: the gated job waits, and of the burst nobody has a part of an answer."""
     found = {f"stop-{name}": [] for name in ("gated", "writing") if name in names}
-    for one in (one for one in left if one["metadata"]["namespace"] in found):  # others have JobSets as well
+    for one in (
+        one for one in left if one["metadata"]["namespace"] in found
+    ):  # others have JobSets as well
         found[one["metadata"]["namespace"]].append((one["spec"]["suspend"], frozenset(ours(one))))
     assert [waits for waits, _ in found.pop("stop-gated", ())] == [True] * ("gated" in names)
     assert {keys for each in found.values() for _, keys in each} <= {frozenset({"mode"})}
@@ -203,7 +213,9 @@ def half_done(left, names):
 @pytest.fixture(scope="module")
 def profile(cluster):
     install(cluster, JOB_SET)
-    cluster.kubectl("delete", f"crd/{RAY_JOB.resource}", "--ignore-not-found")  # so that one is missing
+    cluster.kubectl(
+        "delete", f"crd/{RAY_JOB.resource}", "--ignore-not-found"
+    )  # so that one is missing
     with pool(cluster) as name:
         yield name
 
@@ -237,7 +249,11 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
 
         at_start = [
             *states("plugin-at-start", user={"exec": PLUGIN}),
-            *(one for name, fault in AT_START.items() for one in states(name, fault=fault(), flags=FENCE)),
+            *(
+                one
+                for name, fault in AT_START.items()
+                for one in states(name, fault=fault(), flags=FENCE)
+            ),
         ]
         rivals = states("elected", "a-rival", flags=["--lease-enabled"])  # or the other way round
         searching, gated = states("searching"), states("gated")
@@ -248,13 +264,19 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
         every = [*at_start, *at_work]
         assert {one.name for one in every} == set(names)
         cluster.apply(
-            *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one.place}} for one in at_work)
+            *(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one.place}}
+                for one in at_work
+            )
         )
         for one in every:
             one.start(processes)
         try:
             for one in every:
-                until(lambda one=one: one.ready if one in at_work else one.begun, what=f"{one.name} is there")
+                until(
+                    lambda one=one: one.ready if one in at_work else one.begun,
+                    what=f"{one.name} is there",
+                )
             assert not rivals or held(cluster)
             think(*searching, *gated)
             for one in faulty:
@@ -265,7 +287,9 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
             for one in (*searching, *cut, *faulty):
                 cluster.apply(*(burst if one.name == "writing" else small)(one.place, profile))
             for one in faulty:
-                until(lambda one=one: one.watches_not or one.tried("PATCH"), what=f"{one.name} writes")
+                until(
+                    lambda one=one: one.watches_not or one.tried("PATCH"), what=f"{one.name} writes"
+                )
             time.sleep(1.0)  # the others have their objects too
             for one in every:
                 one.stop()

@@ -36,11 +36,15 @@ def rules(without=()):
     """What the operator's role allows, without the right to watch some kinds."""
     documents = YAML(typ="safe").load_all((MANIFESTS / "rbac.yaml").read_text("utf-8"))
     (role,) = (
-        one for one in documents if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "mofa-advisor")
+        one
+        for one in documents
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "mofa-advisor")
     )
     for rule in json.loads(json.dumps(role["rules"])):
         for resource in rule["resources"]:
-            hidden = any((kind.plural, [kind.group]) == (resource, rule["apiGroups"]) for kind in without)
+            hidden = any(
+                (kind.plural, [kind.group]) == (resource, rule["apiGroups"]) for kind in without
+            )
             verbs = [verb for verb in rule["verbs"] if not hidden or verb != "watch"]
             yield {"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": verbs}
 
@@ -59,11 +63,15 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         before = len(cluster.audit())
         time.sleep(3.5)
         assert advisor.watched == EVERY - hidden
-        asked = [one for one in cluster.audit()[before:] if one["user"]["username"].endswith(":blind")]
+        asked = [
+            one for one in cluster.audit()[before:] if one["user"]["username"].endswith(":blind")
+        ]
         assert {one["objectRef"]["resource"] for one in asked if one["verb"] == "watch"} <= {
             kind.plural for kind in blind
         }
-        cluster.kubectl("create", "-f", "-", input=json.dumps(job_set("unseen", namespace=namespace)))
+        cluster.kubectl(
+            "create", "-f", "-", input=json.dumps(job_set("unseen", namespace=namespace))
+        )
         missed = "mofa_advisor_watch_resync_differences_total"
         until(lambda: sample(advisor, missed) >= 1, 10.0, "a full list shows what no watch did")
         cluster.identity("blind", list(rules()), namespace="mofa-system")
@@ -77,7 +85,9 @@ def test_an_operator_whose_user_has_no_name_as_in_its_image_watches_every_kind(c
     install(cluster)
     nameless = "import pwd; pwd.getpwuid = lambda uid: {}[uid]; from mofa_model.cli import main; raise SystemExit(main())"
     without = ("env", *(f"--unset={name}" for name in ("LOGNAME", "USER", "LNAME", "USERNAME")))
-    advisor = Advisor(cluster, processes, "nameless", program=[*without, sys.executable, "-c", nameless])
+    advisor = Advisor(
+        cluster, processes, "nameless", program=[*without, sys.executable, "-c", nameless]
+    )
     advisor.start("--resync=600")
     try:
         until(lambda: advisor.watched == EVERY, 20.0, "all are watched")
@@ -110,13 +120,21 @@ def test_a_right_that_is_taken_ends_its_own_watch_alone_and_jobs_are_advised_onc
             until(lambda: advisor.watched == EVERY, what="all are watched")
             allow(cluster, account, without=(JOB_SET,))
             proxy.cut()  # a watch that stands is not asked for its right again
-            until(lambda: advisor.watched == EVERY - {JOB_SET.resource}, 20.0, "its watch alone is down")
+            until(
+                lambda: advisor.watched == EVERY - {JOB_SET.resource},
+                20.0,
+                "its watch alone is down",
+            )
             allow(cluster, account)
             until(lambda: advisor.watched == EVERY, 10.0, "it is watched again")
             body = job_set("seen", namespace=namespace, annotations={f"{PREFIX}mode": "Annotate"})
             cluster.kubectl("create", "-f", "-", input=json.dumps(body))
             asked = ("get", "jobset", "seen", "-n", namespace, "-o", "json")
-            until(lambda: "status" in ours(json.loads(cluster.kubectl(*asked))), 20.0, "it is answered")
+            until(
+                lambda: "status" in ours(json.loads(cluster.kubectl(*asked))),
+                20.0,
+                "it is answered",
+            )
             assert sample(advisor, "mofa_advisor_watch_resync_differences_total") == 0
         finally:
             advisor.stop()
@@ -125,7 +143,9 @@ def test_a_right_that_is_taken_ends_its_own_watch_alone_and_jobs_are_advised_onc
 def test_depth_and_age_of_the_queue_are_measured(cluster, processes, namespace):
     advisor = Advisor(cluster, processes, "queue")
     with pool(cluster) as profile:
-        advisor.start(f"--namespace={namespace}", "--settle=0.2", "--concurrency=1", f"--most-jobs={SHOWN}")
+        advisor.start(
+            f"--namespace={namespace}", "--settle=0.2", "--concurrency=1", f"--most-jobs={SHOWN}"
+        )
         try:
             until(lambda: sample(advisor, "mofa_advisor_queue_depth") == 0)
             (worker,) = advisor.workers

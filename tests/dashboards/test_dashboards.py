@@ -16,7 +16,10 @@ from mofa_operator.metrics.declared import TABLE, Type
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "deploy" / "grafana"
-BOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+BOARDS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(FOLDER.glob("*.json"))
+}
 PANELS = [
     pytest.param(board, panel, id=f"{name}: {panel['title']}")
     for name, board in BOARDS.items()
@@ -86,14 +89,22 @@ def test_every_series_is_one_that_somebody_exports(board):
 
 def test_every_declared_metric_is_on_a_board_or_in_a_rule():
     rules = (ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text(encoding="utf-8")
-    shown = rules + "".join(expression for board in BOARDS.values() for expression in expressions(board))
-    unused = {one.name for one in TABLE if not any(re.search(rf"\b{name}\b", shown) for name in one.series)}
+    shown = rules + "".join(
+        expression for board in BOARDS.values() for expression in expressions(board)
+    )
+    unused = {
+        one.name
+        for one in TABLE
+        if not any(re.search(rf"\b{name}\b", shown) for name in one.series)
+    }
     assert unused == set()
 
 
 def test_every_listed_input_is_read_somewhere():
     rules = (ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text(encoding="utf-8")
-    shown = rules + "".join(expression for board in BOARDS.values() for expression in expressions(board))
+    shown = rules + "".join(
+        expression for board in BOARDS.values() for expression in expressions(board)
+    )
     assert {name for name in listed() if not re.search(rf"\b{name}\b", shown)} == set()
 
 
@@ -232,12 +243,19 @@ def test_links_to_other_boards_lead_to_boards(board):
 def test_promtool_reads_every_expression(tmp_path):
     rules = [
         {"record": f"checked:expression:{number}", "expr": with_times(expression)}
-        for number, expression in enumerate(one for board in BOARDS.values() for one in expressions(board))
+        for number, expression in enumerate(
+            one for board in BOARDS.values() for one in expressions(board)
+        )
     ]
     path = tmp_path / "expressions.yaml"
-    path.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}), encoding="utf-8"
+    )
     done = subprocess.run(
-        [binaries.path("promtool"), "check", "rules", path], capture_output=True, text=True, check=False
+        [binaries.path("promtool"), "check", "rules", path],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(rules)} rules found" in done.stdout

@@ -127,7 +127,9 @@ def mofa_local(*words):
     """As a person would."""
     command = [sys.executable, "-m", "mofa_local", *words]
     folder = stack.ROOT / "deploy" / "local"
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=900
+    )
 
 
 def hasten(made):
@@ -138,7 +140,9 @@ def hasten(made):
     quick = made.folder / "quick-rules.yaml"
     quick.write_text(rules.written(rules.groups(rules.parameters() | QUICK)), "utf-8")
     file = made.folder / "prometheus" / "prometheus.json"
-    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | {"rule_files": [str(quick)]}), "utf-8")
+    file.write_text(
+        json.dumps(json.loads(file.read_text("utf-8")) | {"rule_files": [str(quick)]}), "utf-8"
+    )
     urllib.request.urlopen(f"{made.prometheus}/-/reload", b"", timeout=60).close()
 
 
@@ -146,9 +150,9 @@ def live_through(made):
     made.cluster.apply(job())
     name = JOB.rpartition("/")[2]
     until(
-        lambda: made.asked("query", query=f'mofa_job_observed_tokens_per_second{{training_job="{name}"}}')[
-            "result"
-        ],
+        lambda: made.asked(
+            "query", query=f'mofa_job_observed_tokens_per_second{{training_job="{name}"}}'
+        )["result"],
         240,
     )
     node = inject(made, "node")
@@ -158,7 +162,10 @@ def live_through(made):
             inject(made, kind)
             time.sleep(2 * BACK)
     until(
-        lambda: made.asked("query", query=f'mofa:node_unplanned_up:bool{{node="{node}"}} == 0')["result"], 600
+        lambda: made.asked("query", query=f'mofa:node_unplanned_up:bool{{node="{node}"}} == 0')[
+            "result"
+        ],
+        600,
     )
     nodes.recover(made.cluster, node)
 
@@ -211,7 +218,9 @@ def test_a_metric_that_rests_here_moves_elsewhere(name):
 
 
 @pytest.mark.parametrize(
-    "declared", [one for one in TABLE if one.name not in ELSEWHERE], ids=lambda declared: declared.name
+    "declared",
+    [one for one in TABLE if one.name not in ELSEWHERE],
+    ids=lambda declared: declared.name,
 )
 def test_every_metric_that_is_declared_moves(live, declared):
     name = f"{declared.name}_count" if declared.type is Type.HISTOGRAM else declared.name
@@ -221,7 +230,9 @@ def test_every_metric_that_is_declared_moves(live, declared):
 
 def test_the_page_draws_a_job_s_last_day(live):
     def lines():
-        with urllib.request.urlopen(f"{live.page}/jobs/trainingjobs.mofa.dev/{JOB}", timeout=60) as answer:
+        with urllib.request.urlopen(
+            f"{live.page}/jobs/trainingjobs.mofa.dev/{JOB}", timeout=60
+        ) as answer:
             found = answer.read().decode()
         return {
             name
@@ -243,6 +254,8 @@ def test_an_assumption_that_does_not_hold_is_on_its_way_to_an_alert(live):
         for name, rate in (("process", "0"), ("pod", "0"), ("job", "0"))
     ]
     patch = {"spec": {"failures": {"classes": classes}}}
-    live.cluster.kubectl("patch", "clusterprofile", "h100-east", "--type=merge", "-p", json.dumps(patch))
+    live.cluster.kubectl(
+        "patch", "clusterprofile", "h100-east", "--type=merge", "-p", json.dumps(patch)
+    )
     query = 'ALERTS{alertname="MofaFailureRateAboveAssumption", pool="h100-east"}'
     until(lambda: live.asked("query", query=query)["result"], 240, what="the alert is pending")

@@ -37,21 +37,29 @@ def ran(line):
     words = shlex.split(line)
     if "=" in words[0]:
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # noqa: PTH120 - text
-        return subprocess.run(["bash", "-c", line], env=os.environ | {"PATH": path}, check=False).returncode
+        return subprocess.run(
+            ["bash", "-c", line], env=os.environ | {"PATH": path}, check=False
+        ).returncode
     assert words[0] == "mofa", line
     return main([one for word in words[1:] for one in (glob.glob(word) or [word])])  # noqa: PTH207
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if typed(page)], ids=lambda page: page.stem)
-def test_what_a_page_has_people_type_runs_in_its_order(page, tmp_path, monkeypatch, capsys, asked_once):
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if typed(page)], ids=lambda page: page.stem
+)
+def test_what_a_page_has_people_type_runs_in_its_order(
+    page, tmp_path, monkeypatch, capsys, asked_once
+):
     for folder in ("examples", "lab/data"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     for name, text in (GIVEN | {"config.json": json.dumps(CONFIG)}).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     if any("rank0" in line for line in typed(page)):
-        for rank, path in zip((0, 8), World(TRACED, Stack()).run().write(tmp_path, [0, 8]), strict=True):
+        for rank, path in zip(
+            (0, 8), World(TRACED, Stack()).run().write(tmp_path, [0, 8]), strict=True
+        ):
             (tmp_path / f"rank{rank}.json.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
     monkeypatch.chdir(tmp_path)
     codes = {}

@@ -60,7 +60,9 @@ def test_figures_of_the_questions_are_those_of_the_product():
     for figure in ("100m", "256Mi"):
         assert figure in page
         assert figure in values
-    named = re.search(r"\*\*Which trainers\?\*\* (.*) have flags", page)[1].lower().replace("-lm", "")
+    named = (
+        re.search(r"\*\*Which trainers\?\*\* (.*) have flags", page)[1].lower().replace("-lm", "")
+    )
     assert {one.strip(" ,") for one in re.split(r",|\band\b", named)} - {""} == set(TRAINERS)
 
 
@@ -83,8 +85,12 @@ def test_what_the_pages_have_people_install_is_there():
         or ("docker build " in line and f":{version} ." not in line)
     ]
     assert wrong == []
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    told = (one for text in every.values() for one in re.findall(r"pip install '\.\[([a-z,]+)\]'", text))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    told = (
+        one for text in every.values() for one in re.findall(r"pip install '\.\[([a-z,]+)\]'", text)
+    )
     named = {name for one in told for name in one.split(",")}
     assert {"operator", "hub"} <= named <= set(extras)
 
@@ -163,7 +169,11 @@ def test_nothing_that_is_shipped_leads_to_a_host_under_our_groups_name():
 
 
 def test_a_condition_that_the_concepts_name_exists():
-    known = {one.value for kind in (words.Aspect, words.Reason, words.Health, words.Happened) for one in kind}
+    known = {
+        one.value
+        for kind in (words.Aspect, words.Reason, words.Health, words.Happened)
+        for one in kind
+    }
     known |= {"Disabled", "Annotate", "Apply", "NoRecommendation", *(kind.kind for kind in OURS)}
     for name in ("concepts.md", "operator.md", "troubleshooting.md"):
         said = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", read(name)))

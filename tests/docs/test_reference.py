@@ -57,7 +57,9 @@ def paths(schema, path=""):
 
 def test_the_pages_are_what_the_code_says(reference):
     for name, text in reference.pages().items():
-        assert read(f"reference/{name}") == text, f"docs/reference/{name}: run `python tools/reference.py`"
+        assert read(f"reference/{name}") == text, (
+            f"docs/reference/{name}: run `python tools/reference.py`"
+        )
 
 
 @pytest.mark.parametrize("path", CRDS, ids=lambda path: path.stem)
@@ -85,7 +87,11 @@ def test_every_field_of_a_kind_is_in_the_section_of_that_kind(path):
 
 
 def test_every_field_has_a_meaning():
-    rows = [line for line in read("reference/crds.md").splitlines() if re.match(r"\| `(spec|status)", line)]
+    rows = [
+        line
+        for line in read("reference/crds.md").splitlines()
+        if re.match(r"\| `(spec|status)", line)
+    ]
     bare = [line for line in rows if line.count(" | ") == 4 and line.rstrip("| ").endswith(" |")]
     assert len(rows) > 250
     assert [line for line in rows if re.search(r"\|\s*\|$", line)] == bare == []
@@ -99,7 +105,10 @@ def test_every_annotation_is_documented_once():
 def test_every_flag_of_the_operator_is_documented_with_its_variable():
     parser = argparse.ArgumentParser()
     operator.configure(parser)
-    known = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
+    known = {flag for action in parser._actions for flag in action.option_strings} - {
+        "-h",
+        "--help",
+    }
     shown = cells(read("reference/settings.md"))
     of_the_command = {"--kubeconfig", "--print-settings"}
     assert known - of_the_command == {flag for flag in shown if flag.startswith("--")}
@@ -112,7 +121,9 @@ def test_every_flag_of_the_operator_is_documented_with_its_variable():
 
 def test_every_condition_reason_and_event_is_documented():
     page = read("reference/conditions.md")
-    assert {aspect.value for aspect in words.Aspect} <= set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
+    assert {aspect.value for aspect in words.Aspect} <= set(
+        re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    )
     before, events = page.split("## Events")
     assert cells(before) == {word.value for kind in (words.Reason, words.Health) for word in kind}
     assert cells(events) == {event.value for event in words.Happened}
@@ -124,7 +135,9 @@ def test_every_metric_is_documented():
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
     rules = YAML(typ="safe").load(ROOT / "deploy/rules/mofa-alerts.yaml")
-    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    alerts = {
+        rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
+    }
     assert {path.stem for path in (DOCS / "runbooks").glob("Mofa*.md")} == alerts
     assert [alert for alert in alerts if f"]({alert}.md)" not in read("runbooks/README.md")] == []
 
@@ -148,7 +161,9 @@ def test_every_word_is_said_by_some_code():
         for member in kind
         if f"{kind.__name__}.{member.name}" not in code
     ]
-    by_table = {f"Reason.{name}" for name in (*verdicts, "PAUSED")} | {"Aspect.CONFIDENCE_SUFFICIENT"}
+    by_table = {f"Reason.{name}" for name in (*verdicts, "PAUSED")} | {
+        "Aspect.CONFIDENCE_SUFFICIENT"
+    }
     assert set(unsaid) <= by_table
 
 

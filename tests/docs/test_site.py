@@ -29,7 +29,10 @@ def site(tmp_path_factory):
 
 
 def test_every_page_is_there_and_no_link_leads_out_of_the_tree_or_nowhere(site):
-    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        path.relative_to(ROOT / "docs").with_suffix(".html")
+        for path in (ROOT / "docs").rglob("*.md")
+    }
     named = {path.with_name("index.html") if path.name == "README.html" else path for path in pages}
     built = {path.relative_to(site) for path in site.rglob("*.html")}
     assert named <= built

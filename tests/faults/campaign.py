@@ -154,7 +154,9 @@ def play(
                     _rest(cluster)
                     run.phases.append(scenario.state(cluster))
                 else:
-                    run.phases.append(_reach(cluster, clean.phases[number], bound, f"{name}, phase {number}"))
+                    run.phases.append(
+                        _reach(cluster, clean.phases[number], bound, f"{name}, phase {number}")
+                    )
                 run.seconds.append(time.monotonic() - since)
             proxy.fault = Fault()
             run.events = _events(cluster, set() if clean is None else clean.events)
@@ -174,7 +176,9 @@ def _reach(cluster: Any, wanted: State, bound: float, where: str) -> State:
     end = time.monotonic() + bound
     while (found := persist(lambda: scenario.state(cluster))) != wanted:
         if time.monotonic() > end:
-            raise AssertionError(f"{where}, after {bound:g} s:\n{scenario.difference(found, wanted)}")
+            raise AssertionError(
+                f"{where}, after {bound:g} s:\n{scenario.difference(found, wanted)}"
+            )
         time.sleep(0.25)
     return found
 
@@ -216,5 +220,9 @@ def _accepted(cluster: Any) -> list[audit.Event]:
 def _per_object(found: list[audit.Event]) -> Counter[str]:
     counted = audit.per_object(found)
     return Counter(
-        {name: count for name, count in counted.items() if not name.startswith(("events/", "advisorp"))}
+        {
+            name: count
+            for name, count in counted.items()
+            if not name.startswith(("events/", "advisorp"))
+        }
     )

@@ -44,7 +44,9 @@ class Loopback:
             return await self._handle(request)
 
         app.router.add_route("*", "/{path:.*}", handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, HOST, 0)
         await site.start()

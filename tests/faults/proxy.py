@@ -131,7 +131,11 @@ class Proxy(Loopback):
             asked.request.method,
             URL(self._upstream + asked.request.raw_path, encoded=True),
             data=asked.body or None,
-            headers={name: value for name, value in asked.request.headers.items() if name.lower() not in HOP},
+            headers={
+                name: value
+                for name, value in asked.request.headers.items()
+                if name.lower() not in HOP
+            },
             skip_auto_headers=("Accept-Encoding",),
         ) as found:
             self._answers.add(found)
@@ -150,7 +154,9 @@ def _copied(found: aiohttp.ClientResponse, body: bytes) -> web.Response:
     return web.Response(status=found.status, body=body, headers=headers)
 
 
-async def _stream(asked: Asked, found: aiohttp.ClientResponse, lines: Lines | None) -> web.StreamResponse:
+async def _stream(
+    asked: Asked, found: aiohttp.ClientResponse, lines: Lines | None
+) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(asked.request)
     rest = b""
@@ -164,8 +170,16 @@ async def _stream(asked: Asked, found: aiohttp.ClientResponse, lines: Lines | No
 
 def refusal(status: int, reason: str, **headers: str) -> web.Response:
     """What an API server says when it says no."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
-    return web.json_response(body | {"message": f"{reason}, says the proxy"}, status=status, headers=headers)
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": reason,
+        "code": status,
+    }
+    return web.json_response(
+        body | {"message": f"{reason}, says the proxy"}, status=status, headers=headers
+    )
 
 
 # --------------------------------------------------------------------------------------------- requests
@@ -185,7 +199,9 @@ class Refusing(Fault):
     async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
         if self.random.random() < self.share and (asked.is_write or not self.writes_only):
             return refusal(
-                self.status, self.reason, **({"Retry-After": self.retry_after} if self.retry_after else {})
+                self.status,
+                self.reason,
+                **({"Retry-After": self.retry_after} if self.retry_after else {}),
             )
         return await proxy.through(asked)
 
@@ -215,13 +231,23 @@ class Garbling(Fault):
 
     random: Random
     share: float = 0.3
-    pages: tuple[str, ...] = ("<html>Please log in</html>", "[]", "null", "{}", "", '"ok"', '{"items": {}}')
+    pages: tuple[str, ...] = (
+        "<html>Please log in</html>",
+        "[]",
+        "null",
+        "{}",
+        "",
+        '"ok"',
+        '{"items": {}}',
+    )
 
     async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
         if asked.is_watch or self.random.random() >= self.share:
             return await proxy.through(asked)
         await proxy.through(asked)
-        return web.Response(body=self.random.choice(self.pages).encode(), content_type="application/json")
+        return web.Response(
+            body=self.random.choice(self.pages).encode(), content_type="application/json"
+        )
 
 
 @dataclass
@@ -409,4 +435,6 @@ def bad_day(random: Random) -> Fault:
 
 def bad_watches(random: Random) -> Fault:
     """Every watch meets one of the faults of watches."""
-    return Mixed(random, (Expired(random), Dropped(random), Twice(random), Reordered(random), Silent()))
+    return Mixed(
+        random, (Expired(random), Dropped(random), Twice(random), Reordered(random), Silent())
+    )

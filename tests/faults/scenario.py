@@ -36,7 +36,9 @@ State = dict[str, Any]
 
 def job(name: str, *, batch: int = 64, model: str = "llama3.1-8b", **spec: Any) -> dict[str, Any]:
     """A TrainingJob on two nodes; next to nothing is left to search."""
-    made: dict[str, Any] = small_job(PLACE, name, POOL, batch=batch, **{"model": {"preset": model}, **spec})
+    made: dict[str, Any] = small_job(
+        PLACE, name, POOL, batch=batch, **{"model": {"preset": model}, **spec}
+    )
     return made
 
 
@@ -49,7 +51,9 @@ def job_set(name: str, **metadata: Any) -> dict[str, Any]:
         "kind": "JobSet",
         "metadata": {"name": name, "namespace": PLACE, **metadata},
         "spec": {
-            "replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": 2, "template": pods}}}]
+            "replicatedJobs": [
+                {"name": "w", "template": {"spec": {"parallelism": 2, "template": pods}}}
+            ]
         },
     }
 
@@ -120,7 +124,9 @@ PHASES: Final[tuple[Callable[[Any], None], ...]] = (arrive, change, leave)
 def set_up(cluster: Any) -> None:
     """Namespace, nodes, profile: what is there before the jobs."""
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
-    nodes.create(cluster, [nodes.node(f"{POOL}-{i}", labels=LABELS) for i in range(SIZE)], kwok=False)
+    nodes.create(
+        cluster, [nodes.node(f"{POOL}-{i}", labels=LABELS) for i in range(SIZE)], kwok=False
+    )
     cluster.apply(profile())
 
 
@@ -157,7 +163,11 @@ def _is_outage(error: Exception) -> bool:
 def state(cluster: Any) -> State:
     """What stands: of every object our annotations and the status, without times."""
     found = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
-    return {f"{body['kind']}/{body['metadata']['name']}": _shown(body) for body in found if _is_here(body)}
+    return {
+        f"{body['kind']}/{body['metadata']['name']}": _shown(body)
+        for body in found
+        if _is_here(body)
+    }
 
 
 def is_answered(cluster: Any) -> bool:

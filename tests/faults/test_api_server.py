@@ -33,13 +33,23 @@ def test_a_clean_run_repeats_itself(cluster, processes, clean):
 
 
 def test_requests_that_fail_in_every_way(cluster, processes, clean, seed):
-    run = play("requests fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_day(Random(seed)))
+    run = play(
+        "requests fail",
+        cluster,
+        processes,
+        clean=clean,
+        fault=lambda _: proxy.bad_day(Random(seed)),
+    )
     held_against(clean, run)
 
 
 def test_watches_that_fail_in_every_way(cluster, processes, clean, seed):
     run = play(
-        "watches fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_watches(Random(seed))
+        "watches fail",
+        cluster,
+        processes,
+        clean=clean,
+        fault=lambda _: proxy.bad_watches(Random(seed)),
     )
     held_against(clean, run)
 
@@ -84,7 +94,9 @@ def test_killed_ten_times(cluster, processes, clean, seed, number):
         kill = lambda: operator.signal(signal.SIGKILL)  # noqa: E731
         return proxy.Killing(Random(seed + number), kill, times=10, every=(3, 25))
 
-    run = play(f"killed 10 times, {number}", cluster, processes, clean=clean, fault=fault, bound=240)
+    run = play(
+        f"killed 10 times, {number}", cluster, processes, clean=clean, fault=fault, bound=240
+    )
     held_against(clean, run)
 
 

@@ -55,7 +55,9 @@ def empty(processes, tmp_path_factory):
 def tree(server, query):
     """How the real server reads a query; an error where it does not."""
     form = urllib.parse.urlencode({"query": query}).encode()
-    with urllib.request.urlopen(f"{server.url}/api/v1/parse_query", data=form, timeout=10) as answer:
+    with urllib.request.urlopen(
+        f"{server.url}/api/v1/parse_query", data=form, timeout=10
+    ) as answer:
         return json.load(answer)["data"]
 
 
@@ -103,7 +105,9 @@ def objects(number, text, name):
     pool["metadata"]["name"] = f"faults-{number}"
     pool["spec"]["nodeSelector"] = {"example.org/pool": text}
     pool["spec"]["prometheus"] = {"matchers": {"cluster": text}}
-    job = scenario.job(f"{name[:240]}-{number}", throughput={"preset": "mofa", "matchers": {"team": text}})
+    job = scenario.job(
+        f"{name[:240]}-{number}", throughput={"preset": "mofa", "matchers": {"team": text}}
+    )
     job["spec"]["cluster"]["profile"] = pool["metadata"]["name"]
     return [pool, job]
 
@@ -130,11 +134,14 @@ def test_no_text_leaves_its_quotes(cluster, processes, empty):
     ):
         try:
             scenario.set_up(cluster)
-            harmless = [tree(empty, query) for query in heard(cluster, liar, objects(99, "nobody", "plain"))]
+            harmless = [
+                tree(empty, query) for query in heard(cluster, liar, objects(99, "nobody", "plain"))
+            ]
             allowed = set().union(*map(words, harmless))
             made = [objects(n, text, NAMES[n % len(NAMES)]) for n, text in enumerate(TEXTS)]
             found = [
-                tree(empty, query) for query in heard(cluster, liar, [one for two in made for one in two])
+                tree(empty, query)
+                for query in heard(cluster, liar, [one for two in made for one in two])
             ]
             assert set().union(*map(words, found)) <= allowed
             assert set(TEXTS) <= set().union(*map(values, found))
@@ -161,7 +168,9 @@ JSON = st.recursive(
     max_leaves=8,
 )
 COMMANDS = st.lists(
-    st.sampled_from(["--tensor-model-parallel-size", "--nnodes", "8", "=", "--", "torchrun", "train.py"])
+    st.sampled_from(
+        ["--tensor-model-parallel-size", "--nnodes", "8", "=", "--", "torchrun", "train.py"]
+    )
     | TEXT,
     max_size=6,
 )
@@ -177,10 +186,17 @@ def training_jobs(draw):
     )
     spec["training"] |= draw(
         st.fixed_dictionaries(
-            {}, optional={"globalBatchSize": NUMBERS, "sequenceLength": NUMBERS, "tokens": WORDS | TEXT}
+            {},
+            optional={
+                "globalBatchSize": NUMBERS,
+                "sequenceLength": NUMBERS,
+                "tokens": WORDS | TEXT,
+            },
         )
     )
-    spec["cluster"] |= draw(st.fixed_dictionaries({}, optional={"nodes": NUMBERS, "profile": WORDS | TEXT}))
+    spec["cluster"] |= draw(
+        st.fixed_dictionaries({}, optional={"nodes": NUMBERS, "profile": WORDS | TEXT})
+    )
     return made | {
         "spec": spec | draw(st.fixed_dictionaries({}, optional={"mode": WORDS, "throughput": JSON}))
     }
@@ -189,7 +205,9 @@ def training_jobs(draw):
 @st.composite
 def job_sets(draw):
     made = scenario.job_set("any", annotations=draw(ANNOTATIONS))
-    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     container |= draw(
         st.fixed_dictionaries({}, optional={"command": COMMANDS, "args": COMMANDS, "env": JSON})
     )
@@ -205,7 +223,8 @@ def unreadable():
     jobs = [scenario.job("any", model=text), scenario.job("any")]
     jobs[1]["spec"]["cluster"]["profile"] = text
     annotated = [
-        scenario.job_set("any", annotations={PREFIX + key: text}) for key in ("model", "mode", "config-ref")
+        scenario.job_set("any", annotations={PREFIX + key: text})
+        for key in ("model", "mode", "config-ref")
     ]
     return jobs + annotated
 
@@ -226,7 +245,9 @@ def whatever_comes(cluster, supervised, bodies, number):
     print(f"batch {number}: {len(taken)} of {len(bodies)} objects were taken")  # noqa: T201
     cluster.apply(scenario.job("sentinel", batch=64 * (1 + number % 4)))
     until(lambda: scenario.is_answered(cluster), BOUND, "every job has an outcome")
-    listed = json.loads(cluster.kubectl("get", "trainingjobs", "-n", scenario.PLACE, "-o", "json"))["items"]
+    listed = json.loads(cluster.kubectl("get", "trainingjobs", "-n", scenario.PLACE, "-o", "json"))[
+        "items"
+    ]
     assert all(condition(one, "Ready") for one in listed)
     assert supervised.lives == 1
     assert "our fault" not in supervised.advisor.log
@@ -241,7 +262,10 @@ def any_objects(cluster, processes, examples, seed):
         numbers = iter(range(10_000))
 
         @settings(
-            max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None
+            max_examples=examples,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
         )
         @seeded(seed)
         @given(st.lists(training_jobs() | job_sets(), min_size=8, max_size=16))

@@ -59,7 +59,10 @@ def advised(cluster, processes, liar, tmp_path):
             cluster.apply(scenario.job("good"))
             until(lambda: scenario.is_answered(cluster), BOUND)
             until(
-                lambda: condition(profile_and_job(cluster)[1], "HistoryComplete").get("reason") == "Complete"
+                lambda: (
+                    condition(profile_and_job(cluster)[1], "HistoryComplete").get("reason")
+                    == "Complete"
+                )
             )
             yield supervised
         finally:
@@ -68,7 +71,9 @@ def advised(cluster, processes, liar, tmp_path):
 
 
 def profile_and_job(cluster):
-    asked = cluster.kubectl("get", "clusterprofiles,trainingjobs", "-n", scenario.PLACE, "-o", "json")
+    asked = cluster.kubectl(
+        "get", "clusterprofiles,trainingjobs", "-n", scenario.PLACE, "-o", "json"
+    )
     items = {
         one["kind"]: one
         for one in json.loads(asked)["items"]
@@ -116,7 +121,11 @@ def campaign(cluster, liar, advised, names):
         )  # four answers of 16 MiB at once, and what they are read into
     liar.lie = None
     until(lambda: reason(cluster) == "Complete")
-    until(lambda: condition(profile_and_job(cluster)[1], "HistoryComplete").get("reason") == "Complete")
+    until(
+        lambda: (
+            condition(profile_and_job(cluster)[1], "HistoryComplete").get("reason") == "Complete"
+        )
+    )
     assert learned(cluster) == before
     written = advised.advisor.writes_by_object(writes)
     assert max(written.values()) <= 2 * len(names) + 2

@@ -52,7 +52,10 @@ class Site:
         self.victim, self.evil, self.state = Target(VICTIM), Target(EVIL), Target("")
         cluster = Scrape(job="state", target=self.state.scrape.target, interval="1s", honor=True)
         self.prometheus = Prometheus(
-            processes, folder, scrape=[self.victim.scrape, self.evil.scrape, cluster], name="hostile"
+            processes,
+            folder,
+            scrape=[self.victim.scrape, self.evil.scrape, cluster],
+            name="hostile",
         )
 
     def say(self, *, victim="", evil="", state=""):

@@ -25,7 +25,9 @@ def trainer(namespace, name, tokens):
 
 def pod(namespace, name, uid, node, *, ended=None):
     who = f'namespace="{namespace}",pod="{name}",uid="{uid}"'
-    label = 'label_jobset_sigs_k8s_io_jobset_name="llama",label_jobset_sigs_k8s_io_restart_attempt="0"'
+    label = (
+        'label_jobset_sigs_k8s_io_jobset_name="llama",label_jobset_sigs_k8s_io_restart_attempt="0"'
+    )
     text = f'kube_pod_labels{{{who},{label}}} 1\nkube_pod_info{{{who},node="{node}"}} 1\n'
     text += f"kube_pod_container_state_started{{{who}}} {int(time.time()) - 90}\n"
     if ended is not None:
@@ -52,7 +54,8 @@ def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
     before = look(site, victim())[JOB]
     assert before.running.tokens_per_second == 1000
     site.say(
-        victim=honest, evil=trainer(*JOB, 9e6) + 'mofa_train_tokens_per_second{namespace="research"} 9e6\n'
+        victim=honest,
+        evil=trainer(*JOB, 9e6) + 'mofa_train_tokens_per_second{namespace="research"} 9e6\n',
     )
     after = look(site, victim())[JOB]
     assert after.running.tokens_per_second == 1000
@@ -66,16 +69,24 @@ def test_a_job_that_publishes_nothing_cannot_be_made_to_run_by_another(site):
 
 
 def test_own_matchers_show_nobody_elses_series(site):
-    site.say(victim="megatron_training_tokens_per_sec 777\n", evil="megatron_training_tokens_per_sec 1\n")
-    spy = Watched(namespace="evil", name="mine", preset="megatron", matchers={"job": "research-trainer"})
-    own = Watched(namespace="evil", name="mine", preset="megatron", matchers={"job": "evil-trainer"})
+    site.say(
+        victim="megatron_training_tokens_per_sec 777\n", evil="megatron_training_tokens_per_sec 1\n"
+    )
+    spy = Watched(
+        namespace="evil", name="mine", preset="megatron", matchers={"job": "research-trainer"}
+    )
+    own = Watched(
+        namespace="evil", name="mine", preset="megatron", matchers={"job": "evil-trainer"}
+    )
     assert THEIRS not in look(site, spy)
     assert look(site, own)[THEIRS].running.tokens_per_second == 1
 
 
 def test_a_matcher_that_names_another_namespace_is_refused_by_name(site):
     site.say(victim=trainer(*JOB, 1000), evil=trainer(*THEIRS, 5))
-    found = look(site, Watched(namespace="evil", name="mine", matchers={"namespace": "research"}), victim())
+    found = look(
+        site, Watched(namespace="evil", name="mine", matchers={"namespace": "research"}), victim()
+    )
     assert "spec.throughput.matchers.namespace: 'research'" in found[THEIRS].refused
     assert found[JOB].running.tokens_per_second == 1000
     own = look(site, Watched(namespace="evil", name="mine", matchers={"namespace": "evil"}))
@@ -94,7 +105,11 @@ def test_a_bad_matcher_fails_its_own_job_alone(site):
 def test_a_flood_of_series_blinds_its_own_namespace_alone(site):
     flood = "".join(trainer("evil", f"flood-{n}", 1) for n in range(60))
     pods = "".join(pod("evil", f"p-{n}", f"e-{n}", "x") for n in range(60))
-    site.say(victim=trainer(*JOB, 1000), evil=flood, state=pod("research", "llama-0", "u1", "node-1") + pods)
+    site.say(
+        victim=trainer(*JOB, 1000),
+        evil=flood,
+        state=pod("research", "llama-0", "u1", "node-1") + pods,
+    )
     found = look(site, Watched(namespace="evil", name="mine"), victim(), most_series=50)
     assert "series" in found[THEIRS].refused
     assert found[JOB].running.tokens_per_second == 1000
@@ -111,7 +126,9 @@ def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
     assert look(site, victim())[JOB].gang == before
 
 
-def test_a_job_that_was_deleted_and_made_again_under_its_name_has_no_restarts_of_the_one_before(site):
+def test_a_job_that_was_deleted_and_made_again_under_its_name_has_no_restarts_of_the_one_before(
+    site,
+):
     """A JobSet that had restarted five times was deleted and applied again; the new one was told of five interruptions."""
     now = int(time.time())
     earlier = pod("research", "llama-a", "u8", "node-8").replace('attempt="0"', 'attempt="5"')
@@ -135,7 +152,9 @@ def test_device_memory_counts_from_its_own_namespace_or_from_exporters_that_the_
     there = pod("research", "llama-0", "u1", "node-1")
     forged = held(own, 79) + held(renamed, 78)
     site.say(victim=trainer(*JOB, 1000), state=there, evil=forged)
-    assert look(site, victim())[JOB].gang.memory is None, "what a tenant says of another is not heard"
+    assert look(site, victim())[JOB].gang.memory is None, (
+        "what a tenant says of another is not heard"
+    )
     assert look(site, victim(exporters=("gpu-operator",)))[JOB].gang.memory is None
     trusted = look(site, victim(exporters=("evil",)))[JOB].gang.memory
     assert trusted in (78 * 2**30, 79 * 2**30), "whom the administrator names is believed"
@@ -151,7 +170,9 @@ def test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told(
             Server.asked += 1
             return QueryResult(samples=())
 
-    jobs = [Watched(namespace="evil", name=f"j-{n:04}", matchers={"run": str(n)}) for n in range(1000)]
+    jobs = [
+        Watched(namespace="evil", name=f"j-{n:04}", matchers={"run": str(n)}) for n in range(1000)
+    ]
     found = asyncio.run(TelemetryReader(Server())([*jobs, victim()], time.time()))
     assert Server.asked <= 12 * (MOST_OWN + 1)
     assert sum("the first 32 jobs" in one.refused for one in found.values()) == 1000 - MOST_OWN

@@ -33,7 +33,9 @@ def test_a_burst_of_one_namespace_delays_another_by_at_most_one_question(urgent)
         async with decider() as ask:
             await ask.start()
             burst = [
-                asyncio.create_task(ask.answer(question(str(n), sleep=0.02), place="evil", urgent=urgent))
+                asyncio.create_task(
+                    ask.answer(question(str(n), sleep=0.02), place="evil", urgent=urgent)
+                )
                 for n in range(BURST)
             ]
             await asyncio.sleep(0.1)
@@ -69,7 +71,9 @@ def test_a_burst_of_one_namespace_leaves_hands_for_the_others():
         await asyncio.sleep(1.0)
         assert set(taken[4:]) == {mine, pool}
         await asyncio.sleep(60.0)
-        assert [key.namespace for key in taken[6:]] == ["evil"] * 4, "and a hand that is free goes on"
+        assert [key.namespace for key in taken[6:]] == ["evil"] * 4, (
+            "and a hand that is free goes on"
+        )
         queue.close()
         for one in hands:
             one.cancel()
@@ -83,7 +87,9 @@ def test_a_question_that_wants_more_memory_than_it_may_have_fails_alone():
         async with decider(memory=LEAST) as ask:
             with pytest.raises(Outgrown, match="memory"):
                 await ask.answer(question("giant", "evil", bytes=4 << 30))
-            assert (await ask.answer(question("mine", "research", bytes=1 << 20))).outcome == "Recommended"
+            assert (
+                await ask.answer(question("mine", "research", bytes=1 << 20))
+            ).outcome == "Recommended"
 
     asyncio.run(main())
 

@@ -20,7 +20,10 @@ from mofa_operator.snapshot import Running
 EAST = Key(CLUSTER_PROFILE, "", "east")
 VICTIM = Key(TRAINING_JOB, "research", "train")
 TAUGHT = 900.0
-WILD = st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-308, 1e308, 1e5, 9e6]) | st.floats()
+WILD = (
+    st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-308, 1e308, 1e5, 9e6])
+    | st.floats()
+)
 
 
 class Living(World):
@@ -50,7 +53,9 @@ def world(*, taught=True):
     made.put(TRAINING_JOB, training_job("train", namespace="research"))
     made.rest()
     tokens = made.decide(VICTIM).figures.predicted["tokens_per_second"][1]
-    running = Running(source="mofa", tokens_per_second=0.95 * tokens, since=NOW - DAY, on_pool=taught)
+    running = Running(
+        source="mofa", tokens_per_second=0.95 * tokens, since=NOW - DAY, on_pool=taught
+    )
     made.due |= made.store.set_running(VICTIM, running)
     made.rest()
     return made
@@ -58,7 +63,9 @@ def world(*, taught=True):
 
 @st.composite
 def sightings(draw, *, on_pool):
-    classes = st.tuples(st.sampled_from(["process", "pod", "job"]), st.sampled_from(["failure", "eviction"]))
+    classes = st.tuples(
+        st.sampled_from(["process", "pod", "job"]), st.sampled_from(["failure", "eviction"])
+    )
     return Running(
         source="mofa", tokens_per_second=draw(WILD), step_seconds=draw(WILD), ettr=draw(WILD), on_pool=on_pool,
         interruptions=draw(st.dictionaries(classes, st.integers(0, 10**9), max_size=3)), since=draw(st.none() | st.floats(0, NOW)),
@@ -80,12 +87,19 @@ LAW = settings(
     max_examples=12,
     phases=[Phase.generate],  # what fails is found in seconds, and its least form not in minutes
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.large_base_example,
+        HealthCheck.data_too_large,
+    ],
 )
 
 
 @LAW
-@given(evil=st.lists(ROLES, min_size=1, max_size=5), seen=st.lists(sightings(on_pool=False), max_size=5))
+@given(
+    evil=st.lists(ROLES, min_size=1, max_size=5),
+    seen=st.lists(sightings(on_pool=False), max_size=5),
+)
 def test_what_stands_in_one_namespace_changes_nothing_in_another(evil, seen):
     made = world()
     before, factor = made.told(), made.factor()

@@ -143,11 +143,14 @@ def answered(case):
 
 
 @pytest.mark.parametrize(
-    "names", [pytest.param(SAMPLE, id="a sample"), pytest.param((), id="all", marks=pytest.mark.soak)]
+    "names",
+    [pytest.param(SAMPLE, id="a sample"), pytest.param((), id="all", marks=pytest.mark.soak)],
 )
 def test_no_published_run_is_refused(meter, names):
     """A run of each question that somebody published runs of."""
-    published = {some[0].id: some[0] for some in questions([one for file in FILES for one in load(file)[0]])}
+    published = {
+        some[0].id: some[0] for some in questions([one for file in FILES for one in load(file)[0]])
+    }
     for name in names or published:
         cost = Cost(**measured(lambda name=name: answered(published[name])))
         assert cost.outcome != "InvalidInput", f"{name}: {cost.told}"

@@ -48,7 +48,9 @@ def rules():
 
 TOOL = rules()
 ALL = {
-    rule.get("record") or rule["alert"]: rule["expr"] for group in TOOL.groups() for rule in group["rules"]
+    rule.get("record") or rule["alert"]: rule["expr"]
+    for group in TOOL.groups()
+    for rule in group["rules"]
 }
 
 
@@ -62,16 +64,22 @@ def forged():
     for one, runs in sampled(LIES, lambda _: True):
         said = {f"exported_{name}": one.labels[name] for name in EVIL if name in one.labels}
         yield one._replace(labels=dict(one.labels) | said | EVIL), runs
-        if one.metric.startswith("kube_pod_"):  # once more, as if it were his own pod on those nodes
+        if one.metric.startswith(
+            "kube_pod_"
+        ):  # once more, as if it were his own pod on those nodes
             yield one._replace(labels=dict(one.labels) | EVIL), runs
     for node in HONEST.nodes:
         host = EVIL | {"node": node, "Hostname": node, "nodename": node}
         yield constant("node_boot_time_seconds", host, END - 3 * HOUR)
-        yield constant("DCGM_FI_DEV_XID_ERRORS", host | {"gpu": "0", "UUID": "x"}, 79, since=END - 5 * HOUR)
+        yield constant(
+            "DCGM_FI_DEV_XID_ERRORS", host | {"gpu": "0", "UUID": "x"}, 79, since=END - 5 * HOUR
+        )
         yield constant("DCGM_FI_DEV_XID_ERRORS", host | {"gpu": "1", "UUID": "y"}, 0, slope=0.01)
         yield constant("problem_gauge", host | {"type": "XidError", "reason": "GpuLost"}, 1)
     yield constant(
-        "mofa_train_step_seconds", EVIL | {"training_namespace": "evil", "training_job": "slow"}, 1e6
+        "mofa_train_step_seconds",
+        EVIL | {"training_namespace": "evil", "training_job": "slow"},
+        1e6,
     )
 
 
@@ -129,7 +137,9 @@ def test_the_history_of_a_pool_is_what_exporters_say_and_says_whom_it_left_out(s
     )
 
 
-def test_a_second_profile_over_the_same_nodes_asks_for_what_is_not_settled_alone(started, monkeypatch):
+def test_a_second_profile_over_the_same_nodes_asks_for_what_is_not_settled_alone(
+    started, monkeypatch
+):
     server, asked, known = started(list(sampled(HONEST, lambda _: True))), [], history.Known()
     ask = Prometheus.query
 
@@ -174,14 +184,18 @@ def place(metric):
         return {}
     if metric.startswith(("kube_pod_", "mofa_train_")):
         return {"namespace": "research"}
-    return {"namespace": "mofa-system" if metric.startswith(("mofa_", "process_")) else "monitoring"}
+    return {
+        "namespace": "mofa-system" if metric.startswith(("mofa_", "process_")) else "monitoring"
+    }
 
 
 def published(cluster, of, value, slope):
     for metric in READ:
         for more in ({}, *LOOPS) if of(metric) else ({},):  # what was recorded is one series
             labels = WHOSE | more | {"cluster": cluster} | of(metric)
-            yield constant(metric, {name: text for name, text in labels.items() if text}, value, slope=slope)
+            yield constant(
+                metric, {name: text for name, text in labels.items() if text}, value, slope=slope
+            )
 
 
 def lies(cluster):
@@ -200,11 +214,19 @@ def test_no_rule_and_no_alert_is_swayed_or_fails_by_what_a_tenant_publishes(star
         return published(cluster, place, 1.0, 0.01)
 
     def naive(cluster):
-        found = published(cluster, lambda metric: place(metric) | {"instance": "10.6.6.6:80"}, 1e9, 0.5)
+        found = published(
+            cluster, lambda metric: place(metric) | {"instance": "10.6.6.6:80"}, 1e9, 0.5
+        )
         return [one for one in found if not one[0].metric.startswith("mofa:")]
 
     server = started(
-        [*honest("alone"), *honest("attacked"), *lies("attacked"), *honest("naive"), *naive("naive")]
+        [
+            *honest("alone"),
+            *honest("attacked"),
+            *lies("attacked"),
+            *honest("naive"),
+            *naive("naive"),
+        ]
     )
     spoke, swayed, unlike = 0, Counter(), []
     for name, expression in ALL.items():
@@ -219,5 +241,9 @@ def test_no_rule_and_no_alert_is_swayed_or_fails_by_what_a_tenant_publishes(star
             unlike.append(name)
     assert unlike == []
     assert spoke > 0.6 * len(ALL), "most of them say something here"
-    direct = [one for one in ALL.values() if any(not name.startswith("mofa:") for name in series(one))]
-    assert swayed[True] > 0.5 * len(direct), "and would say something else, were the scrape not looked at"
+    direct = [
+        one for one in ALL.values() if any(not name.startswith("mofa:") for name in series(one))
+    ]
+    assert swayed[True] > 0.5 * len(direct), (
+        "and would say something else, were the scrape not looked at"
+    )

@@ -102,7 +102,9 @@ REASONS = {
 }  # fmt: skip
 """Jobs that the API server takes, and what their condition Ready says; empty = whatever it says, it is an outcome."""
 TAKEN_NEVER = {
-    "a label that is none": mine("bad-label", throughput={"matchers": {"app.kubernetes.io/name": "trainer"}}),
+    "a label that is none": mine(
+        "bad-label", throughput={"matchers": {"app.kubernetes.io/name": "trainer"}}
+    ),
     "720,720 layers": mine("deepest", model={"architecture": COMPOSITE | {"layers": 720720}}),
     "a billion tokens in a sequence": mine("longest", training={"sequenceLength": 10**9}),
     "a list without end": mine("listed", constraints={"tp": {"values": list(range(1, 5000))}}),
@@ -140,7 +142,9 @@ def forged(tokens):
         for n in range(2000)
     )
     future = series(
-        "mofa_train_start_timestamp_seconds", {"training_namespace": VICTIM, "training_job": "train"}, 4e9
+        "mofa_train_start_timestamp_seconds",
+        {"training_namespace": VICTIM, "training_job": "train"},
+        4e9,
     )
     pods = "".join(
         series(
@@ -164,7 +168,12 @@ def forged(tokens):
         "x": "y",
     }
     return (
-        trainer(VICTIM, "train", tokens, **names) + trainer(EVIL, "train", 7) + wild + labels + future + pods
+        trainer(VICTIM, "train", tokens, **names)
+        + trainer(EVIL, "train", 7)
+        + wild
+        + labels
+        + future
+        + pods
     )
 
 
@@ -181,7 +190,9 @@ class Site:
         for name in (VICTIM, EVIL):
             cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         labels = {"example.org/pool": POOL}
-        nodes.create(cluster, [nodes.node(f"{POOL}-{n}", labels=labels) for n in range(4)], kwok=False)
+        nodes.create(
+            cluster, [nodes.node(f"{POOL}-{n}", labels=labels) for n in range(4)], kwok=False
+        )
         profile = YAML(typ="safe").load((ROOT / "examples" / "h100-east.yaml").read_text())
         profile.pop("status", None)
         profile["metadata"] = {"name": POOL}
@@ -191,12 +202,15 @@ class Site:
         self.advisor.start(*FLAGS, f"--prometheus-url={prometheus.prometheus.url}")
         cluster.apply(small_job(VICTIM, "train", POOL))
         until(lambda: self.read(VICTIM, "train").get("status", {}).get("recommendation"), 150.0)
-        tokens = self.read(VICTIM, "train")["status"]["recommendation"]["predicted"]["tokensPerSecond"][
-            "target"
-        ]
+        tokens = self.read(VICTIM, "train")["status"]["recommendation"]["predicted"][
+            "tokensPerSecond"
+        ]["target"]
         self.honest = trainer(VICTIM, "train", tokens)
         prometheus.say(victim=self.honest)
-        until(lambda: self.read(VICTIM, "train")["status"].get("observed", {}).get("tokensPerSecond"), 60.0)
+        until(
+            lambda: self.read(VICTIM, "train")["status"].get("observed", {}).get("tokensPerSecond"),
+            60.0,
+        )
         self.tokens = tokens
         self.before = self.told()
         self.most = 0
@@ -220,9 +234,9 @@ class Site:
             if f'training_namespace="{VICTIM}"' in line and "predicted" in line
         )
         rest = {k: v for k, v in body["status"].items() if k not in {"observed", "conditions"}}
-        calibration = json.loads(self.cluster.kubectl("get", "cprof", POOL, "-o", "json"))["status"].get(
-            "calibration"
-        )
+        calibration = json.loads(self.cluster.kubectl("get", "cprof", POOL, "-o", "json"))[
+            "status"
+        ].get("calibration")
         words = ours(body)
         kept = from_text(words.pop("run-record", None))  # without what its own steps move
         run = kept and (kept.since, kept.earlier, kept.incidents, kept.older, kept.nodes_lost)
@@ -304,7 +318,9 @@ GENERATED = settings(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 25))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 25))]
+)
 def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(attacked, part):
     """The same objects as the property over decisions has, put before the real API server; what it takes, the operator meets."""
     taken, before = [], attacked.told()
@@ -316,7 +332,12 @@ def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(att
         for kind, body in objects:
             name = f"g-{part}-{len(taken)}"
             metadata = body["metadata"] | {"name": name, "namespace": EVIL}
-            for given_by_the_server in ("uid", "resourceVersion", "generation", "creationTimestamp"):
+            for given_by_the_server in (
+                "uid",
+                "resourceVersion",
+                "generation",
+                "creationTimestamp",
+            ):
                 metadata.pop(given_by_the_server, None)
             metadata.pop("finalizers", None)
             with contextlib.suppress(Refused, LocalStackError, OSError, ValueError):
@@ -413,5 +434,12 @@ def test_a_deleted_job_that_a_finalizer_holds_holds_nobody(attacked):
     attacked.cluster.apply(small_job(VICTIM, "next", POOL, batch=128))
     until(lambda: attacked.read(VICTIM, "next").get("status"), 60.0)
     attacked.cluster.kubectl(
-        "patch", "tjob", "stays", "-n", EVIL, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        "patch",
+        "tjob",
+        "stays",
+        "-n",
+        EVIL,
+        "--type=merge",
+        "-p",
+        '{"metadata":{"finalizers":null}}',
     )

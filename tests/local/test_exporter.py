@@ -21,7 +21,12 @@ def test_a_pods_moments_are_seconds_of_the_epoch_and_missing_ones_are_left_out()
         "state": {"running": {"startedAt": "1970-01-01T00:02:00Z"}},
     }
     pod = {
-        "metadata": {"namespace": "a", "name": "p", "uid": "u", "creationTimestamp": "1970-01-01T00:01:00Z"},
+        "metadata": {
+            "namespace": "a",
+            "name": "p",
+            "uid": "u",
+            "creationTimestamp": "1970-01-01T00:01:00Z",
+        },
         "spec": {"nodeName": "n1"},
         "status": {"phase": "Running", "containerStatuses": [started]},
     }

@@ -35,7 +35,9 @@ def test_a_process_restart_is_counted_and_dated_in_every_pod():
     one.interrupt("process", AT)
     found = shown(one, AT + 1)
     assert {value for _, value in found["kube_pod_container_status_restarts_total"]} == {1}
-    assert {value for _, value in found["kube_pod_container_status_last_terminated_timestamp"]} == {AT}
+    assert {value for _, value in found["kube_pod_container_status_last_terminated_timestamp"]} == {
+        AT
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,9 @@ def test_a_pod_that_goes_is_replaced_in_its_slot(kind, reason, moves):
     node = one.interrupt(kind, AT)
     said = shown(one, AT + 1).get("kube_pod_status_disruption_reason", [])
     assert [labels["reason"] for labels, _ in said] == ([reason] if reason else [])
-    created = {labels["uid"]: value for labels, value in shown(one, AT + BORN_AFTER)["kube_pod_created"]}
+    created = {
+        labels["uid"]: value for labels, value in shown(one, AT + BORN_AFTER)["kube_pod_created"]
+    }
     assert max(created.values()) == AT + BORN_AFTER
     later = shown(one, AT + LINGERS + 1)
     assert len(later["kube_pod_info"]) == 8

@@ -7,7 +7,9 @@ from mofa_local import kind
 
 
 def here(monkeypatch, *programs, root=True, info=0):
-    monkeypatch.setattr("mofa_local.kind.shutil.which", lambda name: name if name in programs else None)
+    monkeypatch.setattr(
+        "mofa_local.kind.shutil.which", lambda name: name if name in programs else None
+    )
     monkeypatch.setattr("mofa_local.kind.os.geteuid", lambda: 0 if root else 1000)
     done = subprocess.CompletedProcess([], info)
     monkeypatch.setattr("mofa_local.kind.subprocess.run", lambda *_, **__: done)

@@ -114,12 +114,16 @@ with Processes(pathlib.Path({str(folder)!r}), outlive={outlive}) as started:
     print(*(started.start(name, {SLEEP!r}).pid for name in "ab"), flush=True)
     time.sleep({0 if outlive else 600})
 """
-    child = subprocess.Popen([*before, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [*before, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    )
     return child, [int(pid) for pid in child.stdout.readline().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("before", [(), BACKGROUND], ids=["in front", "in the background of a script"])
+@pytest.mark.parametrize(
+    "before", [(), BACKGROUND], ids=["in front", "in the background of a script"]
+)
 def test_children_end_with_their_owner_however_it_ends(tmp_path, number, before):
     child, pids = owner(tmp_path, outlive=False, before=before)
     with child:

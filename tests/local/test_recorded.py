@@ -11,7 +11,9 @@ PAST = draw(end=END, nodes=8, days=20, jobs=(Job(name="a", nodes=6),))
 
 
 def of(past, metric):
-    return [(series.labels, runs) for series, runs in recorded(past, "east") if series.metric == metric]
+    return [
+        (series.labels, runs) for series, runs in recorded(past, "east") if series.metric == metric
+    ]
 
 
 def total(runs):
@@ -30,7 +32,10 @@ def test_each_failure_of_a_node_is_one_and_counted_at_one_evaluation():
 
 
 def test_nodes_that_are_ready_and_nodes_that_are_down_add_up():
-    [(_, down)], [(_, ready)] = of(PAST, "mofa:pool_nodes_down:count"), of(PAST, "mofa:pool_nodes_ready:sum")
+    [(_, down)], [(_, ready)] = (
+        of(PAST, "mofa:pool_nodes_down:count"),
+        of(PAST, "mofa:pool_nodes_ready:sum"),
+    )
     moments = len(range(PAST.start - PAST.start % -EVERY, PAST.end, EVERY))
     assert total(down) + total(ready) == 8 * moments
     ups = of(PAST, "mofa:node_unplanned_up:bool")

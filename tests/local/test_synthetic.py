@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mofa_local.series import openmetrics
-from mofa_local.synthetic import DAY, HOUR, Gap, Incident, Job, Past, Planned, draw, moves, node_names, truth
+from mofa_local.synthetic import (
+    DAY,
+    HOUR,
+    Gap,
+    Incident,
+    Job,
+    Past,
+    Planned,
+    draw,
+    moves,
+    node_names,
+    truth,
+)
 
 START = 1_700_000_100 - 1_700_000_100 % DAY
 RESTARTS = "kube_pod_container_status_restarts_total"
@@ -36,7 +48,9 @@ def recount(past):
             labels["label_jobset_sigs_k8s_io_restart_attempt"],
         )
         attempts[job].add(attempt)
-        uids[job, attempt, labels["label_batch_kubernetes_io_job_completion_index"]].add(labels["uid"])
+        uids[job, attempt, labels["label_batch_kubernetes_io_job_completion_index"]].add(
+            labels["uid"]
+        )
         job_of[labels["uid"]] = job
     last = {}
     for labels, value, at in sorted(samples[RESTARTS], key=lambda one: one[2]):
@@ -52,7 +66,12 @@ def recount(past):
 
 def small(**changes):
     """Eight nodes for two days."""
-    given_or = {"end": START, "nodes": 8, "days": 2, "jobs": (Job(name="a", nodes=3), Job(name="b", nodes=2))}
+    given_or = {
+        "end": START,
+        "nodes": 8,
+        "days": 2,
+        "jobs": (Job(name="a", nodes=3), Job(name="b", nodes=2)),
+    }
     counts = {"failures": {"process": 5, "pod": 9, "job": 2}}
     return draw(**(given_or | counts | changes))
 
@@ -74,7 +93,9 @@ def test_what_was_drawn_is_what_a_naive_reader_counts(seed, counts, caused):
 @given(seed=st.integers(0, 10**6))
 def test_node_days_are_the_samples_at_which_a_node_was_ready(seed):
     past = small(seed=seed)
-    ready = sum(value for labels, value, _ in read(past, READY)[READY] if labels["status"] == "true")
+    ready = sum(
+        value for labels, value, _ in read(past, READY)[READY] if labels["status"] == "true"
+    )
     assert ready * 300 / DAY == pytest.approx(truth(past).node_days)
 
 
@@ -86,7 +107,9 @@ def test_a_recovery_lasts_until_the_step_series_advances_again(seed):
     for job in past.jobs:
         steps = [(at, value) for labels, value, at in samples if labels["training_job"] == job.name]
         for incident in (one for one in past.incidents if one.job == job.name):
-            during = {value for at, value in steps if incident.at <= at < incident.at + incident.recovery}
+            during = {
+                value for at, value in steps if incident.at <= at < incident.at + incident.recovery
+            }
             assert len(during) <= 1
 
 
@@ -139,7 +162,9 @@ def test_a_gap_of_the_exporter_takes_its_samples_and_up_says_so():
 
 def test_a_gap_of_the_server_takes_everything():
     samples = read(
-        by_hand(gaps=(Gap(at=START + HOUR, until=START + 2 * HOUR, server=True),)), "up", "mofa_train_step"
+        by_hand(gaps=(Gap(at=START + HOUR, until=START + 2 * HOUR, server=True),)),
+        "up",
+        "mofa_train_step",
     )
     assert len(samples["up"]) == 288 - 12
     assert len(samples["mofa_train_step"]) == (DAY - HOUR) / 30
@@ -152,7 +177,9 @@ def test_coverage_and_exposure_shrink_with_a_gap():
 
 
 def test_a_missing_metric_is_not_there_at_all():
-    samples = read(by_hand(missing=frozenset({"kube_pod_labels"})), "kube_pod_labels", "kube_pod_info")
+    samples = read(
+        by_hand(missing=frozenset({"kube_pod_labels"})), "kube_pod_labels", "kube_pod_info"
+    )
     assert "kube_pod_labels" not in samples
     assert "kube_pod_info" in samples
 
@@ -166,7 +193,9 @@ def test_two_replicas_show_everything_twice_but_for_the_instance():
 
 
 def test_a_drained_node_is_cordoned_before_it_goes_down_and_is_no_failure():
-    past = by_hand(planned=(Planned(at=START + HOUR, until=START + 5 * HOUR, node="gpu-002", down=True),))
+    past = by_hand(
+        planned=(Planned(at=START + HOUR, until=START + 5 * HOUR, node="gpu-002", down=True),)
+    )
     samples = read(past, READY, "kube_node_spec_unschedulable")
     down = [at for labels, value, at in samples[READY] if labels["status"] == "true" and not value]
     cordoned = [at for labels, value, at in samples["kube_node_spec_unschedulable"] if value]

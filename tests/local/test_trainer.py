@@ -12,7 +12,9 @@ from mofa_model.errors import BadValue, UnknownName
 
 
 def job(**changes):
-    return Trainer(namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=100.0, **changes)
+    return Trainer(
+        namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=100.0, **changes
+    )
 
 
 def test_steps_climb_by_the_clock():

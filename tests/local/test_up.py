@@ -31,7 +31,10 @@ def test_the_interruption_names_a_module_that_can_be_run_and_this_stack(folder, 
     monkeypatch.delenv("PYTHONPATH", raising=False)
     (interrupt,) = [command for command in commands(folder) if "inject" in command]
     done = pasted(interrupt)
-    assert (done.returncode, done.stderr) == (1, "inject: the stack is not up; `make up` starts it\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "inject: the stack is not up; `make up` starts it\n",
+    )
 
 
 def test_every_command_is_one_that_a_shell_can_read_and_find(folder, monkeypatch):

@@ -84,7 +84,9 @@ class World:
                     begun[rank, rest[0]] = (state["now"], state["thread"])
                 elif what == "end":
                     since, thread = begun.pop((rank, rest[0]))
-                    self.rows[rank].append(("mark", rest[0], thread, since, state["now"] - since, 0, {}))
+                    self.rows[rank].append(
+                        ("mark", rest[0], thread, since, state["now"] - since, 0, {})
+                    )
                 elif what == "launch":
                     self._launch(rank, state, *rest)
                 elif what in {"record", "wait"}:
@@ -96,7 +98,15 @@ class World:
                     def resume(end, since=since, call=call):
                         state["now"] = max(end, since + 3e-6) + 4e-6
                         took = state["now"] - since
-                        row = ("call", "cudaDeviceSynchronize", state["thread"], since, took, call, {})
+                        row = (
+                            "call",
+                            "cudaDeviceSynchronize",
+                            state["thread"],
+                            since,
+                            took,
+                            call,
+                            {},
+                        )
                         self.rows[rank].append(row)
                         self.ends[rank] = state["now"]
                         go(state["now"])
@@ -116,7 +126,15 @@ class World:
         begin = state["now"]
         state["now"] += k.call
         self.rows[rank].append(
-            ("op", work.op, state["thread"], begin - k.work / 2, k.work / 2 + k.call, call, work.dims)
+            (
+                "op",
+                work.op,
+                state["thread"],
+                begin - k.work / 2,
+                k.work / 2 + k.call,
+                call,
+                work.dims,
+            )
         )
         name = "cudaMemcpyAsync" if work.op == "aten::copy_" else "cudaLaunchKernel"
         self.rows[rank].append(("call", name, state["thread"], begin, k.call, call, {}))
@@ -260,16 +278,31 @@ class World:
 
     def _event_of(self, row, rank, base, missing):
         what, name, lane, start, took, call, said = row
-        event = {"ph": "X", "ts": base + start * 1e6, "dur": took * 1e6, "pid": 100 + rank, "tid": lane}
+        event = {
+            "ph": "X",
+            "ts": base + start * 1e6,
+            "dur": took * 1e6,
+            "pid": 100 + rank,
+            "tid": lane,
+        }
         if what == "mark":
             hidden = missing.annotations and not name.startswith("Profiler")
             return None if hidden else event | {"cat": "user_annotation", "name": name, "args": {}}
         if what == "op":
             dims = {"Input Dims": said} if said and not missing.shapes else {}
             sequence = {"Sequence number": call, "Fwd thread id": 1 if lane == 2 else 0}
-            return event | {"cat": "cpu_op", "name": name, "args": {"External id": call, **sequence, **dims}}
+            return event | {
+                "cat": "cpu_op",
+                "name": name,
+                "args": {"External id": call, **sequence, **dims},
+            }
         if what == "sync":
-            stream = {"cat": "cuda_sync", "name": name, "pid": 0, "args": {"correlation": call, **said}}
+            stream = {
+                "cat": "cuda_sync",
+                "name": name,
+                "pid": 0,
+                "args": {"correlation": call, **said},
+            }
             return None if missing.waits else event | stream
         joined = {} if missing.correlation else {"correlation": call, "External id": call}
         if what == "call":

@@ -32,7 +32,10 @@ class Kernels:
     def grouped(self, count, m, n, k):
         t = self.k
         half = 2.0 * t.half
-        seconds = count * 2.0 * m * n * k / (t.peak * t.gemm) * (1 + half / m + half / n + half / k) + t.floor
+        seconds = (
+            count * 2.0 * m * n * k / (t.peak * t.gemm) * (1 + half / m + half / n + half / k)
+            + t.floor
+        )
         return (
             "launch",
             self.COMPUTE,
@@ -60,7 +63,9 @@ class Kernels:
         return ("launch", self.COMPUTE, Work(name, "flash_attn", seconds, dims))
 
     def norm(self, passes):
-        return self.moved("rms_norm_kernel", "rms_norm", self.tokens * self.s.hidden * 2 * passes / self.s.tp)
+        return self.moved(
+            "rms_norm_kernel", "rms_norm", self.tokens * self.s.hidden * 2 * passes / self.s.tp
+        )
 
     def moved(self, name, op, size):
         seconds = size / (self.k.memory * self.k.traffic) + self.k.floor

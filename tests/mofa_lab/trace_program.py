@@ -32,7 +32,9 @@ class Pass(Kernels):
         if stage > 0:
             yield from self.receive("F", stage - 1, stage, mb)
         else:
-            yield self.moved("embedding_kernel", "aten::embedding", 2.0 * 2 * self.tokens * s.hidden / s.tp)
+            yield self.moved(
+                "embedding_kernel", "aten::embedding", 2.0 * 2 * self.tokens * s.hidden / s.tp
+            )
         for _ in range(s.layers // (s.pp * s.vpp)):
             yield from self.layer_forward()
         if stage == s.pp * s.vpp - 1:
@@ -49,7 +51,9 @@ class Pass(Kernels):
         for layer in range(s.layers // (s.pp * s.vpp)):
             yield from self.layer_backward()
             if last and s.dp > 1:
-                yield from self.reduce(("layer", stage, layer), self.layer_parameters() - self.routed())
+                yield from self.reduce(
+                    ("layer", stage, layer), self.layer_parameters() - self.routed()
+                )
                 if self.routed() and s.dp > s.ep:
                     yield from self.data(
                         "reduce_scatter", ("experts", stage, layer), self.routed(), copies=True
@@ -117,28 +121,46 @@ class Pass(Kernels):
 
     def experts_forward(self):
         s, h = self.s, self.s.hidden
-        local, each, f = s.experts // s.ep, self.tokens // s.tp * s.top_k * s.ep // s.experts, s.expert_ffn
+        local, each, f = (
+            s.experts // s.ep,
+            self.tokens // s.tp * s.top_k * s.ep // s.experts,
+            s.expert_ffn,
+        )
         yield self.gemm(self.tokens // s.tp, s.experts, h)
-        yield self.moved("permute_kernel", "permute", self.tokens // s.tp * s.top_k * 2 * 2 * h * 1.5)
+        yield self.moved(
+            "permute_kernel", "permute", self.tokens // s.tp * s.top_k * 2 * 2 * h * 1.5
+        )
         yield from self.exchange()
         yield self.grouped(local, each, 2 * f, h)
         yield self.moved("swiglu_kernel", "swiglu", self.tokens // s.tp * s.top_k * 2 * 4 * f)
         yield self.grouped(local, each, h, f)
         yield from self.exchange()
-        yield self.moved("unpermute_kernel", "unpermute", self.tokens // s.tp * s.top_k * 2 * 2 * h * 1.5)
+        yield self.moved(
+            "unpermute_kernel", "unpermute", self.tokens // s.tp * s.top_k * 2 * 2 * h * 1.5
+        )
 
     def experts_backward(self):
         s, h = self.s, self.s.hidden
-        local, each, f = s.experts // s.ep, self.tokens // s.tp * s.top_k * s.ep // s.experts, s.expert_ffn
-        yield self.moved("unpermute_kernel", "unpermute", self.tokens // s.tp * s.top_k * 2 * 4 * h * 1.5)
+        local, each, f = (
+            s.experts // s.ep,
+            self.tokens // s.tp * s.top_k * s.ep // s.experts,
+            s.expert_ffn,
+        )
+        yield self.moved(
+            "unpermute_kernel", "unpermute", self.tokens // s.tp * s.top_k * 2 * 4 * h * 1.5
+        )
         yield from self.exchange()
         for _ in range(2):
             yield self.grouped(local, each, h, f)
-        yield self.moved("swiglu_kernel", "swiglu_backward", self.tokens // s.tp * s.top_k * 2 * 8 * f)
+        yield self.moved(
+            "swiglu_kernel", "swiglu_backward", self.tokens // s.tp * s.top_k * 2 * 8 * f
+        )
         for _ in range(2):
             yield self.grouped(local, each, 2 * f, h)
         yield from self.exchange()
-        yield self.moved("permute_kernel", "permute", self.tokens // s.tp * s.top_k * 2 * 4 * h * 1.5)
+        yield self.moved(
+            "permute_kernel", "permute", self.tokens // s.tp * s.top_k * 2 * 4 * h * 1.5
+        )
         for _ in range(2):
             yield self.gemm(self.tokens // s.tp, s.experts, h)
 
@@ -147,9 +169,13 @@ class Pass(Kernels):
         yield self.norm(2.0 * factor)
         for _ in range(int(factor)):
             yield self.gemm(self.tokens, s.vocabulary // s.tp, s.hidden)
-        yield self.moved("cross_entropy_kernel", "loss", self.tokens * s.vocabulary / s.tp * 8.0 * factor)
+        yield self.moved(
+            "cross_entropy_kernel", "loss", self.tokens * s.vocabulary / s.tp * 8.0 * factor
+        )
         if factor > 1:
-            yield self.moved("accumulate_kernel", "aten::add_", s.vocabulary * s.hidden / s.tp * 10.0)
+            yield self.moved(
+                "accumulate_kernel", "aten::add_", s.vocabulary * s.hidden / s.tp * 10.0
+            )
             if s.dp > 1 and self.s.pp >= 1:
                 return
 
@@ -157,7 +183,11 @@ class Pass(Kernels):
         s = self.s
         outer = (self.p == 0) + (self.p == s.pp - 1)
         routed = s.layers // s.pp * self.routed()
-        held = s.layers // s.pp * self.layer_parameters() - routed + outer * s.vocabulary * s.hidden / s.tp
+        held = (
+            s.layers // s.pp * self.layer_parameters()
+            - routed
+            + outer * s.vocabulary * s.hidden / s.tp
+        )
         if s.dp > 1:
             if self.p == s.pp - 1:
                 yield from self.reduce(("head",), s.vocabulary * s.hidden / s.tp)

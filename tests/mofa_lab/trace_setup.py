@@ -95,7 +95,8 @@ def schedule(p, m, v):
     for i in range(p):
         total = m * v
         forwards = [
-            ("F", n // p % v if v > 1 else 0, n % p + n // (p * v) * p if v > 1 else n) for n in range(total)
+            ("F", n // p % v if v > 1 else 0, n % p + n // (p * v) * p if v > 1 else n)
+            for n in range(total)
         ]
         backwards = [
             ("B", v - 1 - n // p % v if v > 1 else 0, n % p + n // (p * v) * p if v > 1 else n)

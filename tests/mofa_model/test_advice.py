@@ -32,12 +32,22 @@ from mofa_model.strategy_text import parse_strategy, short_strategy
 
 
 def request(
-    name="llama3-8b", nodes=8, batch=256, sequence=8192, tokens=1e12, stack="megatron-core", **changes
+    name="llama3-8b",
+    nodes=8,
+    batch=256,
+    sequence=8192,
+    tokens=1e12,
+    stack="megatron-core",
+    **changes,
 ):
-    training = Training(sequence=sequence, global_batch=batch, precision=precision("bf16"), tokens=tokens)
+    training = Training(
+        sequence=sequence, global_batch=batch, precision=precision("bf16"), tokens=tokens
+    )
     machines = cluster("h100", nodes * 8, stack=stack)
     given = {
-        "problems": (SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),),
+        "problems": (
+            SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),
+        ),
         "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
         "nodes": nodes,
         "framework": "megatron",
@@ -65,18 +75,23 @@ def crowded(trainer, *constraints, memory=2.3e9, **changes):
         "mixture", layers=4, hidden=2048, attention=attention, ffn=8192, vocabulary=8000, experts=experts, dense_layers=1
     )  # fmt: skip
     device = Device(name="test", peak_bf16=400e12, memory=memory, memory_bandwidth=2e12)
-    machines = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+    machines = Cluster(
+        device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9)
+    )
     training = Training(sequence=4096, global_batch=16, precision=precision("bf16"), tokens=1e9)
     case = SearchCase(workload=Workload(model=mixture, training=training), cluster=machines)
     limits = ("cp=1", "tp=1", "pp=1", "optimizer=device", *constraints)
-    return advise(request(problems=(case,), nodes=2, framework=trainer, constraints=limits, **changes))
+    return advise(
+        request(problems=(case,), nodes=2, framework=trainer, constraints=limits, **changes)
+    )
 
 
 def test_what_fits_in_chunks_alone_is_said_to_whom_no_trainer_offers_them():
     nothing = crowded("megatron")
     assert nothing.status is Status.NO_RECOMMENDATION
     assert re.search(
-        r"; experts in 2 chunks would fit, as tp=1,.*; no trainer offers chunks=2$", nothing.explanation
+        r"; experts in 2 chunks would fit, as tp=1,.*; no trainer offers chunks=2$",
+        nothing.explanation,
     )
     assert "chunks" not in crowded("megatron", memory=1.6e9).explanation.split("nothing fits")[0]
     assert crowded("any").explanation.endswith("; no trainer offers chunks=2")
@@ -99,7 +114,10 @@ def test_predictions_agree_with_each_other(answer):
     assert p.tokens_per_second.target == pytest.approx(tokens / p.step_seconds.target)
     steps = -(-1e12 // tokens)
     assert p.duration_seconds.target == pytest.approx(steps * p.step_seconds.target / p.ettr.target)
-    assert answer.checkpoint_interval_seconds == answer.checkpoint_interval_steps * p.step_seconds.target
+    assert (
+        answer.checkpoint_interval_seconds
+        == answer.checkpoint_interval_steps * p.step_seconds.target
+    )
     assert p.memory_bytes.target <= answer.memory_limit_bytes
 
 
@@ -114,7 +132,9 @@ def test_alternatives_are_named_and_differ_in_kind_with_terms_that_add_up(answer
         more = other.predicted.step_seconds.target - answer.predicted.step_seconds.target
         assert sum(other.terms.values()) == pytest.approx(more, abs=1e-9)
         assert "step" in other.reason
-    assert len({short_strategy(one.strategy) for one in (answer, *answer.alternatives)}) == 1 + len(names)
+    assert len({short_strategy(one.strategy) for one in (answer, *answer.alternatives)}) == 1 + len(
+        names
+    )
 
 
 def test_todays_layout_is_priced_beside(answer):
@@ -129,7 +149,9 @@ def test_todays_layout_is_priced_beside(answer):
 @pytest.mark.parametrize("nodes", [64, pytest.param(512, marks=pytest.mark.soak)])
 def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term(nodes):
     """The question at which failures were blamed: 70B at most on 512 nodes, where the cheapest is 32 GPUs."""
-    given = request("llama3-70b", nodes, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True)
+    given = request(
+        "llama3-70b", nodes, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True
+    )
     today = parse_strategy("tp=8,pp=4,sp=true", gpus=8 * nodes)
     answer = advise(replace(given, objective="cost", current=today))
 
@@ -142,11 +164,16 @@ def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term(nodes):
         more = hours(one, one.strategy.gpus) / hours(answer, answer.gpus) - 1
         assert more > 0
         pace = (
-            "slower" if one.predicted.step_seconds.target > answer.predicted.step_seconds.target else "faster"
+            "slower"
+            if one.predicted.step_seconds.target > answer.predicted.step_seconds.target
+            else "faster"
         )
         start = f"{pace} a step on {one.strategy.gpus} GPUs in place of {answer.gpus}, +{100 * more:.2g} % GPU-hours: "
         assert start in one.reason
-        told = [float(text.replace("−", "-")) for text in re.findall(r" ([+−][\d.]+) %(?:,|$)", one.reason)]
+        told = [
+            float(text.replace("−", "-"))
+            for text in re.findall(r" ([+−][\d.]+) %(?:,|$)", one.reason)
+        ]
         assert sum(told) == pytest.approx(100 * more, abs=0.9 * 100 * more)
     less = 1 - hours(answer, answer.gpus) / hours(answer.current, 8 * nodes)
     assert gained(answer).startswith(f"{100 * less:.3g} % fewer GPU-hours for the same work, in ")
@@ -165,16 +192,24 @@ def test_what_the_advice_gains_is_a_speed_up_and_a_share_of_the_time_that_it_sav
 
 def test_failures_and_checkpoints_are_blamed_exactly_where_they_decide():
     problem = request().problems[0]
-    fast, slow = (priced(problem, parse_strategy(text, gpus=64)) for text in ("tp=2,sp=true", "tp=4,pp=2"))
+    fast, slow = (
+        priced(problem, parse_strategy(text, gpus=64)) for text in ("tp=2,sp=true", "tp=4,pp=2")
+    )
     lost = fast.step_time * (1 / 0.5 - 1) - slow.step_time * (1 / 0.99 - 1)
     told = why_not("time", fast, 0.5, slow, 0.99)
-    assert re.fullmatch(r"[\d.]+ m?s faster a step \(.*−.*\), but failures and checkpoints \+[\d.]+ s", told)
+    assert re.fullmatch(
+        r"[\d.]+ m?s faster a step \(.*−.*\), but failures and checkpoints \+[\d.]+ s", told
+    )
     assert told.endswith(f"+{units.format(lost, 's', 3)}")
     assert "failures" not in why_not("time", slow, 0.99, fast, 0.99)
     assert "failures and checkpoints +" in why_not("time", slow, 0.6, fast, 0.99)
     assert "failures" not in why_not("throughput", slow, 0.6, fast, 0.99)
-    assert why_not("time", fast, 0.99, fast, 0.99) == "as fast a step, with more features switched on"
-    assert why_not("time", fast, 0.9, fast, 0.99).startswith("as fast a step, but failures and checkpoints +")
+    assert (
+        why_not("time", fast, 0.99, fast, 0.99) == "as fast a step, with more features switched on"
+    )
+    assert why_not("time", fast, 0.9, fast, 0.99).startswith(
+        "as fast a step, but failures and checkpoints +"
+    )
 
 
 def test_the_answer_is_not_worse_than_todays_layout_where_that_is_in_the_space():
@@ -190,16 +225,23 @@ def test_confidence_falls_where_nobody_measured_and_where_an_input_is_in_doubt()
     unknown = advise(request(framework="any", stack="default", constraints=("pp=1", "cp=1")))
     assert unknown.confidence < 0.8
     assert any("calibrat" in text for text in unknown.caveats)
-    doubted = advise(request(caveats=("fewer nodes are ready than are asked for",), constraints=("pp=1",)))
+    doubted = advise(
+        request(caveats=("fewer nodes are ready than are asked for",), constraints=("pp=1",))
+    )
     assert doubted.status is Status.LOW_CONFIDENCE
     assert doubted.strategy is not None
 
 
 def test_how_the_question_was_read_is_said_and_no_doubt():
     plain, told = (
-        advise(request(constraints=("pp=1", "cp=1"), notes=notes)) for notes in ((), ("fp8 is read so",))
+        advise(request(constraints=("pp=1", "cp=1"), notes=notes))
+        for notes in ((), ("fp8 is read so",))
     )
-    assert (told.confidence, told.status, told.strategy) == (plain.confidence, plain.status, plain.strategy)
+    assert (told.confidence, told.status, told.strategy) == (
+        plain.confidence,
+        plain.status,
+        plain.strategy,
+    )
     assert told.caveats == ("fp8 is read so", *plain.caveats)
     assert told.explanation.replace("; fp8 is read so", "") == plain.explanation
     assert told.explanation != plain.explanation
@@ -207,7 +249,9 @@ def test_how_the_question_was_read_is_said_and_no_doubt():
 
 def test_what_running_jobs_taught_lengthens_every_step_and_is_said(answer):
     slow = advise(request(learned=1.25, current=parse_strategy("tp=4,pp=2", gpus=64)))
-    assert slow.predicted.step_seconds.target == pytest.approx(1.25 * answer.predicted.step_seconds.target)
+    assert slow.predicted.step_seconds.target == pytest.approx(
+        1.25 * answer.predicted.step_seconds.target
+    )
     assert slow.predicted.tokens_per_second.target == pytest.approx(
         0.8 * answer.predicted.tokens_per_second.target
     )
@@ -218,7 +262,9 @@ def test_what_running_jobs_taught_lengthens_every_step_and_is_said(answer):
     saved = checkpoint_size(asked.problems[0].workload, Strategy())
     score = score_of(asked, asked.problems[0], 8, saved)
     steps = np.geomspace(0.1, 100, 50)
-    assert np.all(score.of(steps, np.full(50, saved), np.ones(50)) >= score.least * steps * (1 - 1e-12))
+    assert np.all(
+        score.of(steps, np.full(50, saved), np.ones(50)) >= score.least * steps * (1 - 1e-12)
+    )
 
 
 def test_no_answer_names_the_binding_reason():
@@ -235,10 +281,14 @@ def test_no_answer_names_the_binding_reason():
 def test_fewer_nodes_give_a_front_of_time_against_gpus():
     found = advise(request(nodes=8, fewer_nodes=True, constraints=("pp=1", "cp=1")))
     nodes = [one.nodes for one in found.frontier]
-    paces = [one.predicted.step_seconds.target / one.predicted.ettr.target for one in found.frontier]
+    paces = [
+        one.predicted.step_seconds.target / one.predicted.ettr.target for one in found.frontier
+    ]
     assert nodes == sorted(nodes)
     assert paces == sorted(paces, reverse=True)
-    cheap = advise(request(nodes=8, fewer_nodes=True, objective="cost", constraints=("pp=1", "cp=1")))
+    cheap = advise(
+        request(nodes=8, fewer_nodes=True, objective="cost", constraints=("pp=1", "cp=1"))
+    )
     assert cheap.nodes <= found.nodes
 
 
@@ -326,7 +376,9 @@ def test_the_command_prints_the_answer_in_every_form(capsys, asked_once):
     for form in ("table", "wide", "json", "yaml", "csv", "markdown", "html"):
         assert main(["advise", *FLAGS, *few, "-o", form]) == 0
         assert "llama3-8b" in capsys.readouterr().out or form == "csv"
-    assert main(["advise", *FLAGS, *few, "--json", "--launch", "megatron", "--current", "tp=2"]) == 0
+    assert (
+        main(["advise", *FLAGS, *few, "--json", "--launch", "megatron", "--current", "tp=2"]) == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert (
         told["counts"]["raw"]
@@ -337,7 +389,9 @@ def test_the_command_prints_the_answer_in_every_form(capsys, asked_once):
     assert parse_strategy(told["strategy"]).gpus == 64
 
 
-def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an_error(capsys, tmp_path):
+def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an_error(
+    capsys, tmp_path
+):
     """What a manifest says of it is old, and costs the comparison; what is typed now is an error."""
     file = tmp_path / "job.yaml"
     spec = {
@@ -347,7 +401,12 @@ def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an
         "constraints": {"pp": {"values": [1]}, "cp": {"values": [1]}, "tp": {"values": [8]}},
         "current": {"strategy": "tp=8,pp=3"},
     }
-    job = {"apiVersion": "mofa.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "a"}, "spec": spec}
+    job = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
     file.write_text(json.dumps(job))
     assert main(["advise", str(file), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -393,8 +452,15 @@ def test_a_launch_of_one_family_goes_with_either_name(capsys):
         "--top",
         "0",
     ]
-    for framework, trainer in (("megatron-core", "nemo"), ("nemo", "megatron"), ("Megatron-LM", "megatron")):
-        assert main(["advise", *BARE, *few, "--framework", framework, "--launch", trainer, "--json"]) == 0
+    for framework, trainer in (
+        ("megatron-core", "nemo"),
+        ("nemo", "megatron"),
+        ("Megatron-LM", "megatron"),
+    ):
+        assert (
+            main(["advise", *BARE, *few, "--framework", framework, "--launch", trainer, "--json"])
+            == 0
+        )
         assert json.loads(capsys.readouterr().out)["launch"]["trainer"] == trainer
 
 
@@ -427,7 +493,18 @@ def test_a_launch_that_cannot_be_written_costs_no_answer(capsys):
 
 def test_kimi_k2_on_eight_stages_of_four_is_launched(capsys):
     """61 layers, embedding and head are 63 places for 32 chunks: the last holds the loss alone."""
-    words = ["--model", "kimi-k2", "--gpus", "512", "--global-batch", "8192", "--seq", "4096", "--top", "0"]
+    words = [
+        "--model",
+        "kimi-k2",
+        "--gpus",
+        "512",
+        "--global-batch",
+        "8192",
+        "--seq",
+        "4096",
+        "--top",
+        "0",
+    ]
     few = ["--constraint", "pp=8", "--constraint", "vpp=4", "--constraint", "cp=1"]
     assert main(["advise", *FLAGS, *words, *few, "--launch", "megatron", "--json"]) == 0
     arguments = json.loads(capsys.readouterr().out)["launch"]["arguments"]
@@ -436,7 +513,17 @@ def test_kimi_k2_on_eight_stages_of_four_is_launched(capsys):
 
 
 def test_activations_are_offloaded_only_where_somebody_asks(capsys):
-    few = ["--constraint", "pp=1", "--constraint", "cp=1", "--constraint", "mbs=2", "--top", "9", "--json"]
+    few = [
+        "--constraint",
+        "pp=1",
+        "--constraint",
+        "cp=1",
+        "--constraint",
+        "mbs=2",
+        "--top",
+        "9",
+        "--json",
+    ]
 
     def told(*words):
         assert main(["advise", *FLAGS, *few, *words]) == 0

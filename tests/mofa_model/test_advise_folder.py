@@ -35,7 +35,9 @@ KINDS = ("JobSet", "TrainJob", "PyTorchJob", "RayJob")
 
 
 def saved(folder, *words, framework="megatron", layout=ONE):
-    return main(["advise", *JOB, "--framework", framework, *layout, "--save-dir", str(folder), *words])
+    return main(
+        ["advise", *JOB, "--framework", framework, *layout, "--save-dir", str(folder), *words]
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -63,7 +65,9 @@ def test_the_script_starts_the_launch_with_peoples_own_words_before_it(taken, tm
     command = [script, "--data-path", "a b"]
     alone = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "NODE_RANK: 0 on the first node" in alone.stderr
-    subprocess.run(command, env=environment | {"NODE_RANK": "3", "MASTER_ADDR": "first"}, check=True)
+    subprocess.run(
+        command, env=environment | {"NODE_RANK": "3", "MASTER_ADDR": "first"}, check=True
+    )
     nodes = ["--nnodes", "8", "--nproc-per-node", "8", "--node-rank", "3", "--master-addr", "first"]
     launch = advice["launch"]
     told = (tmp_path / "seen").read_text().split("\0")[:-1]
@@ -83,7 +87,10 @@ def test_the_manifest_is_a_job_that_asks_for_what_was_advised(taken):
     (path,) = folder.glob("*.yaml")
     job, *rest = YAML(typ="safe").load_all(path.read_text())
     assert (job["kind"], path.stem) == (kind, kind.lower())
-    assert job["metadata"] == {"name": "llama3-8b", "annotations": {"advisor.mofa.dev/model": "llama3-8b"}}
+    assert job["metadata"] == {
+        "name": "llama3-8b",
+        "annotations": {"advisor.mofa.dev/model": "llama3-8b"},
+    }
     assert [one["kind"] for one in rest] == ["ConfigMap"] * (kind == "RayJob")
     demand = demand_of(job)
     assert (demand.gpus, demand.pod) == (64, 8)
@@ -95,10 +102,14 @@ def test_the_manifest_is_a_job_that_asks_for_what_was_advised(taken):
         wanted.dp,
         wanted.sharding,
     )
-    assert list(demand.words[-len(advice["launch"]["arguments"]) :]) == advice["launch"]["arguments"]
+    assert (
+        list(demand.words[-len(advice["launch"]["arguments"]) :]) == advice["launch"]["arguments"]
+    )
 
 
-def test_everything_is_told_on_one_screen_and_the_answer_is_the_one_that_is_printed(taken, tmp_path, capsys):
+def test_everything_is_told_on_one_screen_and_the_answer_is_the_one_that_is_printed(
+    taken, tmp_path, capsys
+):
     kind, folder = taken
     lines = (folder / "README.md").read_text().splitlines()
     assert len(lines) <= 24
@@ -121,8 +132,14 @@ def test_the_trainers_own_file_lies_beside_the_script_and_in_the_pods(tmp_path):
     assert saved(folder, framework="deepspeed", layout=DEEPSPEED) == 0
     config = (folder / "ds_config.json").read_text()
     assert json.loads(config)["zero_optimization"]
-    environment = {"PATH": programs(tmp_path, tmp_path / "seen"), "NODE_RANK": "0", "MASTER_ADDR": "first"}
-    subprocess.run([folder / "launch.sh"], env=environment | {"SCRIPT": "mine.py"}, check=True, cwd=tmp_path)
+    environment = {
+        "PATH": programs(tmp_path, tmp_path / "seen"),
+        "NODE_RANK": "0",
+        "MASTER_ADDR": "first",
+    }
+    subprocess.run(
+        [folder / "launch.sh"], env=environment | {"SCRIPT": "mine.py"}, check=True, cwd=tmp_path
+    )
     told = (tmp_path / "seen").read_text().split("\0")
     assert "mine.py" in told
     assert told[told.index("--deepspeed") + 1] == str(folder / "ds_config.json")
@@ -151,12 +168,16 @@ def test_what_is_no_preset_is_not_named_and_other_gpus_have_their_own_name(tmp_p
     (tmp_path / "My_Model").mkdir()
     (tmp_path / "My_Model" / "config.json").write_text(json.dumps(config))
     own = ["--model", str(tmp_path / "My_Model"), "--gpu", "mi300x", "--gpus", "8"]
-    assert saved(tmp_path / "out", *own, layout=["--constraint", "pp=1", "--constraint", "cp=1"]) == 0
+    assert (
+        saved(tmp_path / "out", *own, layout=["--constraint", "pp=1", "--constraint", "cp=1"]) == 0
+    )
     job = YAML(typ="safe").load((tmp_path / "out" / "jobset.yaml").read_text())
     assert "annotations" not in job["metadata"]
     assert re.fullmatch("[a-z0-9-]{1,40}", job["metadata"]["name"])
     for file in (tmp_path / "out").iterdir():
-        assert not re.search("[\x1b\u202e]|^second", file.read_text("utf-8"), re.MULTILINE), file.name
+        assert not re.search("[\x1b\u202e]|^second", file.read_text("utf-8"), re.MULTILINE), (
+            file.name
+        )
     (pod,) = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     assert pod["resources"] == {"limits": {"amd.com/gpu": "8"}}
 
@@ -180,10 +201,14 @@ def get(said): return said
     environment = {"PATH": programs(tmp_path, tmp_path / "seen"), "PYTHONPATH": str(tmp_path)}
     words = demand_of(job).words
     assert words[:2] == ("python", "/etc/mofa/start_nodes.py")
-    subprocess.run([sys.executable, tmp_path / "driver.py", *words[2:]], env=environment, check=True)
+    subprocess.run(
+        [sys.executable, tmp_path / "driver.py", *words[2:]], env=environment, check=True
+    )
     calls = (tmp_path / "seen").read_text().split("\0--nnodes=8\0")
     assert len(calls) == 9
-    assert sorted(call.split("\0")[1] for call in calls[1:]) == [f"--node-rank={rank}" for rank in range(8)]
+    assert sorted(call.split("\0")[1] for call in calls[1:]) == [
+        f"--node-rank={rank}" for rank in range(8)
+    ]
     assert "--master-addr=10.0.0.1" in calls[1]
 
 
@@ -191,7 +216,10 @@ def get(said): return said
     "words, text",
     [
         (["--as", "Deployment"], "known: JobSet, PyTorchJob, RayJob, TrainJob"),
-        (["--framework", "any"], "--save-dir: 'framework any' cannot be right; say for which trainer"),
+        (
+            ["--framework", "any"],
+            "--save-dir: 'framework any' cannot be right; say for which trainer",
+        ),
     ],
 )
 def test_what_cannot_be_saved_is_one_line_and_no_folder(words, text, tmp_path, capsys):

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Alternative, Counts, Current, Odds, Predicted, PredictedFigure, Status
+from mofa_model.advice import (
+    Advice,
+    Alternative,
+    Counts,
+    Current,
+    Odds,
+    Predicted,
+    PredictedFigure,
+    Status,
+)
 from mofa_model.annotations import (
     INPUTS,
     LARGEST,
@@ -145,7 +154,9 @@ def test_nothing_is_written_while_the_hash_is_equal_though_the_clock_goes_on():
 
 def test_a_new_hash_replaces_all_keys_and_removes_those_that_no_longer_hold():
     first = of_advice(an_advice(), "abc", NOW)
-    change = settled({**first, "owner": "me", PREFIX + "model": "x"}, of_bad_input("no", "def", "0.1.0", NOW))
+    change = settled(
+        {**first, "owner": "me", PREFIX + "model": "x"}, of_bad_input("no", "def", "0.1.0", NOW)
+    )
     assert change[PREFIX + "status"] == "InvalidInput"
     assert change[PREFIX + "strategy"] is None
     assert "owner" not in change

@@ -38,7 +38,9 @@ ASKED = AxisContext(model=MODEL, nodes=(2,), gpus_per_node=PER_NODE)
 
 def values_of(axis):
     """What is tried, and what only a constraint names."""
-    named = [word.choices for word in axis.words if isinstance(word, Choice) and len(axis.fields) == 1]
+    named = [
+        word.choices for word in axis.words if isinstance(word, Choice) and len(axis.fields) == 1
+    ]
     return tuple(dict.fromkeys([*axis.tried(ASKED), *(value for some in named for value in some)]))
 
 
@@ -74,7 +76,9 @@ def test_every_value_is_read_back_as_it_is_printed(axis, printed):
             chosen["shard"] = 2  # as many as a scale-up domain holds
         strategy = replace(Strategy(), **chosen)
         assert parse_strategy(printed(strategy)) == strategy
-        assert format_strategy(parse_strategy(format_strategy(strategy))) == format_strategy(strategy)
+        assert format_strategy(parse_strategy(format_strategy(strategy))) == format_strategy(
+            strategy
+        )
 
 
 PLAIN = (
@@ -92,7 +96,16 @@ QUESTIONS = {
     ),
     "contexts": (
         "any",
-        (*SHAPES, "cp-mode=ring,a2a,allgather,usp", "pp=1", "mbs=1", "ep=1", "etp=1", "chunks=1", "tp=1"),
+        (
+            *SHAPES,
+            "cp-mode=ring,a2a,allgather,usp",
+            "pp=1",
+            "mbs=1",
+            "ep=1",
+            "etp=1",
+            "chunks=1",
+            "tp=1",
+        ),
     ),
     "features": ("any", (*SMALL, f"offload=none,{ACTIVATIONS}", "graphs=none,partial,full")),
     "weights on the host": (
@@ -102,7 +115,10 @@ QUESTIONS = {
     "no overlap of gradients": ("any", (*PLAIN[:-1], *SMALL, "dp-overlap=false")),
     "no overlap in Megatron": ("megatron", (*PLAIN[:-2], *SMALL)),
     "no overlap in llm-foundry": ("llm-foundry", ("optimizer=device", "recompute=none", "ep=2")),
-    "a dense model without sequence parallelism": ("megatron", (*PLAIN[:-2], *SMALL[:4], "sp=false")),
+    "a dense model without sequence parallelism": (
+        "megatron",
+        (*PLAIN[:-2], *SMALL[:4], "sp=false"),
+    ),
 }
 
 
@@ -158,7 +174,9 @@ def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch
                 if (axis.name, value) in missing:
                     rows = index[positions == at]
                     some = rows[:: max(1, len(rows) // 50)]
-                    if any(acts(axis, strategy_of(axes.decode(int(i)), cluster), model) for i in some):
+                    if any(
+                        acts(axis, strategy_of(axes.decode(int(i)), cluster), model) for i in some
+                    ):
                         missing.discard((axis.name, value))
     assert missing == set()
 

@@ -25,7 +25,9 @@ def question(name="llama3-8b", gpus=64, trainer="megatron", stack="megatron-core
     training = Training(sequence=8192, global_batch=256, precision=precision("bf16"), tokens=1e12)
     machines = cluster("h100", gpus, stack=stack)
     given = {
-        "problems": (SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),),
+        "problems": (
+            SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),
+        ),
         "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
         "nodes": gpus // 8,
         "framework": trainer,
@@ -49,7 +51,8 @@ def test_the_first_choice_fits_surely_and_has_what_runs_have(answer):
 
 def test_a_smaller_risk_takes_less_memory_and_the_estimates_alone_take_all():
     sure, usual, bare = (
-        advise(question("llama3-70b", top=0, **changes)) for changes in ({"risk": 0.02}, {}, {"odds": False})
+        advise(question("llama3-70b", top=0, **changes))
+        for changes in ({"risk": 0.02}, {}, {"odds": False})
     )
     assert sure.odds.fits >= 0.98
     assert sure.predicted.memory_bytes.target <= usual.predicted.memory_bytes.target
@@ -72,7 +75,9 @@ def test_low_confidence_says_which_is_missing():
     nobody = advise(question(trainer="deepspeed", stack="deepspeed", top=0))
     assert nobody.status is Status.LOW_CONFIDENCE
     assert nobody.doubts == (nobody.basis.evidence,)
-    assert nobody.explanation.startswith("evidence: none of deepspeed or its relatives; a step within ±")
+    assert nobody.explanation.startswith(
+        "evidence: none of deepspeed or its relatives; a step within ±"
+    )
     tight = advise(question("llama3-70b", 8, constraints=("optimizer=device",), top=0))
     if tight.strategy is not None:
         assert tight.odds.fits >= 0.9 or "it fits with a probability of" in tight.explanation
@@ -99,7 +104,10 @@ def test_with_no_trainer_named_every_choice_can_be_run_by_its_trainer():
 def test_the_hash_covers_the_risk_and_the_runs_that_odds_rest_on():
     plain = question()
     fewer = replace(plain.runs, digest="of other runs")
-    digests = {inputs_hash(one, "1") for one in (plain, replace(plain, risk=0.2), replace(plain, runs=fewer))}
+    digests = {
+        inputs_hash(one, "1")
+        for one in (plain, replace(plain, risk=0.2), replace(plain, runs=fewer))
+    }
     assert len(digests) == 3
     assert inputs_hash(question(), "1") == inputs_hash(plain, "1")
 
@@ -115,7 +123,9 @@ def test_the_hash_covers_every_number_of_the_rule(monkeypatch):
         "band.SHARE",
     ):
         numbers = {**deciding_numbers(), name: 0.123}
-        monkeypatch.setattr("mofa_model.annotations.deciding_numbers", lambda numbers=numbers: numbers)
+        monkeypatch.setattr(
+            "mofa_model.annotations.deciding_numbers", lambda numbers=numbers: numbers
+        )
         assert inputs_hash(question(), "1") != plain, name
 
 
@@ -174,6 +184,17 @@ def test_the_answer_is_one_screen(capsys, monkeypatch):
 
 
 def test_a_risk_that_is_no_chance_is_refused_by_name(capsys):
-    words = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "64", "--seq", "4096"]
+    words = [
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h100",
+        "--gpus",
+        "64",
+        "--global-batch",
+        "64",
+        "--seq",
+        "4096",
+    ]
     assert main(["advise", *words, "--risk", "2"]) == 2
     assert "risk" in capsys.readouterr().err

@@ -24,7 +24,9 @@ def foreign(monkeypatch, tmp_path):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
         monkeypatch.syspath_prepend(str(tmp_path))
         points = EntryPoints([EntryPoint(name="borrowed", value=name, group=verbs.GROUP)])
-        monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: points.select(group=group))
+        monkeypatch.setattr(
+            "importlib.metadata.entry_points", lambda *, group: points.select(group=group)
+        )
         return cli.main(["borrowed", *arguments])
 
     return run
@@ -56,7 +58,9 @@ def test_a_module_with_configure_and_run_is_a_verb_with_a_summary_and_any_other_
     here = Path(verbs.__file__).parent
     for name in sorted(path.stem for path in here.glob("[a-z]*.py")):
         module = verbs.load(name)
-        whole = callable(getattr(module, "configure", None)) and callable(getattr(module, "run", None))
+        whole = callable(getattr(module, "configure", None)) and callable(
+            getattr(module, "run", None)
+        )
         assert whole == (name in verbs.SUMMARIES), name
 
 
@@ -173,7 +177,11 @@ for words in sys.argv[1:]:
 def test_a_verb_that_needs_an_extra_names_it_in_one_line(tmp_path):
     """As in an environment without the extras: what they bring cannot be imported."""
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *EXTRAS], capture_output=True, text=True, check=True, cwd=tmp_path
+        [sys.executable, "-c", WITHOUT, *EXTRAS],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
     )
     said = dict(zip(EXTRAS, map(ast.literal_eval, done.stdout.splitlines()), strict=True))
     for words, (code, out, err) in said.items():
@@ -183,7 +191,9 @@ def test_a_verb_that_needs_an_extra_names_it_in_one_line(tmp_path):
 
 
 def test_an_interruption_exits_with_130_and_says_nothing(foreign, capsys):
-    assert foreign("def configure(parser): ...\ndef run(arguments): raise KeyboardInterrupt\n") == 130
+    assert (
+        foreign("def configure(parser): ...\ndef run(arguments): raise KeyboardInterrupt\n") == 130
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -236,7 +246,9 @@ def test_help_imports_nothing_slow():
         "slow = {'numpy', 'scipy', 'pydantic', 'rich', 'ruamel', 'matplotlib'} & set(sys.modules);"
         "sys.exit(f'imported {slow}' if slow else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

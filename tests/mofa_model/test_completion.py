@@ -26,7 +26,9 @@ _python_argcomplete mofa; printf '%s\\n' "${COMPREPLY[@]}"
 def shell(name):
     return pytest.param(
         name,
-        marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not on this machine"),
+        marks=pytest.mark.skipif(
+            shutil.which(name) is None, reason=f"{name} is not on this machine"
+        ),
     )
 
 
@@ -70,7 +72,9 @@ def complete(name, line):
         command = ["fish", "--no-config", "-c", f"{script('fish')}\ncomplete -C '{line}'"]
     else:
         return typed(line)
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
+    )
     return done.stdout
 
 

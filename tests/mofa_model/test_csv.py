@@ -56,7 +56,9 @@ def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(
         said = [cell for cell in column if cell]
         if name not in PROSE and not name.endswith("trust"):
             mixed = [
-                cell for cell in said if re.match(r"[\d.]+ ?(?:[num]?s|min|h|d|%|[KMGT]i?B(?:/s)?)$", cell)
+                cell
+                for cell in said
+                if re.match(r"[\d.]+ ?(?:[num]?s|min|h|d|%|[KMGT]i?B(?:/s)?)$", cell)
             ]
             assert mixed == [], name
 

@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from mofa_model import errors
 from mofa_model.errors import BadFile, BadUnit, BadValue, InputError, MofaError, UnknownName
 
-TREE = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, MofaError)]
+TREE = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, MofaError)
+]
 
 
 @pytest.mark.parametrize("error", [UnknownName, BadValue, BadUnit, BadFile])
@@ -39,7 +43,8 @@ def test_an_unknown_name_that_is_near_nothing_lists_what_is_known():
 
 def test_a_bad_value_names_field_value_and_what_would_be_right():
     assert (
-        str(BadValue("heads", 7, "give a multiple of 8")) == "heads: 7 cannot be right; give a multiple of 8"
+        str(BadValue("heads", 7, "give a multiple of 8"))
+        == "heads: 7 cannot be right; give a multiple of 8"
     )
 
 

@@ -23,20 +23,28 @@ LAYOUTS = [
 
 def parts(name, text):
     training = Training(sequence=4096, global_batch=256, precision=precision("bf16"))
-    return Workload(model=model(name), training=training), cluster("h100", 64), parse_strategy(text, gpus=64)
+    return (
+        Workload(model=model(name), training=training),
+        cluster("h100", 64),
+        parse_strategy(text, gpus=64),
+    )
 
 
 @pytest.mark.parametrize("name, text", LAYOUTS)
 def test_terms_add_up_to_the_estimate(name, text):
     w, c, s = parts(name, text)
     found, told = estimate(w, c, s), explain(w, c, s).document
-    assert sum(term["seconds"] for term in told["step"].values()) == pytest.approx(float(found.step_time))
+    assert sum(term["seconds"] for term in told["step"].values()) == pytest.approx(
+        float(found.step_time)
+    )
     totals = np.sum([term["bytes"] for term in told["memory"].values()], axis=0)
     assert max(totals) == pytest.approx(float(found.memory.peak))
     assert [stage["memory_bytes"] for stage in told["stages"]] == pytest.approx(totals.tolist())
     assert sum(stage["stages"] for stage in told["stages"]) == s.pp
     slowest = max(stage["seconds"] for stage in told["stages"])
-    assert told["step"]["stages"]["seconds"] == pytest.approx(told["summary"]["micro_batches"] * slowest)
+    assert told["step"]["stages"]["seconds"] == pytest.approx(
+        told["summary"]["micro_batches"] * slowest
+    )
 
 
 def test_every_term_names_its_equation_and_its_meaning():
@@ -66,7 +74,18 @@ def test_the_command_explains_what_does_not_fit_as_well(capsys):
 
 
 def test_a_trainers_flags_are_a_strategy(capsys):
-    job = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "256", "--seq", "8192"]
+    job = [
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h100",
+        "--gpus",
+        "64",
+        "--global-batch",
+        "256",
+        "--seq",
+        "8192",
+    ]
     flags = "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer"
     assert main(["explain", *job, "--strategy", flags, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["strategy"].startswith("tp=2,pp=1,cp=1,ep=1,dp=32")
@@ -76,6 +95,17 @@ def test_a_trainers_flags_are_a_strategy(capsys):
     "words, text", [(["--strategy", "tp=3"], "--strategy"), (["--strategy", "tp=x"], "tp")]
 )
 def test_a_strategy_that_cannot_be_is_one_line(words, text, capsys):
-    job = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "256", "--seq", "8192"]
+    job = [
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h100",
+        "--gpus",
+        "64",
+        "--global-batch",
+        "256",
+        "--seq",
+        "8192",
+    ]
     assert main(["explain", *job, *words]) == 2
     assert text in capsys.readouterr().err

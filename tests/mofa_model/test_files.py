@@ -86,9 +86,17 @@ def test_a_minus_is_standard_input(monkeypatch):
         (files.from_json, "[" * 100_000, "t: is not JSON that can be read: maximum recursion"),
         (files.from_json, '{"a": 1,}', "t: is not JSON: .* line 1, column"),
         (files.from_toml, "a = " + "[" * 3000, "t: is not TOML: maximum recursion"),
-        (files.from_csv, "a,b\n1,2\n3," + "4" * 200_000, "t: line 3: field larger than field limit"),
+        (
+            files.from_csv,
+            "a,b\n1,2\n3," + "4" * 200_000,
+            "t: line 3: field larger than field limit",
+        ),
         (files.from_csv, 'a\n"' + "4" * 200_000, "t: line 2: field larger than field limit"),
-        (files.from_headed_csv, "a,b\n1,2\n\n3,4,5\n", "t: line 4 has 3 cells, the first line names 2"),
+        (
+            files.from_headed_csv,
+            "a,b\n1,2\n\n3,4,5\n",
+            "t: line 4 has 3 cells, the first line names 2",
+        ),
     ],
     ids=["deep", "json", "deep toml", "long cell", "open quote", "shifted row"],
 )

@@ -11,8 +11,18 @@ RUN = "--nodes 64 --step 10s"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama3-405b.yaml"
 MISTAKES = [  # words, what is wrong, its value, what would be right
     ("advize", "verb", "advize", "advise"),
-    (f"advise {JOB} --precision fp8", "--precision", "fp8", "fp8-delayed, fp8-current, fp8-tensorwise"),
-    (f"advise {JOB} --model gemma3-26b", "--model", "gemma3-26b", "did you mean gemma3-12b or gemma3-27b"),
+    (
+        f"advise {JOB} --precision fp8",
+        "--precision",
+        "fp8",
+        "fp8-delayed, fp8-current, fp8-tensorwise",
+    ),
+    (
+        f"advise {JOB} --model gemma3-26b",
+        "--model",
+        "gemma3-26b",
+        "did you mean gemma3-12b or gemma3-27b",
+    ),
     (f"advise {JOB} --model grok-1", "--model", "grok-1", "--model config.json"),
     (f"advise {JOB} --model nowhere.json", "nowhere.json", "nowhere.json", "o such file"),
     (f"advise {JOB} --gpu h100sxm", "--gpu", "h100sxm", "did you mean h100-80gb-sxm"),
@@ -67,7 +77,12 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     ("calibrate --from-runs nowhere.csv", "nowhere.csv", "nowhere.csv", "o such file"),
     ("profile --gpu h100 --storage Disk=1GB/s", "--storage", "Disk", "Remote"),
     ("presets h101", "presets", "h101", "did you mean h100-80gb-sxm"),
-    (f"advise {JOB} --gpu p5.49xlarge", "--gpu", "p5.49xlarge", "did you mean p5.4xlarge or p5.48xlarge"),
+    (
+        f"advise {JOB} --gpu p5.49xlarge",
+        "--gpu",
+        "p5.49xlarge",
+        "did you mean p5.4xlarge or p5.48xlarge",
+    ),
     (f"advise {JOB} --risk ten", "--risk", "ten", "give a number"),
     (f"advise {JOB} --risk 10", "risk", "10", "between 0 and 1"),
     (f"explain {JOB} --strategy tp=2 --model {'a' * 300}", "--model", "aaa", "known"),
@@ -107,7 +122,9 @@ def answered(words, capsys):
     return code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("words, field, value, right", MISTAKES, ids=[words for words, *_ in MISTAKES])
+@pytest.mark.parametrize(
+    "words, field, value, right", MISTAKES, ids=[words for words, *_ in MISTAKES]
+)
 def test_a_mistake_is_one_line_that_names_field_value_and_what_is_right(
     words, field, value, right, capsys, tmp_path, monkeypatch
 ):

@@ -31,7 +31,10 @@ TABLE = Table(
 )
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 CELLS = st.one_of(
-    st.text(max_size=200), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.none()
+    st.text(max_size=200),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.none(),
 )
 
 
@@ -60,7 +63,9 @@ def test_wide_shows_the_columns_that_are_left_out_otherwise():
 
 @given(words=st.lists(st.text("abc ", min_size=1, max_size=300), min_size=1, max_size=4))
 def test_text_is_wrapped_to_80_columns(words):
-    table = Table(columns=(Column("n"), Column("why", align="left")), rows=tuple((1.5, w) for w in words))
+    table = Table(
+        columns=(Column("n"), Column("why", align="left")), rows=tuple((1.5, w) for w in words)
+    )
     assert max(len(line) for line in plain(table).splitlines()) <= 80
 
 
@@ -82,7 +87,9 @@ def test_words_of_a_strategy_and_numbers_with_their_units_stay_whole(columns, mo
 
 def test_what_people_copy_is_never_wrapped(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
-    line = "--offload-modules attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act \\"
+    line = (
+        "--offload-modules attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act \\"
+    )
     table = Table(columns=(Column("arguments", copied=True),), rows=((line,), ("--bf16",)))
     for stream in (None, Terminal()):
         output.emit("table", [table], stream=stream)
@@ -104,7 +111,9 @@ def test_what_people_copy_is_whole_in_every_form(form, columns, monkeypatch, cap
 def test_a_number_is_never_cut_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     terminal = Terminal()
-    table = Table(columns=tuple(Column(f"c{i}", unit="B") for i in range(9)), rows=((123456789.0,) * 9,))
+    table = Table(
+        columns=tuple(Column(f"c{i}", unit="B") for i in range(9)), rows=((123456789.0,) * 9,)
+    )
     output.emit("table", [table], stream=terminal)
     assert terminal.getvalue().count("117.7 MiB") == 9
 
@@ -120,16 +129,25 @@ def test_any_cells_can_be_printed_in_every_form(rows, form):
 
 def test_json_keeps_every_digit_and_says_null_for_no_value():
     document = json.loads(output.render("json", [TABLE]))
-    assert document["rows"][1] == {"term": "bubble|idle", "time_taken": 0.00031, "share": None, "rank": 2}
+    assert document["rows"][1] == {
+        "term": "bubble|idle",
+        "time_taken": 0.00031,
+        "share": None,
+        "rank": 2,
+    }
     assert document["units"] == {"time_taken": "s", "share": "%"}
 
 
 def test_yaml_says_the_same_as_json():
-    assert YAML(typ="safe").load(output.render("yaml", [TABLE])) == json.loads(output.render("json", [TABLE]))
+    assert YAML(typ="safe").load(output.render("yaml", [TABLE])) == json.loads(
+        output.render("json", [TABLE])
+    )
 
 
 def test_several_tables_are_a_list_in_json():
-    assert [one["title"] for one in json.loads(output.render("json", [TABLE, TABLE]))] == ["Step <time>"] * 2
+    assert [one["title"] for one in json.loads(output.render("json", [TABLE, TABLE]))] == [
+        "Step <time>"
+    ] * 2
 
 
 def test_csv_has_keys_in_the_first_row_and_an_empty_cell_for_no_value():
@@ -154,11 +172,15 @@ def test_html_escapes_text_and_needs_nothing_else():
 
 def test_on_a_terminal_the_text_of_a_user_is_not_markup():
     terminal = Terminal()
-    output.emit("table", [Table(columns=(Column("name"),), rows=(("[bold]x[/bold]",),))], stream=terminal)
+    output.emit(
+        "table", [Table(columns=(Column("name"),), rows=(("[bold]x[/bold]",),))], stream=terminal
+    )
     assert "[bold]x[/bold]" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), np.float64("nan"), np.array([1.0, np.nan])])
+@pytest.mark.parametrize(
+    "number", [float("nan"), float("inf"), np.float64("nan"), np.array([1.0, np.nan])]
+)
 def test_json_refuses_a_number_that_is_not_finite_and_says_where(number):
     with pytest.raises(ValueError, match=r"document\.step"):
         output.as_json({"step": number})
@@ -173,7 +195,10 @@ def test_dataclasses_enums_and_arrays_become_plain_data():
         kind: Kind
         times: np.ndarray
 
-    assert output.as_data(Answer(Kind.RING, np.array([1.0, 2.0]))) == {"kind": "ring", "times": [1.0, 2.0]}
+    assert output.as_data(Answer(Kind.RING, np.array([1.0, 2.0]))) == {
+        "kind": "ring",
+        "times": [1.0, 2.0],
+    }
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,8 @@ def test_nodes_of_four_are_not_half_of_nodes_of_eight():
 @pytest.mark.parametrize("gpus", ["12", "9", "20"])
 def test_more_than_a_node_is_whole_nodes_because_the_parts_could_be_many(gpus):
     with pytest.raises(
-        BadValue, match=f"--gpus: {gpus} cannot be right; give whole nodes of 8, or at most 8 of one node"
+        BadValue,
+        match=f"--gpus: {gpus} cannot be right; give whole nodes of 8, or at most 8 of one node",
     ):
         asked("--gpus", gpus)
 
@@ -98,7 +99,9 @@ def test_a_part_is_advised_explained_and_swept(capsys):
     code, out, _ = run(capsys, "advise", *SMALL, "--gpus", "4", "--json")
     told = json.loads(out)
     assert (code, told["status"], told["nodes"], told["gpus"]) == (0, "Recommended", 1, 4)
-    code, out, _ = run(capsys, "explain", *SMALL, "--gpus", "4", "--strategy", told["strategy"], "--json")
+    code, out, _ = run(
+        capsys, "explain", *SMALL, "--gpus", "4", "--strategy", told["strategy"], "--json"
+    )
     assert code == 0
     assert json.loads(out)["strategy"] == told["strategy"]
     code, out, _ = run(capsys, "sweep", *SMALL, "--vary", "gpus=1..8", "--jobs", "1", "--json")
@@ -106,7 +109,9 @@ def test_a_part_is_advised_explained_and_swept(capsys):
     assert [(row["gpus"], row["status"], row["nodes_used"]) for row in rows] == [
         (gpus, "Recommended", 1) for gpus in ("1", "2", "4", "8")
     ]
-    least = told["predicted"]["step_seconds"]["target"]  # a sweep shows the model, and weighs no odds
+    least = told["predicted"]["step_seconds"][
+        "target"
+    ]  # a sweep shows the model, and weighs no odds
     assert rows[2]["step_seconds"] <= least * (1 + 1e-9)
     speeds = [row["tokens_per_second"] for row in rows]
     assert speeds == sorted(speeds)
@@ -136,7 +141,11 @@ def test_a_checkpoint_of_a_part_takes_its_share_of_the_way(capsys):
         "optimizer=device",
     )
     half = json.loads(run(capsys, *words, "--gpus", "4", "--sync")[1])
-    full = json.loads(run(capsys, *words, "--gpus", "4", "--sync", "--checkpoint-bandwidth", "4 GB/s")[1])
+    full = json.loads(
+        run(capsys, *words, "--gpus", "4", "--sync", "--checkpoint-bandwidth", "4 GB/s")[1]
+    )
     assert full["strategy"] == half["strategy"]
     ratio = half["checkpoint_interval_steps"] / full["checkpoint_interval_steps"]
-    assert ratio == pytest.approx(2**0.5, rel=0.02)  # Young: the interval goes as the root of a save's time
+    assert ratio == pytest.approx(
+        2**0.5, rel=0.02
+    )  # Young: the interval goes as the root of a save's time

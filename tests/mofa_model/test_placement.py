@@ -23,7 +23,8 @@ DEEPSEEK = presets.model("deepseek-v3")
 def shaped(layers, hidden):
     """Llama's block in another width, with an FFN of 8192 and a vocabulary of 131072."""
     model = deeper(
-        ends(changed(presets.model("llama3-8b"), FeedForward, width=8192), vocabulary=131072), layers
+        ends(changed(presets.model("llama3-8b"), FeedForward, width=8192), vocabulary=131072),
+        layers,
     )
     return replace(model, hidden=hidden)
 
@@ -57,7 +58,12 @@ def test_evenly_the_first_stages_take_what_is_left_over():
 
 @pytest.mark.parametrize(
     "model, pp, layers",
-    [(SMALL, 2, [10, 6]), (SMALL, 4, [5, 5, 5, 1]), (MIDDLE, 2, [16, 12]), (MIDDLE, 4, [8, 8, 8, 4])],
+    [
+        (SMALL, 2, [10, 6]),
+        (SMALL, 4, [5, 5, 5, 1]),
+        (MIDDLE, 2, [16, 12]),
+        (MIDDLE, 4, [8, 8, 8, 4]),
+    ],
 )
 def test_dealt_by_cost_the_head_weighs_as_many_layers_as_its_parameters(model, pp, layers):
     """A head of 131072 x 2048 is 4 layers of 4 h^2 + 3 h f; what nanotron's first rank allocates agrees."""
@@ -105,7 +111,10 @@ def test_a_family_pads_layouts_that_have_fewer_kinds():
     assert family.layers.tolist() == [[126, 7, 63], [0, 8, 63], [0, 7, 0]]
 
 
-@given(st.lists(st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0]), min_size=1, max_size=12), st.sampled_from(RULES))
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0]), min_size=1, max_size=12),
+    st.sampled_from(RULES),
+)
 def test_a_layout_is_dealt_the_same_alone_and_in_a_family(stages, rule):
     family = stages_of(DEEPSEEK, Strategy(pp=np.array(stages)), rule)
     for index, pp in enumerate(stages):
@@ -115,7 +124,9 @@ def test_a_layout_is_dealt_the_same_alone_and_in_a_family(stages, rule):
             assert wide[..., : narrow.shape[-1]].tolist() == narrow.tolist()
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e12), st.integers(0, 5).map(float)), min_size=1, max_size=30))
+@given(
+    st.lists(st.tuples(st.floats(0, 1e12), st.integers(0, 5).map(float)), min_size=1, max_size=30)
+)
 def test_distinct_rows_are_found_again(rows):
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     first, place = distinct(columns)
@@ -131,7 +142,9 @@ def test_a_description_with_an_array_in_it_has_an_axis():
 
 
 def test_an_unknown_rule_is_refused_with_those_that_exist():
-    with pytest.raises(BadValue, match="placement: 'odd' cannot be right; one of even, slots, cost"):
+    with pytest.raises(
+        BadValue, match="placement: 'odd' cannot be right; one of even, slots, cost"
+    ):
         stages_of(LLAMA, Strategy(), "odd")
 
 
@@ -143,10 +156,13 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
     found, chunks = stages_of(model, layout, "slots"), stages_in_order(model, layout, "slots")
     assert sum(map(len, chunks)) == (found.count * found.layers).sum() == model.layers
     held = [
-        [sum(layer is kind for c in chunks[i::pp] for layer in c) for kind in model.kinds] for i in range(pp)
+        [sum(layer is kind for c in chunks[i::pp] for layer in c) for kind in model.kinds]
+        for i in range(pp)
     ]
     assert sorted(map(tuple, held)) == sorted(
-        tuple(found.held[:, k].tolist()) for k in range(len(found.count)) for _ in range(int(found.count[k]))
+        tuple(found.held[:, k].tolist())
+        for k in range(len(found.count))
+        for _ in range(int(found.count[k]))
     )
     cost = [sum(block.dealt(model.hidden) for block in kind.blocks) for kind in model.kinds]
     weights = [np.dot(cost, stage) for stage in held[:-1]]  # the last stage has the head as well
@@ -174,7 +190,8 @@ def test_repeats_inside_of_repeats_are_written_out_first(layout, layers):
 
 
 @pytest.mark.parametrize(
-    "layout", ["", "t*4L", "Et*4", "Et*x|L", "Et(t|L", "E t|L", "E" + "(" * 9 + "t" + ")*99" * 9 + "L"]
+    "layout",
+    ["", "t*4L", "Et*4", "Et*x|L", "Et(t|L", "E t|L", "E" + "(" * 9 + "t" + ")*99" * 9 + "L"],
 )
 def test_what_is_no_layout_is_refused_with_an_example(layout):
     with pytest.raises(BadValue, match=r"write it as Megatron does, for example Et\*2"):
@@ -183,7 +200,10 @@ def test_what_is_no_layout_is_refused_with_an_example(layout):
 
 def test_a_layout_in_the_words_of_megatron_is_taken_as_it_is():
     """Fifteen layers on two stages of four virtual ones: Et*3|(tt|)*6L leaves the last of them the head alone."""
-    model, layout = deeper(presets.model("llama3-8b"), 15), Strategy(pp=2, vpp=4, schedule=INTERLEAVED)
+    model, layout = (
+        deeper(presets.model("llama3-8b"), 15),
+        Strategy(pp=2, vpp=4, schedule=INTERLEAVED),
+    )
     found = stages_of(model, layout, "Et*3|(tt|)*6L")
     assert found.layers.tolist() == [9, 6]
     assert found.embedding.tolist() == [1, 0]

@@ -8,7 +8,18 @@ import pytest
 from mofa_model import plots
 from mofa_model.cli import main
 
-JOB = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192"]
+JOB = [
+    "--model",
+    "llama3-8b",
+    "--gpu",
+    "h100",
+    "--gpus",
+    "64",
+    "--global-batch",
+    "512",
+    "--seq",
+    "8192",
+]
 STRATEGY = ["--strategy", "tp=2,sp=true,mbs=1"]
 
 
@@ -20,7 +31,9 @@ drawing = pytest.mark.skipif(
 
 def is_picture(path):
     data = path.read_bytes()
-    return data.startswith(b"\x89PNG") if path.suffix == ".png" else data.rstrip().endswith(b"</svg>")
+    return (
+        data.startswith(b"\x89PNG") if path.suffix == ".png" else data.rstrip().endswith(b"</svg>")
+    )
 
 
 @drawing
@@ -61,7 +74,9 @@ def test_the_bars_of_a_step_leave_out_terms_that_are_nothing_everywhere(tmp_path
     assert "hops" not in text
 
 
-@pytest.mark.parametrize("verb", [["explain", *JOB, *STRATEGY], ["ettr", "--nodes", "32", "--step", "28s"]])
+@pytest.mark.parametrize(
+    "verb", [["explain", *JOB, *STRATEGY], ["ettr", "--nodes", "32", "--step", "28s"]]
+)
 def test_another_form_is_refused(tmp_path, capsys, verb):
     assert main([*verb, "--plot", str(tmp_path / "picture.gif")]) == 2
     assert "ends in .svg or .png" in capsys.readouterr().err

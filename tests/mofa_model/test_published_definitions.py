@@ -22,7 +22,12 @@ TYPES = {
 }
 JOB = "--model llama3-8b --gpu h100 --gpus 64 --global-batch 256 --seq 8192 --top 0"
 LAYOUT = "--constraint mbs=1 --constraint cp=1 --constraint tp=1"
-PLURALS = {"JobSet": "jobsets", "TrainJob": "trainjobs", "PyTorchJob": "pytorchjobs", "RayJob": "rayjobs"}
+PLURALS = {
+    "JobSet": "jobsets",
+    "TrainJob": "trainjobs",
+    "PyTorchJob": "pytorchjobs",
+    "RayJob": "rayjobs",
+}
 
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="MOFA_PUBLISHED_CRDS names no folder of published definitions"
@@ -35,24 +40,33 @@ def against(value, schema, path=""):
         return [] if isinstance(value, int | str) else [f"{path}: neither a number nor text"]
     kind = schema.get("type")
     if kind and (
-        not isinstance(value, TYPES[kind]) or (kind in {"integer", "number"} and isinstance(value, bool))
+        not isinstance(value, TYPES[kind])
+        or (kind in {"integer", "number"} and isinstance(value, bool))
     ):
         return [f"{path}: {value!r} is no {kind}"]
     found = (
-        [f"{path}: {value!r} is not of {schema['enum']}"] if value not in schema.get("enum", [value]) else []
+        [f"{path}: {value!r} is not of {schema['enum']}"]
+        if value not in schema.get("enum", [value])
+        else []
     )
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         found.append(f"{path}: {value!r} does not match {schema['pattern']}")
-    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get(
+        "maximum", value
+    ):
         found.append(f"{path}: {value!r} is out of range")
     if isinstance(value, list):
         return found + [
-            one for at, part in enumerate(value) for one in against(part, schema["items"], f"{path}[{at}]")
+            one
+            for at, part in enumerate(value)
+            for one in against(part, schema["items"], f"{path}[{at}]")
         ]
     if isinstance(value, dict):
         known, others = schema.get("properties", {}), schema.get("additionalProperties")
         free = schema.get("x-kubernetes-preserve-unknown-fields") or others is True
-        found += [f"{path}.{name}: is missing" for name in schema.get("required", ()) if name not in value]
+        found += [
+            f"{path}.{name}: is missing" for name in schema.get("required", ()) if name not in value
+        ]
         for name, part in value.items():
             inner = known.get(name) or (others if isinstance(others, dict) else None)
             if inner is not None:
@@ -83,7 +97,9 @@ def test_a_saved_manifest_is_taken_by_every_published_definition(kind, trainer, 
     assert definitions
     for path in definitions:
         definition = YAML(typ="safe").load(lzma.decompress(path.read_bytes()).decode())
-        served = {one["name"]: one["schema"]["openAPIV3Schema"] for one in definition["spec"]["versions"]}
+        served = {
+            one["name"]: one["schema"]["openAPIV3Schema"] for one in definition["spec"]["versions"]
+        }
         spec = served[version]["properties"]["spec"]
         assert against(job["spec"], spec, "spec") == [], path.parent.name
     broken = dict(job["spec"], noSuchField=1)

@@ -26,7 +26,9 @@ AT = Coordinates(
     gpus="64", hidden="2048", sequence="4096", layout={"tp": "2", "sp": "true"},
 )  # fmt: skip
 SOME = [replace(AT, layout={"tp": str(2**n)}) for n in range(4)]
-FAR = replace(AT, layout={"tp": "2", "offload": "activations", "schedule": "dualpipe", "recompute": "full"})
+FAR = replace(
+    AT, layout={"tp": "2", "offload": "activations", "schedule": "dualpipe", "recompute": "full"}
+)
 WORDS = ("--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192",
          "--framework", "megatron")  # fmt: skip
 
@@ -36,7 +38,9 @@ def question(**changes):
     machines = cluster("h100", 64, stack="megatron-core")
     given = {
         "problems": (
-            SearchCase(workload=Workload(model=model("llama3-8b"), training=training), cluster=machines),
+            SearchCase(
+                workload=Workload(model=model("llama3-8b"), training=training), cluster=machines
+            ),
         ),
         "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
         "nodes": 8,
@@ -108,8 +112,14 @@ def test_what_more_likely_fails_than_not_is_not_run_and_what_may_fit_is():
 
 def test_a_measured_layout_is_told_as_it_was_measured_and_moves_the_choice(tmp_path):
     plain = advise(question())
-    fast = {"strategy": "tp4 mbs2 sp distributed tp-overlap", "step_seconds": "5 s", "memory_gib": 50}
-    taken = with_short_runs(question(), ran(tmp_path, fast, {"strategy": "tp2 mbs1 sp", "step_seconds": ""}))
+    fast = {
+        "strategy": "tp4 mbs2 sp distributed tp-overlap",
+        "step_seconds": "5 s",
+        "memory_gib": 50,
+    }
+    taken = with_short_runs(
+        question(), ran(tmp_path, fast, {"strategy": "tp2 mbs1 sp", "step_seconds": ""})
+    )
     found = advise(taken)
     assert found.strategy.tp == 4
     assert found.predicted.step_seconds.target == pytest.approx(5.0, rel=0.01)
@@ -127,7 +137,8 @@ def test_what_all_runs_share_moves_every_step_and_no_choice(tmp_path):
         (one.strategy, one.predicted) for one in plain.alternatives
     ]
     slow = [
-        {"strategy": format_strategy(s), "step_seconds": 1.3 * p.step_seconds.target} for s, p in steps[:3]
+        {"strategy": format_strategy(s), "step_seconds": 1.3 * p.step_seconds.target}
+        for s, p in steps[:3]
     ]
     found = advise(with_short_runs(question(), ran(tmp_path, *slow)))
     assert found.predicted.step_seconds.target == pytest.approx(

@@ -21,9 +21,7 @@ from mofa_model.strategy import (
 )
 from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 
-DESIGN = (
-    "tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed"
-)
+DESIGN = "tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed"
 
 degree = st.integers(1, 10**6)
 recompute = st.one_of(
@@ -32,7 +30,10 @@ recompute = st.one_of(
         lambda modules: {"recompute": Recompute.SELECTIVE, "recompute_modules": modules},
         st.frozensets(st.sampled_from(MODULES), min_size=1),
     ),
-    st.builds(lambda layers: {"recompute": Recompute.FULL, "recompute_layers": layers}, st.integers(0, 200)),
+    st.builds(
+        lambda layers: {"recompute": Recompute.FULL, "recompute_layers": layers},
+        st.integers(0, 200),
+    ),
 )
 layouts = st.builds(
     lambda plain, schedule, activations: replace(
@@ -67,7 +68,9 @@ layouts = st.builds(
 
 
 def test_the_text_of_the_design_is_written_letter_for_letter():
-    strategy = Strategy(tp=8, pp=8, dp=32, vpp=2, sequence_parallel=True, recompute=Recompute.SELECTIVE)
+    strategy = Strategy(
+        tp=8, pp=8, dp=32, vpp=2, sequence_parallel=True, recompute=Recompute.SELECTIVE
+    )
     assert format_strategy(strategy) == DESIGN
     assert parse_strategy(DESIGN) == strategy
 
@@ -103,7 +106,10 @@ def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
 @pytest.mark.parametrize(
     "text, fields",
     [
-        ("tp4 pp4 dp32 mbs2 sp offload zero2-cpu", {"dp": 32, "offload": frozenset({"activations"})}),
+        (
+            "tp4 pp4 dp32 mbs2 sp offload zero2-cpu",
+            {"dp": 32, "offload": frozenset({"activations"})},
+        ),
         ("offload(core_attn attn_proj) sp", {"offload": frozenset({"core_attn", "attn_proj"})}),
         ("tp4 vpp10", {"vpp": 10, "schedule": INTERLEAVED}),
         ("tp4 vpp10 1f1b", {"vpp": 10, "schedule": ONE_F_ONE_B}),
@@ -114,7 +120,10 @@ def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
             "tp=2, sp, recompute(layernorm mlp_act)",
             {"recompute_modules": frozenset({"layernorm", "mlp_act"})},
         ),
-        ("recompute:full:4 a2a cp2", {"recompute_layers": 4, "context_mode": ContextMode.ALL_TO_ALL}),
+        (
+            "recompute:full:4 a2a cp2",
+            {"recompute_layers": 4, "context_mode": ContextMode.ALL_TO_ALL},
+        ),
     ],
 )
 def test_words_of_the_short_form_mean_their_fields(text, fields):

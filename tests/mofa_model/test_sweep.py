@@ -101,9 +101,19 @@ def test_three_rooflines_from_the_data_sheet_to_every_shape(capsys):
 def test_linearity_is_work_per_device_and_second_over_that_of_the_fewest(capsys):
     """Eq. (45): where the batch grows with the GPUs, the ratio of step times."""
     told = rows(
-        capsys, "sweep", *JOB, *ONE, "--vary", "gpus=64,16,1k", "global_batch=2/gpu,4/gpu", "--jobs", "1"
+        capsys,
+        "sweep",
+        *JOB,
+        *ONE,
+        "--vary",
+        "gpus=64,16,1k",
+        "global_batch=2/gpu,4/gpu",
+        "--jobs",
+        "1",
     )
     first = {row["global_batch"]: row["step_seconds"] for row in told if row["gpus"] == "16"}
     for row in told:
-        assert row["linearity"] == pytest.approx(first[row["global_batch"]] / row["step_seconds"], rel=1e-12)
+        assert row["linearity"] == pytest.approx(
+            first[row["global_batch"]] / row["step_seconds"], rel=1e-12
+        )
     assert "linearity" not in rows(capsys, "sweep", *JOB, *ONE, "--vary", "mbs=1,2")[0]

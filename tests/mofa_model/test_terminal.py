@@ -16,7 +16,10 @@ from mofa_model.tables import Column, Table
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202egnp.exe\u2066\x9b31m\x7f\nsecond"
 NAMED = Table(
-    title=EVIL, columns=(Column("name"), Column(EVIL)), rows=((EVIL, 1.0),), notes=(f"Runs on {EVIL}.",)
+    title=EVIL,
+    columns=(Column("name"), Column(EVIL)),
+    rows=((EVIL, 1.0),),
+    notes=(f"Runs on {EVIL}.",),
 )
 DOCUMENT = {"model": EVIL, "difference": "−28.8 ms … é"}
 
@@ -32,7 +35,9 @@ def steers(text):
 
 @pytest.mark.parametrize("form", output.FORMS)
 def test_the_name_in_a_config_json_cannot_steer_the_terminal(form):
-    text = output.render(form, [NAMED], None if form in {"csv", "table", "wide", "html"} else DOCUMENT)
+    text = output.render(
+        form, [NAMED], None if form in {"csv", "table", "wide", "html"} else DOCUMENT
+    )
     assert steers(text) == []
     assert "\nsecond" not in text
 
@@ -47,7 +52,9 @@ def test_on_a_terminal_no_escape_is_left_but_those_of_the_style():
 
 
 def test_a_page_turns_no_name_around_and_steers_no_terminal():
-    html = markup.text(markup.page("Advice", markup.el("h1", EVIL), markup.el("a", "x", href=f"#{EVIL}")))
+    html = markup.text(
+        markup.page("Advice", markup.el("h1", EVIL), markup.el("a", "x", href=f"#{EVIL}"))
+    )
     assert steers(html) == []
     assert "gnp.exe" in html
 

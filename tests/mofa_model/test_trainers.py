@@ -34,7 +34,18 @@ WORDS = {
     "global_batch_size": "256",
     "sequence_length": "8192",
 }
-BARE = ("--model", "mixtral-8x7b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "4096")
+BARE = (
+    "--model",
+    "mixtral-8x7b",
+    "--gpu",
+    "h100",
+    "--gpus",
+    "64",
+    "--global-batch",
+    "512",
+    "--seq",
+    "4096",
+)
 
 
 def drawn(seed):
@@ -77,7 +88,9 @@ def best_of_all(seed):
     """To the bit the answer of the trainer that it names; of those that are Recommended the one that expects least."""
     words = drawn(seed)
     found, named = advised(words), {name: advised(words, name) for name in trainers()}
-    those = {name: one for name, one in named.items() if one is not None and one.strategy is not None}
+    those = {
+        name: one for name, one in named.items() if one is not None and one.strategy is not None
+    }
     if found is None or found.strategy is None or not found.trainer:
         assert not those
         return
@@ -123,16 +136,21 @@ def test_a_page_prices_the_layout_with_the_stack_of_the_trainer_that_it_names():
     assert sum(view.step_parts.values()) == pytest.approx(found.predicted.step_seconds.target)
 
 
-def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_refused_in_one_line(capsys):
+def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_refused_in_one_line(
+    capsys,
+):
     """`--lora 16` named Megatron, nanotron or llm-foundry, which train none; only their launches were refused."""
-    assert framework(ask.of(AdviceQuestion(**WORDS, adapter_rank="16", top=0)).advice.trainer).keeps(
-        "adapters"
-    )
+    assert framework(
+        ask.of(AdviceQuestion(**WORDS, adapter_rank="16", top=0)).advice.trainer
+    ).keeps("adapters")
     for trainer in ("megatron", "nanotron", "llm-foundry"):
         assert main(["advise", *BARE, "--lora", "16", "--framework", trainer]) == 2
         told = capsys.readouterr().err
         assert told.count("\n") == 1
-        assert f"'{trainer}' cannot be right; it has no low-rank adapters beside frozen weights" in told
+        assert (
+            f"'{trainer}' cannot be right; it has no low-rank adapters beside frozen weights"
+            in told
+        )
         assert "megatron-bridge, torchtitan, deepspeed, accelerate have" in told
 
 
@@ -215,7 +233,9 @@ def test_what_has_to_be_built_is_answered_beside_all_trainers():
         "sequence_length": "4096",
     }
     assert (
-        ask.of(AdviceQuestion(**words, allow="experimental", imbalance="1.4:0.3", top=0)).advice.strategy
+        ask.of(
+            AdviceQuestion(**words, allow="experimental", imbalance="1.4:0.3", top=0)
+        ).advice.strategy
         is not None
     )
 

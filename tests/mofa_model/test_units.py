@@ -46,7 +46,9 @@ def test_a_quantity_becomes_an_si_float(text, dimension, value):
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 @given(value=MAGNITUDES)
 def test_what_format_writes_parse_reads_back_within_the_digits_shown(dimension, value):
-    assert units.parse(units.format(value, dimension, digits=6), dimension) == pytest.approx(value, rel=1e-5)
+    assert units.parse(units.format(value, dimension, digits=6), dimension) == pytest.approx(
+        value, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)

@@ -25,5 +25,7 @@ def test_a_word_that_an_old_reader_takes_for_false_comes_back_as_the_word():
 
 def test_accelerate_reads_that_nothing_is_distributed_on_one_device():
     """A bare NO is false to Accelerate, which knows no such distributed_type."""
-    made = launch(Strategy(sharding=Sharding.NONE), "accelerate", case("llama3-8b", gpus=1, batch=8))
+    made = launch(
+        Strategy(sharding=Sharding.NONE), "accelerate", case("llama3-8b", gpus=1, batch=8)
+    )
     assert yaml.safe_load(made.files["accelerate.yaml"])["distributed_type"] == "NO"

@@ -66,7 +66,11 @@ def failure(message="no", **more):
     "status, message, error",
     [
         (404, 'trainingjobs.mofa.dev "a" not found', Gone),
-        (409, "uid mismatch: the provided object specified uid 1, and no existing object was found", Gone),
+        (
+            409,
+            "uid mismatch: the provided object specified uid 1, and no existing object was found",
+            Gone,
+        ),
         (409, "Precondition failed: UID in precondition: 1, UID in object meta: 2", Gone),
         (422, 'metadata.uid: Invalid value: "1": field is immutable', Gone),
         (409, "the object has been modified", Conflict),
@@ -89,7 +93,9 @@ def test_each_refusal_is_one_of_a_few_errors(status, message, error, monkeypatch
         return str(caught.value)
 
     said = run(Answers((status, failure(message))), use)
-    assert said == f"PATCH /apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/a: {message} ({status})"
+    assert (
+        said == f"PATCH /apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/a: {message} ({status})"
+    )
 
 
 @pytest.mark.parametrize("reason, error", [("AlreadyExists", Taken), ("Conflict", Conflict)])
@@ -139,7 +145,10 @@ def test_what_does_not_exist_is_none():
 
 
 def page(*names, more=""):
-    return {"metadata": {"continue": more}, "items": [{"metadata": {"name": name}} for name in names]}
+    return {
+        "metadata": {"continue": more},
+        "items": [{"metadata": {"name": name}} for name in names],
+    }
 
 
 async def names(api, **given):
@@ -157,17 +166,23 @@ def test_a_list_comes_page_by_page():
 
 def test_items_of_a_list_say_what_they_are():
     async def use(api):
-        return [item async for item in api.list(TRAINING_JOB, namespace="ml", label_selector="team=a")]
+        return [
+            item async for item in api.list(TRAINING_JOB, namespace="ml", label_selector="team=a")
+        ]
 
     answers = Answers((200, page("a")))
     (item,) = run(answers, use)
     assert (item["apiVersion"], item["kind"]) == ("mofa.dev/v1alpha1", "TrainingJob")
-    assert answers.asked[0][1].endswith("/namespaces/ml/trainingjobs?limit=500&labelSelector=team%3Da")
+    assert answers.asked[0][1].endswith(
+        "/namespaces/ml/trainingjobs?limit=500&labelSelector=team%3Da"
+    )
 
 
 def test_a_list_whose_continuation_expired_begins_again():
     expired = (410, failure("the provided continue parameter is too old"))
-    answers = Answers((200, page("a", more="x")), expired, (200, page("a", more="y")), (200, page("b")))
+    answers = Answers(
+        (200, page("a", more="x")), expired, (200, page("a", more="y")), (200, page("b"))
+    )
     assert run(answers, names) == ["a", "a", "b"]  # twice is harmless; missing one would not be
 
 
@@ -182,7 +197,9 @@ def test_a_kind_is_found_in_the_version_that_the_cluster_serves_and_written_ther
 
     async def use(api):
         assert [item["apiVersion"] async for item in api.list(MPI_JOB)] == [MPI_JOB.api_version]
-        await api.apply(MPI_JOB, "ml", "a", {"apiVersion": MPI_JOB.api_version, "metadata": {"name": "a"}})
+        await api.apply(
+            MPI_JOB, "ml", "a", {"apiVersion": MPI_JOB.api_version, "metadata": {"name": "a"}}
+        )
         await api.patch(MPI_JOB, "ml", "a", [])
         await api.get(MPI_JOB, "ml", "a")
 

@@ -48,11 +48,15 @@ def test_explain_prices_a_job_without_a_trainer_as_the_trainer_that_is_advised(
     monkeypatch.setattr("mofa_operator.decide.asked.asked", lambda _: found)
     monkeypatch.setattr(sys, "argv", ["kubectl-mofa", "explain", "a", "-o", "json", *which])
     assert kubectl.main() == 0
-    assert json.loads(capsys.readouterr().out)["stack"] == presets.stack_of(advise(request_of(found)).trainer)
+    assert json.loads(capsys.readouterr().out)["stack"] == presets.stack_of(
+        advise(request_of(found)).trainer
+    )
 
 
 def test_kubectl_is_told_what_may_follow():
-    done = subprocess.run([BIN / "kubectl_complete-mofa", "do"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [BIN / "kubectl_complete-mofa", "do"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "doctor\n:4\n"
 
 
@@ -61,6 +65,10 @@ def test_kubectl_finds_it_as_a_plugin():
     if program is None:
         pytest.skip("kubectl is not built yet: make up builds it")
     done = subprocess.run(
-        [program, "mofa", "--version"], env={"PATH": str(BIN)}, capture_output=True, text=True, check=True
+        [program, "mofa", "--version"],
+        env={"PATH": str(BIN)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.startswith("mofa ")

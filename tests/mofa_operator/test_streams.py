@@ -53,11 +53,17 @@ def test_half_an_event_is_none():
 
 
 @pytest.mark.parametrize(
-    "code, error", [(410, Expired), (403, Refused), (500, Busy), (504, Busy), (None, Busy), ("410", Busy)]
+    "code, error",
+    [(410, Expired), (403, Refused), (500, Busy), (504, Busy), (None, Busy), ("410", Busy)],
 )
 def test_an_error_in_the_midst_is_what_its_code_says(code, error):
     with pytest.raises(error):
-        read([line("ADDED", body("a")), line("ERROR", {"kind": "Status", "code": code, "message": "no"})])
+        read(
+            [
+                line("ADDED", body("a")),
+                line("ERROR", {"kind": "Status", "code": code, "message": "no"}),
+            ]
+        )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,9 @@ def test_what_is_no_event_is_told_as_such(garbage):
         read([garbage + b"\n"])
 
 
-@pytest.mark.parametrize("error", [aiohttp.ClientPayloadError("cut"), TimeoutError(), ConnectionResetError()])
+@pytest.mark.parametrize(
+    "error", [aiohttp.ClientPayloadError("cut"), TimeoutError(), ConnectionResetError()]
+)
 def test_a_connection_that_breaks_is_busy(error):
     with pytest.raises(Busy, match="WATCH /apis/x"):
         read([line("ADDED", body("a")), error])

@@ -30,12 +30,21 @@ def pod():
         "resources": {"limits": {"memory": str(LIMIT), "cpu": "100m", "nvidia.com/gpu": "2"}},
     }
     metadata = {"name": "one", "namespace": "default", "annotations": ADVISED}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
 
 
 def traces(folder, cgroup):
     """What a node could leave on this machine: cgroups, mounts, rules of the firewall, its bridge, processes."""
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder) in line]
+    mounts = [
+        line
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if str(folder) in line
+    ]
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
     return {
         "cgroups": [str(one) for one in Path("/sys/fs/cgroup").glob(f"**/{cgroup}")],
@@ -43,12 +52,16 @@ def traces(folder, cgroup):
         "rules": [one for one in rules.splitlines() if "10.65.0." in one or "10.66.0." in one],
         "links": [one.name for one in Path("/sys/class/net").iterdir() if "mofa" in one.name],
         "processes": [
-            line for at, line in running() if cgroup in at or any(str(folder) in word for word in line)
+            line
+            for at, line in running()
+            if cgroup in at or any(str(folder) in word for word in line)
         ],
     }
 
 
-def test_a_pod_runs_under_its_limits_with_the_advised_arguments_and_nothing_is_left_of_its_node(tmp_path):
+def test_a_pod_runs_under_its_limits_with_the_advised_arguments_and_nothing_is_left_of_its_node(
+    tmp_path,
+):
     if why := missing():
         pytest.skip(why)
     for name in TOOLS:
@@ -83,7 +96,10 @@ def running():
     """The cgroup and the command line of every process."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            yield (path / "cgroup").read_text(), (path / "cmdline").read_bytes().decode().split("\0")[:-1]
+            yield (
+                (path / "cgroup").read_text(),
+                (path / "cmdline").read_bytes().decode().split("\0")[:-1],
+            )
         except OSError:
             continue
 
@@ -103,7 +119,8 @@ def test_a_machine_that_cannot_have_a_real_node_says_in_one_line_what_is_missing
     monkeypatch.setattr("mofa_local.real.machine.os.geteuid", lambda: 0)
     monkeypatch.setattr("mofa_local.real.machine.sys.platform", "linux")
     monkeypatch.setattr(
-        "mofa_local.real.machine.shutil.which", lambda name: None if name in {"runc", "ip"} else name
+        "mofa_local.real.machine.shutil.which",
+        lambda name: None if name in {"runc", "ip"} else name,
     )
     monkeypatch.setattr("mofa_local.real.machine.PLUGINS", Path("/nowhere"))
     told = "a real node needs iproute2, runc, containernetworking-plugins; `apt-get install --no-install-recommends iproute2 runc containernetworking-plugins` installs them"

@@ -56,7 +56,9 @@ def test_the_whole_story_on_a_real_node(site):
 def installed(site):
     site.install("operator.page=true", "operator.quietSeconds=2", "prometheus.intervalSeconds=5")
     pod = until(lambda: ready(site.operator()), what="the operator is Ready")
-    begun = datetime.fromisoformat(pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"])
+    begun = datetime.fromisoformat(
+        pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+    )
     became = datetime.fromisoformat(condition(pod, "Ready")["lastTransitionTime"])
     took = (became - begun).total_seconds()
     context = pod["spec"]["containers"][0]["securityContext"]
@@ -74,7 +76,9 @@ def installed(site):
     watched = until(lambda: watches(site), what="every kind that is there is watched")
     assert {"nodes", "clusterprofiles.mofa.dev", "jobsets.jobset.x-k8s.io"} <= watched
     told = [
-        line for line in site.helm("test", RELEASE).splitlines() if line.startswith(("TEST SUITE", "Phase"))
+        line
+        for line in site.helm("test", RELEASE).splitlines()
+        if line.startswith(("TEST SUITE", "Phase"))
     ]
     assert any("Succeeded" in line for line in told), told
     site.seen.note("helm test ends well", "\n".join(told))
@@ -91,7 +95,9 @@ def advised_and_started(site):
         assert line[line.index("/program/train.py") + 1 :] == advice["launch"], (
             "the advised arguments, word by word"
         )
-    template = site.read("jobset", "toy")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    template = site.read("jobset", "toy")["spec"]["replicatedJobs"][0]["template"]["spec"][
+        "template"
+    ]
     assert template["metadata"]["annotations"][f"{PREFIX}launch-args"].split() == advice["launch"]
     pid, line = lines[0]
     site.seen.note(
@@ -99,7 +105,9 @@ def advised_and_started(site):
         f"$ kubectl get tjob,jobset,pods\n{site.kubectl('get', 'tjob,jobset,pods', '-o', 'wide')}",
         f"$ cat /proc/{pid}/cmdline\n{' '.join(line)}",
     )
-    events = site.kubectl("get", "events", "--field-selector=reason=AppliedBeforeLaunch", "-o", "name")
+    events = site.kubectl(
+        "get", "events", "--field-selector=reason=AppliedBeforeLaunch", "-o", "name"
+    )
     assert events.strip()
 
 
@@ -108,7 +116,9 @@ def seen_side_by_side(site):
     until(lambda: figure(site, "mofa_train_checkpoint_total") >= 1, what="it has seen a checkpoint")
     status = until(lambda: observed(site), what="the status has an observation")
     predicted = figure(site, 'mofa_job_predicted_tokens_per_second{bound="target"}')
-    tokens = until(lambda: figure(site, "mofa_job_observed_tokens_per_second"), what="the metric is there")
+    tokens = until(
+        lambda: figure(site, "mofa_job_observed_tokens_per_second"), what="the metric is there"
+    )
     own = figure(site, "mofa_train_tokens_per_second")
     assert 0.2 < float(status["tokensPerSecond"]) / own < 5, "of the order of what the trainer says"
     shown = page(site)
@@ -128,7 +138,9 @@ def seen_side_by_side(site):
 def a_pod_is_killed(site):
     before = interruptions(site)
     step = figure(site, "mofa_train_step")
-    victim = next(one["metadata"]["name"] for one in pods_of(site) if "-0-1-" in one["metadata"]["name"])
+    victim = next(
+        one["metadata"]["name"] for one in pods_of(site) if "-0-1-" in one["metadata"]["name"]
+    )
     site.mark("a pod is killed")
     begun = time.time()
     site.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
@@ -142,7 +154,8 @@ def a_pod_is_killed(site):
     assert lost > 0
     assert interruptions(site) == before + 1, "one kill is one interruption"
     top, low = until(
-        lambda: fall(site, time.time() - begun + 10), what="ETTR has fallen while nothing was trained"
+        lambda: fall(site, time.time() - begun + 10),
+        what="ETTR has fallen while nothing was trained",
     )
     after = figure(site, "mofa_job_observed_ettr_ratio")
     site.seen.note(
@@ -164,7 +177,8 @@ def the_kubelet_is_killed(site):
     silent = time.time() - begun
     assert both(site), "what runs on a node outlives its kubelet"
     until(
-        lambda: site.read("cprof", "real")["status"]["nodes"]["ready"] == 0, what="the pool has lost its node"
+        lambda: site.read("cprof", "real")["status"]["nodes"]["ready"] == 0,
+        what="the pool has lost its node",
     )
     until(
         lambda: any("deletionTimestamp" in one["metadata"] for one in pods_of(site)),
@@ -212,7 +226,9 @@ def removed(site):
     site.helm("uninstall", RELEASE, "--wait")
     until(lambda: not site.operator(), what="its pod is gone")
     kinds = "all,sa,cm,secret,role,rolebinding,clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding,lease,pdb,networkpolicy"
-    left = site.kubectl("get", kinds, "-A", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
+    left = site.kubectl(
+        "get", kinds, "-A", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name"
+    )
     assert not left.strip(), left
     assert not site.commands("operator"), "no process of it runs"
     assert running(site, 2), "jobs run on"
@@ -265,7 +281,9 @@ def running(site, count):
 
 def first_of(site):
     return next(
-        one["metadata"]["name"] for one in running(site, 2) or () if "-0-0-" in one["metadata"]["name"]
+        one["metadata"]["name"]
+        for one in running(site, 2) or ()
+        if "-0-0-" in one["metadata"]["name"]
     )
 
 

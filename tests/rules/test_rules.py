@@ -58,14 +58,18 @@ def test_the_files_are_what_the_source_says():
 
 
 def test_the_manifest_holds_the_same_rules_as_the_plain_files():
-    plain = read(RULES / "mofa-recording.yaml")["groups"] + read(RULES / "mofa-alerts.yaml")["groups"]
+    plain = (
+        read(RULES / "mofa-recording.yaml")["groups"] + read(RULES / "mofa-alerts.yaml")["groups"]
+    )
     assert read(RULES / "prometheusrule.yaml")["spec"]["groups"] == plain
 
 
 def test_no_parameter_is_left_unfilled_or_unused():
     text = "".join(tool.files().values())
     assert not re.findall(r"<[a-z_]+(?:\.seconds)?>", text)
-    sources = "".join((RULES / "source" / f"{name}.yaml").read_text(encoding="utf-8") for name in tool.GROUPS)
+    sources = "".join(
+        (RULES / "source" / f"{name}.yaml").read_text(encoding="utf-8") for name in tool.GROUPS
+    )
     used = set(re.findall(r"<([a-z_]+)(?:\.seconds)?>", sources))
     assert set(tool.parameters()) == used
 
@@ -93,7 +97,10 @@ def test_what_is_recorded_never_grows_stale_between_two_evaluations():
 def test_a_recording_rule_is_tested_with_a_value(name):
     word = re.compile(rf"(?<![\w:]){re.escape(name)}(?![\w:])")
     tested = [
-        one for case in every_case() for one in case.get("promql_expr_test", ()) if word.search(one["expr"])
+        one
+        for case in every_case()
+        for one in case.get("promql_expr_test", ())
+        if word.search(one["expr"])
     ]
     assert any(one["exp_samples"] for one in tested)
 
@@ -101,7 +108,10 @@ def test_a_recording_rule_is_tested_with_a_value(name):
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_is_tested_firing_and_silent(name):
     tested = [
-        one for case in every_case() for one in case.get("alert_rule_test", ()) if one["alertname"] == name
+        one
+        for case in every_case()
+        for one in case.get("alert_rule_test", ())
+        if one["alertname"] == name
     ]
     assert any(one["exp_alerts"] for one in tested)
     assert any(not one["exp_alerts"] for one in tested)
@@ -176,7 +186,13 @@ def alone(path, folder):
         names = asked_for(case)
         kept = [
             group
-            | {"rules": [rule for rule in group["rules"] if names & {rule.get("record"), rule.get("alert")}]}
+            | {
+                "rules": [
+                    rule
+                    for rule in group["rules"]
+                    if names & {rule.get("record"), rule.get("alert")}
+                ]
+            }
             for group in groups
         ]
         rules, tests = folder / f"{at}.rules.yaml", folder / f"{at}.test.yaml"
@@ -187,7 +203,9 @@ def alone(path, folder):
 
 def accepted(promtool, *paths):
     command = [promtool, "test", "rules", *paths]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | COLLECTED)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | COLLECTED
+    )
     return done.returncode == 0, done.stdout + done.stderr
 
 

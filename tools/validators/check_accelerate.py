@@ -43,7 +43,12 @@ def validate(launch: dict[str, Any]) -> None:
             Path(name).write_text(text, encoding="utf-8")
         try:
             variables = launched(launch)
-            os.environ |= {**variables, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
+            os.environ |= {
+                **variables,
+                "RANK": "0",
+                "LOCAL_RANK": "0",
+                "WORLD_SIZE": str(launch["gpus"]),
+            }
             os.environ |= {"ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_BYPASS_DEVICE_MAP": "true"}
             torch.distributed.init_process_group(
                 backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
@@ -71,7 +76,14 @@ def launched(launch: dict[str, Any]) -> dict[str, str]:
     assert (program, command) == ("accelerate", "launch")
     words += ["--num_machines", str(nodes), "--num_processes", str(launch["gpus"])]
     if nodes > 1:
-        words += ["--machine_rank", "0", "--main_process_ip", "localhost", "--main_process_port", "29511"]
+        words += [
+            "--machine_rank",
+            "0",
+            "--main_process_ip",
+            "localhost",
+            "--main_process_port",
+            "29511",
+        ]
     args = launch_command_parser().parse_args([*words, "train.py", *launch["arguments"]])
     found: dict[str, str] = {}
 
@@ -102,7 +114,9 @@ def started(launch: dict[str, Any]) -> None:
         mock.patch("torch.cuda.set_device"),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
         mock.patch("deepspeed.comm.init_distributed", begun),
-        mock.patch("deepspeed.comm.torch.build_shm_op", return_value=None),  # compiles, for every launch
+        mock.patch(
+            "deepspeed.comm.torch.build_shm_op", return_value=None
+        ),  # compiles, for every launch
     ):
         (args,) = parser.parse_args_into_dataclasses(words)
     with mock.patch("deepspeed.initialize", engine), contextlib.suppress(Enough):

@@ -21,7 +21,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 def validate(launch: dict[str, Any]) -> None:
     """Raise what transformers or DeepSpeed raises."""
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
-    torch.distributed.init_process_group(backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"])
+    torch.distributed.init_process_group(
+        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
+    )
     try:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
@@ -51,14 +53,18 @@ def started(launch: dict[str, Any]) -> None:
         (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(
             ["--output_dir", "out", *launch["arguments"]]
         )
-        config = HfTrainerDeepSpeedConfig(json.loads(Path(args.deepspeed).read_text(encoding="utf-8")))
+        config = HfTrainerDeepSpeedConfig(
+            json.loads(Path(args.deepspeed).read_text(encoding="utf-8"))
+        )
         config.trainer_config_process(args)
         if config.mismatches:
             raise ValueError(
                 f"mismatches between DeepSpeed's configuration and the arguments: {config.mismatches}"
             )
     given, mesh = config.config, None
-    if "sequence_parallel_size" in given and "data_parallel_size" in given:  # as deepspeed.initialize does
+    if (
+        "sequence_parallel_size" in given and "data_parallel_size" in given
+    ):  # as deepspeed.initialize does
         sizes = (given["data_parallel_size"], given["sequence_parallel_size"])
         mesh = comm.initialize_mesh_device(sizes, ("data_parallel", "sequence_parallel"))
     made = DeepSpeedConfig(given, mesh_device=mesh)

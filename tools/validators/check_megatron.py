@@ -100,14 +100,21 @@ def stages(args: Any, config: Any, expected: list[int]) -> None:
     """Layers of every stage as Megatron deals them: those that were priced."""
     from megatron.core.transformer.transformer_block import get_num_layers_to_build
 
-    virtual, layout = args.virtual_pipeline_model_parallel_size, config.pipeline_model_parallel_layout
+    virtual, layout = (
+        args.virtual_pipeline_model_parallel_size,
+        config.pipeline_model_parallel_layout,
+    )
     found = []
     for rank in range(args.pipeline_model_parallel_size):
         if layout is not None:
-            found.append(sum(kind.name == "decoder" for chunk in layout.layout[rank] for kind in chunk))
+            found.append(
+                sum(kind.name == "decoder" for chunk in layout.layout[rank] for kind in chunk)
+            )
         else:
             chunks = [None] if virtual is None else range(virtual)
-            found.append(sum(get_num_layers_to_build(config, chunk, pp_rank=rank) for chunk in chunks))
+            found.append(
+                sum(get_num_layers_to_build(config, chunk, pp_rank=rank) for chunk in chunks)
+            )
     if sum(found) != args.num_layers or found != expected:
         raise ValueError(f"layers of stages are {found}, priced were {expected}")
 
@@ -125,7 +132,10 @@ def listed(args: Any, expected: list[int]) -> None:
             mock.patch("torch.distributed.get_world_size", return_value=size),
         ):
             chunks = [None] if virtual is None else range(virtual)
-            cut = [patterns.select_pipeline_segment(main, mock.sentinel.group, chunk) for chunk in chunks]
+            cut = [
+                patterns.select_pipeline_segment(main, mock.sentinel.group, chunk)
+                for chunk in chunks
+            ]
         found.append(sum(len(blocks) for blocks, _ in cut))
     if found != expected:
         raise ValueError(f"blocks of stages are {found}, priced were {expected}")
@@ -178,7 +188,11 @@ def interleaved(args: Any, config: Any, micro_batches: int) -> None:
         chunk.config = config
         chunks.append(chunk)
 
-    with mock.patch.object(schedules, "get_model_type", enough), OnCpu(), contextlib.suppress(Enough):
+    with (
+        mock.patch.object(schedules, "get_model_type", enough),
+        OnCpu(),
+        contextlib.suppress(Enough),
+    ):
         schedules.forward_backward_pipelining_with_interleaving(
             forward_step_func=None,
             data_iterator=[None] * len(chunks),
@@ -211,7 +225,9 @@ def main() -> None:
     """Answer launches."""
     import megatron.core.utils as core
 
-    inspect.getsource = functools.cache(inspect.getsource)  # the parser is made of docstrings, anew each time
+    inspect.getsource = functools.cache(
+        inspect.getsource
+    )  # the parser is made of docstrings, anew each time
     core._te_version = Version(TRANSFORMER_ENGINE)  # noqa: SLF001
     modules = (
         "training.arguments",

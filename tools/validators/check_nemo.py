@@ -18,7 +18,13 @@ import torch
 from common import serve
 from packaging.version import Version
 
-ABSENT = ("transformer_engine", "transformer_engine_torch", "megatron.energon", "diffusers", "modelopt")
+ABSENT = (
+    "transformer_engine",
+    "transformer_engine_torch",
+    "megatron.energon",
+    "diffusers",
+    "modelopt",
+)
 NAMES = {"num_experts": "num_moe_experts"}
 """Flags of Megatron-LM that are fields of Bridge's model under other names."""
 SWITCHES = {
@@ -37,7 +43,11 @@ class Stub(types.ModuleType):
         """A class by its capital letter, so that Bridge can register it and build on it."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = type(name, (), {"__init__": nothing}) if name[:1].isupper() else mock.MagicMock(name=name)
+        found = (
+            type(name, (), {"__init__": nothing})
+            if name[:1].isupper()
+            else mock.MagicMock(name=name)
+        )
         setattr(self, name, found)
         return found
 
@@ -70,7 +80,12 @@ def validate(launch: dict[str, Any]) -> None:
     properties = types.SimpleNamespace(major=launch["generation"], minor=0, total_memory=80 * 2**30)
     for name in check_megatron.VARIABLES:
         os.environ.pop(name, None)
-    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"]), **launch["environment"]}
+    os.environ |= {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(launch["gpus"]),
+        **launch["environment"],
+    }
     with (
         mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
         mock.patch.object(torch.cuda, "get_device_capability", return_value=(properties.major, 0)),
@@ -89,7 +104,9 @@ def started(launch: dict[str, Any]) -> None:
     runtime_config_update(given)
     args = given.model
     args.world_size, args.use_megatron_fsdp = launch["gpus"], given.ddp.use_megatron_fsdp
-    micro = given.train.global_batch_size // (given.train.micro_batch_size * given.data_parallel_size)
+    micro = given.train.global_batch_size // (
+        given.train.micro_batch_size * given.data_parallel_size
+    )
     if getattr(args, "hybrid_layer_pattern", None) is None:
         check_megatron.stages(args, args, launch["stages"])
     groups(given, launch["gpus"], micro, launch["stages"])
@@ -173,7 +190,11 @@ def main() -> None:
         "core.parallel_state",
         "core.pipeline_parallel.schedules",
     )
-    serve(("megatron-bridge", "megatron-core", "torch"), (f"megatron.{name}" for name in modules), validate)
+    serve(
+        ("megatron-bridge", "megatron-core", "torch"),
+        (f"megatron.{name}" for name in modules),
+        validate,
+    )
 
 
 if __name__ == "__main__":

@@ -41,9 +41,13 @@ def validate(launch: dict[str, Any]) -> None:
     expected = launch["stages"]
     kind = type(config.model_spec.model)
     config.model_spec = dataclasses.replace(
-        config.model_spec, pipelining_fn=lambda *_, **given: stages(expected, **given), parallelize_fn=enough
+        config.model_spec,
+        pipelining_fn=lambda *_, **given: stages(expected, **given),
+        parallelize_fn=enough,
     )
-    torch.distributed.init_process_group(backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"])
+    torch.distributed.init_process_group(
+        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
+    )
     try:
         with (
             contextlib.suppress(Enough),
@@ -66,7 +70,13 @@ def once(config: Any, build: Any) -> Any:
 
 
 def stages(
-    expected: list[int], *, parallel_dims: Any, parallelism: Any, model_config: Any, training: Any, **_: Any
+    expected: list[int],
+    *,
+    parallel_dims: Any,
+    parallelism: Any,
+    model_config: Any,
+    training: Any,
+    **_: Any,
 ) -> None:
     """Layers of every stage as torchtitan deals them, and the schedule that it builds."""
     from torch.distributed.pipelining import schedules
@@ -75,7 +85,10 @@ def stages(
     number, *layers = pipelines._get_pipeline_metadata(parallel_dims, parallelism, model_config)  # noqa: SLF001
     named = pipelines._generate_llm_fqn_per_model_part(number, *layers)  # noqa: SLF001
     held = [sum(name.startswith("layers.") for name in names) for names in named]
-    ranks, kind = parallel_dims.pp, schedules.get_schedule_class(parallelism.pipeline_parallel_schedule)
+    ranks, kind = (
+        parallel_dims.pp,
+        schedules.get_schedule_class(parallelism.pipeline_parallel_schedule),
+    )
     folded = issubclass(kind, schedules.ScheduleZBVZeroBubble | schedules.ScheduleDualPipeV)
     mine = [[at, number - 1 - at] if folded else range(at, number, ranks) for at in range(ranks)]
     found = [sum(held[one] for one in ones) for ones in mine]
@@ -83,7 +96,10 @@ def stages(
         raise ValueError(f"layers of stages are {found}, priced were {expected}")
     parts = [stage(index, number, ranks) for index in mine[0]]
     pipelines._build_pipeline_schedule(  # noqa: SLF001
-        parallelism=parallelism, local_batch_size=training.local_batch_size, stages=parts, loss_fn=None
+        parallelism=parallelism,
+        local_batch_size=training.local_batch_size,
+        stages=parts,
+        loss_fn=None,
     )
     raise Enough
 

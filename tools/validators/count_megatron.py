@@ -100,8 +100,13 @@ def held(args: Any, config: Any, stage: int) -> list[int]:
             create_gloo_process_groups=False,
         )  # fmt: skip
         with OnMeta(), torch.device("meta"):
-            chunks = [model(args, config, chunk) for chunk in ([None] if virtual is None else range(virtual))]
-            named = [(name, one.numel()) for chunk in chunks for name, one in chunk.named_parameters()]
+            chunks = [
+                model(args, config, chunk)
+                for chunk in ([None] if virtual is None else range(virtual))
+            ]
+            named = [
+                (name, one.numel()) for chunk in chunks for name, one in chunk.named_parameters()
+            ]
             inside = sum(size for name, size in named if ".experts." in name)
             found = [sum(size for _, size in named) - inside, inside]
             whole = args.use_megatron_fsdp or args.optimizer_cpu_offload
@@ -117,13 +122,19 @@ def model(args: Any, config: Any, chunk: int | None) -> Any:
     from megatron.core.models.gpt import gpt_layer_specs as specs
     from megatron.core.models.gpt.gpt_model import GPTModel
 
-    spec = specs.get_gpt_decoder_block_spec(config, False, normalization=args.normalization, vp_stage=chunk)
+    spec = specs.get_gpt_decoder_block_spec(
+        config, False, normalization=args.normalization, vp_stage=chunk
+    )
     for layer in spec.layer_specs:
         own = layer.submodules.self_attention.submodules
         for name in ("linear_q_down_proj", "linear_kv_down_proj"):
             if getattr(own, name, None) is not None:
                 setattr(own, name, Whole)
-    ahead = specs.get_gpt_mtp_block_spec(config, spec, False, vp_stage=chunk) if args.mtp_num_layers else None
+    ahead = (
+        specs.get_gpt_mtp_block_spec(config, spec, False, vp_stage=chunk)
+        if args.mtp_num_layers
+        else None
+    )
     return GPTModel(
         config, spec, args.vocab_size, args.max_position_embeddings,
         pre_process=mpu.is_pipeline_first_stage(ignore_virtual=False, vp_stage=chunk),
@@ -139,7 +150,9 @@ def states(args: Any, config: Any, chunks: list[Any]) -> list[int]:
     from megatron.core.optimizer import get_megatron_optimizer
     from megatron.training.training import get_megatron_ddp_config, get_megatron_optimizer_config
 
-    wrapped = [DistributedDataParallel(config, get_megatron_ddp_config(args), one) for one in chunks]
+    wrapped = [
+        DistributedDataParallel(config, get_megatron_ddp_config(args), one) for one in chunks
+    ]
     buffers = [one for chunk in wrapped for one in (*chunk.buffers, *chunk.expert_parallel_buffers)]
     made = get_megatron_optimizer_config(args)
     rule = get_megatron_optimizer(
@@ -165,7 +178,9 @@ def main() -> None:
     inspect.getsource = functools.cache(inspect.getsource)  # as in the checks
     core._te_version = Version(check_megatron.TRANSFORMER_ENGINE)  # noqa: SLF001
     multi_latent_attention.TELinear = Whole
-    dot_product_attention.DotProductAttention.__init__ = lambda self, *_, **__: torch.nn.Module.__init__(self)
+    dot_product_attention.DotProductAttention.__init__ = lambda self, *_, **__: (
+        torch.nn.Module.__init__(self)
+    )
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     head = {
@@ -179,7 +194,9 @@ def main() -> None:
         with (
             contextlib.redirect_stdout(io.StringIO()),
             mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
-            mock.patch.object(torch.cuda, "get_device_capability", return_value=(properties.major, 0)),
+            mock.patch.object(
+                torch.cuda, "get_device_capability", return_value=(properties.major, 0)
+            ),
             mock.patch.object(torch.cuda, "device_count", return_value=8),
             mock.patch.object(torch.cuda, "current_device", return_value=0),
             mock.patch.object(torch.cuda, "Stream"),

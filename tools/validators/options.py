@@ -51,7 +51,16 @@ def nemo() -> list[str]:
     from packaging.version import Version
 
     core._te_version = Version(check_megatron.TRANSFORMER_ENGINE)  # noqa: SLF001
-    sizes = ("--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "2", "--vocab-size", "64")
+    sizes = (
+        "--num-layers",
+        "2",
+        "--hidden-size",
+        "64",
+        "--num-attention-heads",
+        "2",
+        "--vocab-size",
+        "64",
+    )
     return list(fields(check_nemo.recipe(list(sizes))))
 
 
@@ -90,9 +99,17 @@ def deepspeed() -> list[str]:
     from deepspeed.runtime.activation_checkpointing import config as again
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 
-    asked = [node for node in ast.walk(ast.parse(inspect.getsource(config))) if isinstance(node, ast.Call)]
+    asked = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(config)))
+        if isinstance(node, ast.Call)
+    ]
     named = [one.args[1] for one in asked if getattr(one.func, "id", "") == "get_scalar_param"]
-    tops = [getattr(config, one.id) for one in named if isinstance(one, ast.Name) and hasattr(config, one.id)]
+    tops = [
+        getattr(config, one.id)
+        for one in named
+        if isinstance(one, ast.Name) and hasattr(config, one.id)
+    ]
     kept = [
         value
         for name, value in vars(again).items()

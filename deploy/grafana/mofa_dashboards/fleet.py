@@ -30,7 +30,10 @@ from mofa_dashboards.parts import (
 def fleet(parameters: dict[str, Any]) -> Dashboard:
     """The dashboard of all jobs and pools."""
     long, slow = parameters["burn_fast_long"], parameters["burn_slow_long"]
-    burn, slow_burn = f"mofa:job_ettr_burn:ratio_{long}{{{JOB}}}", f"mofa:job_ettr_burn:ratio_{slow}{{{JOB}}}"
+    burn, slow_burn = (
+        f"mofa:job_ettr_burn:ratio_{long}{{{JOB}}}",
+        f"mofa:job_ettr_burn:ratio_{slow}{{{JOB}}}",
+    )
     effective = f"mofa:job_ettr:ratio_{long}{{{JOB}}}"
     residual = f"max by ({BY_JOB}) (mofa_job_throughput_residual_ratio{{{JOB}}})"
     memory = (
@@ -46,7 +49,9 @@ def fleet(parameters: dict[str, Any]) -> Dashboard:
         "Effective time of all training jobs against their objectives, throughput against predictions, and the pools.",
         [
             choice("pool", "Pool", "mofa_pool_nodes", "pool"),
-            choice("training_namespace", "Namespace", "mofa_job_strategy_info", "training_namespace"),
+            choice(
+                "training_namespace", "Namespace", "mofa_job_strategy_info", "training_namespace"
+            ),
             choice(
                 "training_job",
                 "Job",

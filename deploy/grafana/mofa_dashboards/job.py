@@ -29,10 +29,10 @@ AXES = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 
 def job(parameters: dict[str, Any]) -> Dashboard:
     """The dashboard of one job."""
-    short, long, slow = (parameters[name] for name in ("burn_fast_short", "burn_fast_long", "burn_slow_long"))
-    interruptions = (
-        f"sum by (class, cause) (increase(mofa_job_interruptions_total{{{THIS_JOB}}}[$__rate_interval]))"
+    short, long, slow = (
+        parameters[name] for name in ("burn_fast_short", "burn_fast_long", "burn_slow_long")
     )
+    interruptions = f"sum by (class, cause) (increase(mofa_job_interruptions_total{{{THIS_JOB}}}[$__rate_interval]))"
     made = board(
         "One job",
         "mofa-job",

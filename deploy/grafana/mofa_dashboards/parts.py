@@ -34,7 +34,9 @@ SOURCE: Final = md.DataSourceRef(type_val="prometheus", uid="${datasource}")
 Panel = TypeVar("Panel", timeseries.Panel, stat.Panel, table.Panel, statetimeline.Panel)
 
 
-def board(title: str, uid: str, about: str, variables: Iterable[Any], since: str = "now-24h") -> bd.Dashboard:
+def board(
+    title: str, uid: str, about: str, variables: Iterable[Any], since: str = "now-24h"
+) -> bd.Dashboard:
     """An empty dashboard: read-only, tagged, with links to its siblings."""
     made = (
         bd.Dashboard(f"MoFa / {title}")
@@ -86,12 +88,26 @@ def choice(name: str, label: str, metric: str, of: str, *, one: bool = False) ->
 
 def query(expr: str, legend: str = "", ref: str = "A") -> prometheus.Dataquery:
     """A query over the time range."""
-    return prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(ref).datasource(SOURCE).range()
+    return (
+        prometheus.Dataquery()
+        .expr(expr)
+        .legend_format(legend)
+        .ref_id(ref)
+        .datasource(SOURCE)
+        .range()
+    )
 
 
 def now(expr: str, legend: str = "", ref: str = "A") -> prometheus.Dataquery:
     """A query of the last moment."""
-    return prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(ref).datasource(SOURCE).instant()
+    return (
+        prometheus.Dataquery()
+        .expr(expr)
+        .legend_format(legend)
+        .ref_id(ref)
+        .datasource(SOURCE)
+        .instant()
+    )
 
 
 def lines(
@@ -104,7 +120,9 @@ def lines(
         .fill_opacity(5)
         .show_points(mc.VisibilityMode.NEVER)
         .legend(_legend())
-        .tooltip(bc.VizTooltipOptions().mode(mc.TooltipDisplayMode.MULTI).sort(mc.SortOrder.DESCENDING))
+        .tooltip(
+            bc.VizTooltipOptions().mode(mc.TooltipDisplayMode.MULTI).sort(mc.SortOrder.DESCENDING)
+        )
     )
     for number, (legend, expr) in enumerate(queries.items()):
         made = made.with_target(query(expr, legend, chr(ord("A") + number)))
@@ -128,7 +146,9 @@ def band(panel: timeseries.Panel, lower: str = "lower", upper: str = "upper") ->
         {"id": "color", "value": {"mode": "fixed", "fixedColor": "blue"}},
     ]
     fill = [{"id": "custom.fillBelowTo", "value": lower}, {"id": "custom.fillOpacity", "value": 15}]
-    panel = panel.override_by_name(lower, _values([*edge, {"id": "custom.fillOpacity", "value": 0}]))
+    panel = panel.override_by_name(
+        lower, _values([*edge, {"id": "custom.fillOpacity", "value": 0}])
+    )
     return panel.override_by_name(upper, _values([*edge, *fill]))
 
 
@@ -198,9 +218,9 @@ def rows(
         made = made.override_by_name(column, _values([{"id": "unit", "value": unit}]))
     hidden = dict.fromkeys(("Time", *hide), True)
     rename = {"excludeByName": hidden, "renameByName": names, "indexByName": {}}
-    return made.with_transformation(md.DataTransformerConfig(id_val="merge", options={})).with_transformation(
-        md.DataTransformerConfig(id_val="organize", options=rename)
-    )
+    return made.with_transformation(
+        md.DataTransformerConfig(id_val="merge", options={})
+    ).with_transformation(md.DataTransformerConfig(id_val="organize", options=rename))
 
 
 def linked(panel: table.Panel, column: str, title: str, url: str) -> table.Panel:
@@ -212,15 +232,26 @@ def linked(panel: table.Panel, column: str, title: str, url: str) -> table.Panel
     return panel.override_by_name(column, _values([{"id": "links", "value": [target]}]))
 
 
-def states(title: str, about: str, expr: str, legend: str, *, span: int = 12) -> statetimeline.Panel:
+def states(
+    title: str, about: str, expr: str, legend: str, *, span: int = 12
+) -> statetimeline.Panel:
     """Which states held when."""
     made = _panel(statetimeline.Panel(), title, about, COUNT, span=span, height=8)
     shown = md.ValueMap(options={"1": md.ValueMappingResult(text="holds", color="blue", index=0)})
-    return made.with_target(query(expr, legend)).mappings([shown]).show_value(mc.VisibilityMode.NEVER)
+    return (
+        made.with_target(query(expr, legend)).mappings([shown]).show_value(mc.VisibilityMode.NEVER)
+    )
 
 
 def _panel(panel: Panel, title: str, about: str, unit: str, *, span: int, height: int) -> Panel:
-    return panel.title(title).description(about).unit(unit).datasource(SOURCE).span(span).height(height)
+    return (
+        panel.title(title)
+        .description(about)
+        .unit(unit)
+        .datasource(SOURCE)
+        .span(span)
+        .height(height)
+    )
 
 
 def _values(given: list[dict[str, Any]]) -> list[md.DynamicConfigValue]:

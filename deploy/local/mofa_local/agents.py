@@ -71,7 +71,9 @@ class Agents(Collector):
         now = self._clock()
         with self._lock:
             for node in nodes:
-                machine = self._machines.setdefault(node["metadata"]["name"], Machine(booted=now - AGE))
+                machine = self._machines.setdefault(
+                    node["metadata"]["name"], Machine(booted=now - AGE)
+                )
                 if not _ready(node):
                     machine.faults += machine.down is None
                     machine.down = now if machine.down is None else machine.down
@@ -83,7 +85,9 @@ class Agents(Collector):
         """All series of this moment."""
         families = {
             "node_time_seconds": Metric("node_time_seconds", "Clock of the node.", "gauge"),
-            "node_boot_time_seconds": Metric("node_boot_time_seconds", "Boot time of the node.", "gauge"),
+            "node_boot_time_seconds": Metric(
+                "node_boot_time_seconds", "Boot time of the node.", "gauge"
+            ),
             "health_events": Metric("health_events", "Health events of a node.", "counter"),
             REPAIR: Metric(REPAIR, "From a fatal event to the node's return.", "histogram"),
         }

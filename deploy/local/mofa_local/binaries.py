@@ -120,7 +120,9 @@ def _on_path(wanted: Tool) -> Path | None:
         return None
     major, minor = int(said[1]), int(said[2])
     right, ours, _ = wanted.module.version
-    near = wanted.name != "kubectl" or abs(minor - ours) <= 1  # kubectl's promise is one minor version
+    near = (
+        wanted.name != "kubectl" or abs(minor - ours) <= 1
+    )  # kubectl's promise is one minor version
     return Path(found) if major == right and near else None
 
 
@@ -167,11 +169,15 @@ def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
         said = _last_lines(output)
     log.unlink()
     if process.returncode:
-        raise LocalStackError(f"{wanted.name}: `go build` failed in {place}; its last lines:\n{said}")
+        raise LocalStackError(
+            f"{wanted.name}: `go build` failed in {place}; its last lines:\n{said}"
+        )
     _say(f"{wanted.name} {version}: built in {span(time.monotonic() - start)}")
 
 
-def _wait(process: subprocess.Popen[bytes], wanted: Tool, start: float, log: Path, total: int) -> None:
+def _wait(
+    process: subprocess.Popen[bytes], wanted: Tool, start: float, log: Path, total: int
+) -> None:
     person = progress.Told()
     while True:
         try:
@@ -204,7 +210,9 @@ def _say_what_is_here(module: Module | Published) -> None:
 def _tidy(module: Module | Published) -> None:
     """Remove folders of this module's older recipes that nothing has used for a month."""
     ours = re.compile(rf"{re.escape(module.folder)}-[0-9a-f]{{12}}")
-    others = [one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key]
+    others = [
+        one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key
+    ]
     for folder in others:
         if time.time() - folder.stat().st_mtime > UNUSED:
             shutil.rmtree(folder, ignore_errors=True)

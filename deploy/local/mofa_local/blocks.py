@@ -112,7 +112,12 @@ def _chunks(
 def _head(times: range, value: float) -> bytes:
     """How a chunk starts: count, first time, first value, first distance of times."""
     distance = _uvarint(times.step * 1000) if len(times) > 1 else b""
-    return struct.pack(">H", len(times)) + _varint(times[0] * 1000) + struct.pack(">d", value) + distance
+    return (
+        struct.pack(">H", len(times))
+        + _varint(times[0] * 1000)
+        + struct.pack(">d", value)
+        + distance
+    )
 
 
 def _constant(times: range, value: float) -> bytes:
@@ -123,10 +128,12 @@ def _constant(times: range, value: float) -> bytes:
 def _varying(times: range, values: list[float]) -> bytes:
     """As above, but what changes in a value's bits is written out: its leading zeros, its length, itself."""
     words = struct.unpack(f">{len(values)}Q", struct.pack(f">{len(values)}d", *values))
-    text = "".join(map(_changed, map(xor, words, words[1:])))[1:]  # the second sample's time is in the head
-    return _head(times, values[0]) + int(text.ljust(-(-len(text) // 8) * 8, "0") or "0", 2).to_bytes(
-        -(-len(text) // 8)
-    )
+    text = "".join(map(_changed, map(xor, words, words[1:])))[
+        1:
+    ]  # the second sample's time is in the head
+    return _head(times, values[0]) + int(
+        text.ljust(-(-len(text) // 8) * 8, "0") or "0", 2
+    ).to_bytes(-(-len(text) // 8))
 
 
 @cache
@@ -172,9 +179,13 @@ def _index(entries: list[Entry]) -> bytes:
     return bytes(index + contents + _checksum(contents))
 
 
-def _series(labels: tuple[tuple[str, str], ...], chunks: list[Chunk], number: Mapping[str, int]) -> bytes:
+def _series(
+    labels: tuple[tuple[str, str], ...], chunks: list[Chunk], number: Mapping[str, int]
+) -> bytes:
     """Labels by the numbers of their texts, then the chunks, each as what differs from the one before."""
-    body = _uvarint(len(labels)) + b"".join(_uvarint(number[text]) for pair in labels for text in pair)
+    body = _uvarint(len(labels)) + b"".join(
+        _uvarint(number[text]) for pair in labels for text in pair
+    )
     first = chunks[0]
     parts = [
         body,

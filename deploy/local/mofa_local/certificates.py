@@ -65,7 +65,8 @@ class Key:
         """As a file of OpenSSL and Go."""
         secret = _der(0x04, self.secret.to_bytes(32, "big"))
         return _pem(
-            "EC PRIVATE KEY", _seq(_int(1), secret, _der(0xA0, _P256), _der(0xA1, _bits(self.public)))
+            "EC PRIVATE KEY",
+            _seq(_int(1), secret, _der(0xA0, _P256), _der(0xA1, _bits(self.public))),
         )
 
     @property
@@ -136,7 +137,9 @@ class Authority:
         )
         return Pair(certificate=certificate, key=key.pem)
 
-    def _certificate(self, subject: bytes, key: Key, *extensions: tuple[bytes, bytes, bytes]) -> str:
+    def _certificate(
+        self, subject: bytes, key: Key, *extensions: tuple[bytes, bytes, bytes]
+    ) -> str:
         """RFC 5280 §4.1: what is signed, how, and the signature."""
         inside = _seq(
             _der(0xA0, _int(2)),  # version 3
@@ -147,7 +150,13 @@ class Authority:
             subject,
             _seq(_seq(_EC_KEY, _P256), _bits(key.public)),
             _der(
-                0xA3, _seq(*(_seq(name, critical, _der(0x04, value)) for name, critical, value in extensions))
+                0xA3,
+                _seq(
+                    *(
+                        _seq(name, critical, _der(0x04, value))
+                        for name, critical, value in extensions
+                    )
+                ),
             ),
         )
         return _pem("CERTIFICATE", _seq(inside, _ECDSA_SHA256, _bits(self._key.sign(inside))))

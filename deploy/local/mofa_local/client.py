@@ -53,8 +53,12 @@ class Client:
             self._headers["Authorization"] = f"Bearer {user['token']}"
         context = ssl.create_default_context(cadata=self.authority)
         if "client-certificate-data" in user:
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8") as pair:  # ssl reads keys from files only
-                pair.write(_text(user["client-certificate-data"]) + "\n" + _text(user["client-key-data"]))
+            with tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8"
+            ) as pair:  # ssl reads keys from files only
+                pair.write(
+                    _text(user["client-certificate-data"]) + "\n" + _text(user["client-key-data"])
+                )
                 pair.flush()
                 context.load_cert_chain(pair.name)
         where = urlsplit(self.server)

@@ -63,7 +63,12 @@ class Cluster:
         cache = str(self.folder / "discovery.json")  # ours alone, as kubectl's below
         return dynamic.DynamicClient(client, cache_file=cache)  # type: ignore[no-untyped-call]
 
-    def kubectl(self, *arguments: str | Path, input: str | None = None, as_: Path | None = None) -> str:  # noqa: A002
+    def kubectl(
+        self,
+        *arguments: str | Path,
+        input: str | None = None,  # noqa: A002
+        as_: Path | None = None,
+    ) -> str:
         """What kubectl prints, as the administrator or with another kubeconfig; an error is `KubectlFailed`.
 
         A plain `get … -o json` of the administrator is answered here, without a process: tests ask it all the time.
@@ -71,7 +76,10 @@ class Cluster:
         if as_ is None and (found := self._got([str(one) for one in arguments])) is not None:
             return found
         # kubectl remembers what a server serves: by default for all clusters that ever had this port.
-        options = [f"--kubeconfig={as_ or self.kubeconfig}", f"--cache-dir={self.folder / 'kubectl'}"]
+        options = [
+            f"--kubeconfig={as_ or self.kubeconfig}",
+            f"--cache-dir={self.folder / 'kubectl'}",
+        ]
         done = subprocess.run(
             [str(self._program), *options, *(str(one) for one in arguments)],
             input=input or "", capture_output=True, text=True, check=False,
@@ -87,11 +95,22 @@ class Cluster:
                 self._apply(one)
             else:
                 self.kubectl(
-                    "apply", "--server-side", "--force-conflicts", f"--field-manager={MANAGER}", "-f", one
+                    "apply",
+                    "--server-side",
+                    "--force-conflicts",
+                    f"--field-manager={MANAGER}",
+                    "-f",
+                    one,
                 )
 
     def delete(
-        self, kind: str, name: str = "", *, namespace: str = "default", labels: str = "", fields: str = ""
+        self,
+        kind: str,
+        name: str = "",
+        *,
+        namespace: str = "default",
+        labels: str = "",
+        fields: str = "",
     ) -> None:
         """Have an object go, or all of its kind that have these labels and fields; one that is not there is gone."""
         chosen = f"?labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
@@ -133,7 +152,9 @@ class Cluster:
         end = time.monotonic() + SERVED
         while not names <= self._established():
             if time.monotonic() > end:
-                raise LocalStackError(f"{', '.join(sorted(names))}: not served after {SERVED:.0f} s")
+                raise LocalStackError(
+                    f"{', '.join(sorted(names))}: not served after {SERVED:.0f} s"
+                )
             time.sleep(STEP)
 
     def install(self, crds: Path, manifests: Path) -> None:
@@ -236,4 +257,6 @@ class Cluster:
                 one["metadata"].pop("managedFields", None)
                 found.append(one)
         is_one = name and len(kinds) == 1
-        return json.dumps(found[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": found})
+        return json.dumps(
+            found[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": found}
+        )

@@ -38,7 +38,12 @@ class ControlPlane(Cluster):
     """
 
     def __init__(
-        self, folder: Path, processes: Processes, *, controllers: bool = False, real_nodes: bool = False
+        self,
+        folder: Path,
+        processes: Processes,
+        *,
+        controllers: bool = False,
+        real_nodes: bool = False,
     ) -> None:
         """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are reached by a socket."""
         self.processes = processes
@@ -59,7 +64,10 @@ class ControlPlane(Cluster):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -205,7 +213,9 @@ class ControlPlane(Cluster):
 
     def _write_files(self) -> None:
         keys = self.folder / "keys"
-        serving = self.authority.server(["localhost", "kubernetes.default.svc"], [ports.HOST, SERVICE])
+        serving = self.authority.server(
+            ["localhost", "kubernetes.default.svc"], [ports.HOST, SERVICE]
+        )
         write_private(keys / "ca.crt", self.authority.pem)
         write_private(keys / "server.crt", serving.certificate)
         write_private(keys / "server.key", serving.key)
@@ -215,7 +225,10 @@ class ControlPlane(Cluster):
             pair = self.authority.client("kube-apiserver", [ADMINS])
             write_private(keys / "kubelets.crt", pair.certificate)
             write_private(keys / "kubelets.key", pair.key)
-            uds = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(self.egress)}}}
+            uds = {
+                "proxyProtocol": "HTTPConnect",
+                "transport": {"uds": {"udsName": str(self.egress)}},
+            }
             selector = {
                 "apiVersion": "apiserver.k8s.io/v1beta1",
                 "kind": "EgressSelectorConfiguration",

@@ -38,12 +38,18 @@ def pod_series(families: Families, pod: Object) -> None:
     """Series of one Pod."""
     metadata, status = pod["metadata"], pod.get("status", {})
     name = {"namespace": metadata["namespace"], "pod": metadata["name"], "uid": metadata["uid"]}
-    owner: Object = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
+    owner: Object = next(
+        (one for one in metadata.get("ownerReferences") or () if one.get("controller")), {}
+    )
     made_by = {"created_by_kind": owner.get("kind", ""), "created_by_name": owner.get("name", "")}
-    families.add("kube_pod_info", name | {"node": pod.get("spec", {}).get("nodeName", "")} | made_by)
+    families.add(
+        "kube_pod_info", name | {"node": pod.get("spec", {}).get("nodeName", "")} | made_by
+    )
     families.add("kube_pod_labels", name | _labels(pod))
     for phase in PHASES:
-        families.add("kube_pod_status_phase", name | {"phase": phase}, float(status.get("phase") == phase))
+        families.add(
+            "kube_pod_status_phase", name | {"phase": phase}, float(status.get("phase") == phase)
+        )
     if "reason" in status:
         families.add("kube_pod_status_reason", name | {"reason": status["reason"]})
     conditions = {(one["type"], one["status"]): one for one in status.get("conditions") or ()}
@@ -53,12 +59,16 @@ def pod_series(families: Families, pod: Object) -> None:
     moments = {
         "kube_pod_created": metadata.get("creationTimestamp"),
         "kube_pod_deletion_timestamp": metadata.get("deletionTimestamp"),
-        "kube_pod_status_ready_time": conditions.get(("Ready", "True"), {}).get("lastTransitionTime"),
+        "kube_pod_status_ready_time": conditions.get(("Ready", "True"), {}).get(
+            "lastTransitionTime"
+        ),
     }
     _add_moments(families, moments, name)
     for container in status.get("containerStatuses") or ():
         labels = name | {"container": container["name"]}
-        families.add("kube_pod_container_status_restarts_total", labels, container.get("restartCount", 0))
+        families.add(
+            "kube_pod_container_status_restarts_total", labels, container.get("restartCount", 0)
+        )
         state, last = container.get("state", {}), container.get("lastState", {})
         moments = {
             "kube_pod_container_state_started": state.get("running", {}).get("startedAt"),
@@ -69,7 +79,9 @@ def pod_series(families: Families, pod: Object) -> None:
         _add_moments(families, moments, labels)
 
 
-def _add_moments(families: Families, moments: Mapping[str, str | None], labels: Mapping[str, str]) -> None:
+def _add_moments(
+    families: Families, moments: Mapping[str, str | None], labels: Mapping[str, str]
+) -> None:
     for metric, text in moments.items():
         seconds = _seconds(text)
         if seconds is not None:
@@ -78,7 +90,8 @@ def _add_moments(families: Families, moments: Mapping[str, str | None], labels: 
 
 def _labels(body: Object) -> dict[str, str]:
     return {
-        f"label_{kube_label(name)}": text for name, text in (body["metadata"].get("labels") or {}).items()
+        f"label_{kube_label(name)}": text
+        for name, text in (body["metadata"].get("labels") or {}).items()
     }
 
 

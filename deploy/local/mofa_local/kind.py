@@ -92,7 +92,10 @@ class Kind(Cluster):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._leave()
 
@@ -103,7 +106,9 @@ class Kind(Cluster):
         from mofa_local.kind_node import node_image
 
         ulimits = [one.removeprefix("--ulimit=") for one in images.limits()]
-        settings = f'[containers]\ndefault_ulimits = {json.dumps(ulimits)}\n[engine]\nruntime = "runc"\n'
+        settings = (
+            f'[containers]\ndefault_ulimits = {json.dumps(ulimits)}\n[engine]\nruntime = "runc"\n'
+        )
         self._settings = write_private(self.folder / "containers.conf", settings)
         if not MODULES.exists():  # a machine whose kernel has none in files
             MODULES.mkdir(parents=True)
@@ -126,7 +131,9 @@ class Kind(Cluster):
         for place in self._made:
             place.rmdir()
         if self._settings is not None:
-            images.podman("network", "rm", "kind", check=False)  # refused while another cluster uses it
+            images.podman(
+                "network", "rm", "kind", check=False
+            )  # refused while another cluster uses it
 
     def _kind(self, verb: str, *options: str) -> None:
         ours = {} if self._settings is None else {"CONTAINERS_CONF": str(self._settings)}

@@ -154,7 +154,14 @@ def _preload(wanted: list[str], folder: Path) -> None:
 def _published() -> Path:
     """The folder of kind's module, which brings the files of its images."""
     module = MODULES["kind"]
-    command = (go.find(module.go, binaries.cache()), "list", "-m", "-f", "{{.Dir}}", module.requires)
+    command = (
+        go.find(module.go, binaries.cache()),
+        "list",
+        "-m",
+        "-f",
+        "{{.Dir}}",
+        module.requires,
+    )
     return Path(_run(*command, folder=module.path).strip())
 
 

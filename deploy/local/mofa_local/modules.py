@@ -50,13 +50,19 @@ class Module:
         3
         """
         match = re.search(
-            rf"^\s*(?:require )?{re.escape(self.requires)} v(\d+)\.(\d+)\.(\d+)", self._go_mod(), re.MULTILINE
+            rf"^\s*(?:require )?{re.escape(self.requires)} v(\d+)\.(\d+)\.(\d+)",
+            self._go_mod(),
+            re.MULTILINE,
         )
         if match is None:
             raise LocalStackError(f"{self.path / 'go.mod'}: no requirement of {self.requires}")
         major, minor, patch = (int(part) for part in match.groups())
         # Prometheus 3.13.5 is the Go module v0.313.5: a module of major version 3 would need another path.
-        return (minor // 100, minor % 100, patch) if major == 0 and minor >= 100 else (major, minor, patch)
+        return (
+            (minor // 100, minor % 100, patch)
+            if major == 0 and minor >= 100
+            else (major, minor, patch)
+        )
 
     @property
     def go(self) -> tuple[int, int]:
@@ -142,7 +148,9 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
                 folder="prometheus",
                 requires="github.com/prometheus/prometheus",
                 stamps=(("github.com/prometheus/common/version.Version", "{version}"),),
-                tags=("remove_all_sd",),  # static targets and files stay; the clouds' clients halve the build
+                tags=(
+                    "remove_all_sd",
+                ),  # static targets and files stay; the clouds' clients halve the build
             ),
             Module(folder="kwok", requires="sigs.k8s.io/kwok"),
             Module(
@@ -171,10 +179,15 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
             _tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 240),
             _tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
             _tool(
-                "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 70
+                "kube-controller-manager",
+                "kubernetes",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                70,
             ),
             _tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
-            _tool("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 120),
+            _tool(
+                "prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 120
+            ),
             _tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 40),
             _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 80),
             _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),

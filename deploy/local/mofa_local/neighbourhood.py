@@ -100,7 +100,9 @@ class Running:
         reached = {(at["namespace"], at["name"]) for one in wanted for at in _services(one)}
         self._reached = sorted(f"{name}.{place}.svc" for place, name in reached)
         bundle = base64.b64encode(self._authority.pem.encode()).decode()
-        made = [_here(one, reached, port, "" if self._neighbour.rotates else bundle) for one in wanted]
+        made = [
+            _here(one, reached, port, "" if self._neighbour.rotates else bundle) for one in wanted
+        ]
         place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
         first = [place, *(one for kind in _FIRST for one in made if one["kind"] == kind)]
         self._cluster.apply(*first)
@@ -221,6 +223,8 @@ def check(names: str) -> tuple[str, ...]:
     """Names that a person gives, as `jobset,kueue`."""
     found = tuple(name.strip() for name in names.split(",") if name.strip())
     if not found:
-        raise LocalStackError("--with: is empty; names of neighbours would be right, as jobset,kueue")
+        raise LocalStackError(
+            "--with: is empty; names of neighbours would be right, as jobset,kueue"
+        )
     chosen(found)
     return found

@@ -55,7 +55,9 @@ def _neighbour(
         installs=installs,
         namespace=namespace,
     )
-    return Neighbour(tool=Tool(name=name, module=published, package=package, seconds=seconds), **more)
+    return Neighbour(
+        tool=Tool(name=name, module=published, package=package, seconds=seconds), **more
+    )
 
 
 _WEBHOOK: Final = {"host": "127.0.0.1", "port": "{webhook}"}
@@ -158,6 +160,8 @@ def chosen(names: tuple[str, ...]) -> list[Neighbour]:
     """
     unknown = [name for name in names if name not in NEIGHBOURS]
     if unknown:
-        raise LocalStackError(f"neighbours: {', '.join(unknown)}: {', '.join(NEIGHBOURS)} would be right")
+        raise LocalStackError(
+            f"neighbours: {', '.join(unknown)}: {', '.join(NEIGHBOURS)} would be right"
+        )
     wanted = {*names, *(need for name in names for need in NEIGHBOURS[name].needs)}
     return [one for name, one in NEIGHBOURS.items() if name in wanted]

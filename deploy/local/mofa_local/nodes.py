@@ -85,7 +85,15 @@ def node(
             "capacity": size,
             "allocatable": size,
             "nodeInfo": dict.fromkeys(
-                ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "kubeProxyVersion"), ""
+                (
+                    "machineID",
+                    "systemUUID",
+                    "bootID",
+                    "kernelVersion",
+                    "osImage",
+                    "kubeProxyVersion",
+                ),
+                "",
             )
             | {
                 "architecture": "amd64",
@@ -123,7 +131,9 @@ def ready_nodes(cluster: Cluster) -> set[str]:
     }
 
 
-def fail(cluster: Cluster, name: str, *, status: str = "False", reason: str = "KubeletNotReady") -> None:
+def fail(
+    cluster: Cluster, name: str, *, status: str = "False", reason: str = "KubeletNotReady"
+) -> None:
     """The node is not ready, until `recover`: False as its kubelet says, Unknown as the control plane says of a silent one."""
     _patch(cluster, name, {"metadata": {"annotations": {BROKEN: reason}}})
     _patch(cluster, name, {"status": {"conditions": [_condition(status, reason)]}}, status=True)

@@ -102,7 +102,10 @@ class Processes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is not None or not self.outlive:
             self.stop_all()
@@ -194,14 +197,18 @@ class Processes:
             else:
                 time.sleep(STEP)
                 continue
-            raise LocalStackError(f"{process.name}: {why}; the end of {process.log}:\n{process.tail()}")
+            raise LocalStackError(
+                f"{process.name}: {why}; the end of {process.log}:\n{process.tail()}"
+            )
 
     def _tell_guard(self, sign: str, process: Process) -> None:
         if self.outlive:
             return
         if self._guard is None:
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", GUARD], stdin=subprocess.PIPE, start_new_session=True
+                [sys.executable, "-I", "-S", "-c", GUARD],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
             )
         if self._guard.stdin is not None:
             self._guard.stdin.write(f"{sign}{process.pid}\n".encode())
@@ -212,7 +219,9 @@ def running_recorded(folder: Path) -> dict[str, int]:
     """Name and pid of what pid files in a folder name and what still runs, in order of start."""
     found = []
     for file in folder.glob("*.pid"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # a file that somebody broke
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, TypeError
+        ):  # a file that somebody broke
             written = json.loads(file.read_text(encoding="utf-8"))
             if _start_of(int(written["pid"])) == written["started"]:
                 found.append((int(written["order"]), file.stem, int(written["pid"])))
@@ -238,7 +247,9 @@ def stop_recorded(folder: Path, *, grace: float = GRACE) -> list[str]:
 def answers(url: str) -> Callable[[], bool]:
     """A test for `start`: whether a GET of an address on this machine is answered with 200."""
     context = ssl.create_default_context()
-    context.check_hostname = False  # a server that makes its certificate as it starts cannot be known yet
+    context.check_hostname = (
+        False  # a server that makes its certificate as it starts cannot be known yet
+    )
     context.verify_mode = ssl.CERT_NONE
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)

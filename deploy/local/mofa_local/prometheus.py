@@ -65,13 +65,21 @@ def backfill(text: str | Path, data: Path) -> list[Path]:
         if isinstance(text, str):
             source.write_text(text, encoding="utf-8")
         into = Path(made) / "blocks"
-        command = [str(binaries.path("promtool")), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
+        command = [
+            str(binaries.path("promtool")),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "--quiet",
+        ]
         done = subprocess.run(
             [*command, f"--max-block-duration={LONGEST_BLOCK}", str(source), str(into)],
             capture_output=True, text=True, check=False, env=os.environ | COLLECTED,
         )  # fmt: skip
         if done.returncode:
-            raise LocalStackError(f"promtool cannot make blocks of the history: {done.stderr.strip()}")
+            raise LocalStackError(
+                f"promtool cannot make blocks of the history: {done.stderr.strip()}"
+            )
         return [Path(shutil.move(block, data / block.name)) for block in _blocks(into)]
 
 
@@ -108,7 +116,11 @@ class Prometheus:
     def configure(self, scrape: Sequence[Scrape], rules: Sequence[Path] = ()) -> None:
         """Write its configuration; `reload` brings it to a server that runs."""
         config = {
-            "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
+            "global": {
+                "scrape_interval": "5s",
+                "scrape_timeout": "4s",
+                "evaluation_interval": "15s",
+            },
             "rule_files": [str(rule.resolve()) for rule in rules],
             "scrape_configs": [_scrape_config(one) for one in scrape],
         }

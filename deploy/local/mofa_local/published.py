@@ -85,7 +85,9 @@ class Published:
             for path in (copy, *copy.rglob("*")):
                 path.chmod(path.stat().st_mode | 0o200)
             if kubectl is not None:
-                found = [one for place in self.installs for one in self._installs(copy / place, kubectl)]
+                found = [
+                    one for place in self.installs for one in self._installs(copy / place, kubectl)
+                ]
                 unfinished = kept / f".{MANIFESTS}"
                 unfinished.write_text(json.dumps(found), encoding="utf-8")
                 unfinished.replace(kept / MANIFESTS)
@@ -99,14 +101,24 @@ class Published:
         environment = os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod"}
         try:
             done = subprocess.run(
-                command, cwd="/", env=environment, capture_output=True, text=True, check=False, timeout=_FETCH
+                command,
+                cwd="/",
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_FETCH,
             )
             told = json.loads(done.stdout or "{}")
         except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
-            raise NotFetched(f"{self.requires}@{self.release}: cannot be fetched: {error}") from error
+            raise NotFetched(
+                f"{self.requires}@{self.release}: cannot be fetched: {error}"
+            ) from error
         if done.returncode or "Dir" not in told:
             why = told.get("Error") or done.stderr.strip() or "go says nothing"
-            raise NotFetched(f"{self.requires}@{self.release}: cannot be fetched: {why.splitlines()[-1]}")
+            raise NotFetched(
+                f"{self.requires}@{self.release}: cannot be fetched: {why.splitlines()[-1]}"
+            )
         if told.get("Sum") != self.sum:
             raise LocalStackError(
                 f"{self.requires}@{self.release}: its hash is {told.get('Sum')}, and {self.sum} would be right"

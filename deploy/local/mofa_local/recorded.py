@@ -34,7 +34,10 @@ OBJECTIVE: Final = 0.9
 
 def recorded(past: Past, pool: str) -> Iterator[tuple[Series, list[Run]]]:
     """Every series, with its samples."""
-    for one in (*_of_nodes(past, pool), *(made for job in past.jobs for made in _of_job(past, job))):
+    for one in (
+        *_of_nodes(past, pool),
+        *(made for job in past.jobs for made in _of_job(past, job)),
+    ):
         runs = [Run(range(_grid(span.start), _grid(span.stop), EVERY), span) for span in one.spans]
         yield one, [run for run in runs if run.times]
 
@@ -45,7 +48,11 @@ def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
     down, _ = outages(past)
     changes: dict[float, int] = {}
     for node in past.nodes:
-        seen = [(max(at + SMOOTH, begin), stop) for at, stop in sorted(down.get(node, ())) if stop > begin]
+        seen = [
+            (max(at + SMOOTH, begin), stop)
+            for at, stop in sorted(down.get(node, ()))
+            if stop > begin
+        ]
         lost = [(at, stop) for at, stop in seen if at < stop]
         labels = {"pool": pool, "node": node}
         yield Series("mofa:node_unplanned_up:bool", labels, EVERY, tuple(_but(begin, end, lost)))
@@ -59,7 +66,9 @@ def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
     ready = tuple(span._replace(value=len(past.nodes) - span.value) for span in out)
     yield Series("mofa:pool_nodes_down:count", {"pool": pool}, EVERY, out)
     yield Series("mofa:pool_nodes_ready:sum", {"pool": pool}, EVERY, ready)
-    yield Series("mofa:pool_node_failures:new", {"pool": pool}, EVERY, tuple(_new(begin, end, changes)))
+    yield Series(
+        "mofa:pool_node_failures:new", {"pool": pool}, EVERY, tuple(_new(begin, end, changes))
+    )
 
 
 def _new(begin: float, end: float, changes: Mapping[float, int]) -> Iterator[Span]:
@@ -78,10 +87,16 @@ def _new(begin: float, end: float, changes: Mapping[float, int]) -> Iterator[Spa
 
 def _of_job(past: Past, job: Job) -> Iterator[Series]:
     """Effective time over each window, and how fast the objective's allowance burnt."""
-    labels = {"training_namespace": job.namespace, "training_job": job.name, "training_kind": "TrainingJob"}
+    labels = {
+        "training_namespace": job.namespace,
+        "training_job": job.name,
+        "training_kind": "TrainingJob",
+    }
     spans = tuple(steps(job, [one for one in past.incidents if one.job == job.name], past))
     starts = [span.start for span in spans]
-    ends = list(accumulate((span.value + int((span.stop - span.start) * span.slope) for span in spans), max))
+    ends = list(
+        accumulate((span.value + int((span.stop - span.start) * span.slope) for span in spans), max)
+    )
 
     def highest(at: float) -> float:
         index = max(0, bisect_right(starts, at) - 1)
@@ -92,7 +107,12 @@ def _of_job(past: Past, job: Job) -> Iterator[Series]:
     for name, window in WINDOWS.items():
         first = max(past.start + 2 * window, past.end - JOBS_FOR)
         shares = [
-            (at, min(1.0, max(0.0, (highest(at) - highest(at - window)) * job.step_seconds / window)))
+            (
+                at,
+                min(
+                    1.0, max(0.0, (highest(at) - highest(at - window)) * job.step_seconds / window)
+                ),
+            )
             for at in range(_grid(first), past.end, LOOK)
         ]
         ettr = tuple(Span(at, min(at + LOOK, past.end), share) for at, share in shares)

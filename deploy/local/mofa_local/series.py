@@ -95,7 +95,10 @@ def every_series(past: Past) -> Iterator[Series]:
 
 def _up(past: Past) -> Iterator[Series]:
     yield Series(
-        "up", EXPORTER, past.step, tuple(_switched(past, [(gap.at, gap.until) for gap in past.gaps], 1, 0))
+        "up",
+        EXPORTER,
+        past.step,
+        tuple(_switched(past, [(gap.at, gap.until) for gap in past.gaps], 1, 0)),
     )
 
 
@@ -108,12 +111,17 @@ def _nodes(past: Past) -> Iterator[Series]:
         yield Series("kube_node_info", named | {"kubelet_version": "v1.36.3"}, past.pod_step, whole)
         yield Series("kube_node_labels", named | labels, past.pod_step, whole)
         away = [(one.at, one.until) for one in past.planned if one.node == node]
-        yield Series("kube_node_spec_unschedulable", named, past.step, tuple(_switched(past, away, 0, 1)))
+        yield Series(
+            "kube_node_spec_unschedulable", named, past.step, tuple(_switched(past, away, 0, 1))
+        )
         out = down.get(node, [])
         for status, outside, inside in (("true", 1, 0), ("false", 0, 1), ("unknown", 0, 0)):
             of = named | {"condition": "Ready", "status": status}
             yield Series(
-                "kube_node_status_condition", of, past.step, tuple(_switched(past, out, outside, inside))
+                "kube_node_status_condition",
+                of,
+                past.step,
+                tuple(_switched(past, out, outside, inside)),
             )
 
 
@@ -144,12 +152,17 @@ def _pod(life: Life, past: Past) -> Iterator[Series]:
         "label_jobset_sigs_k8s_io_job_global_index": "0",
         "label_batch_kubernetes_io_job_completion_index": str(life.slot),
     }
-    owner = {"node": life.node, "created_by_kind": "Job", "created_by_name": f"{job.name}-trainer-0"}
+    owner = {
+        "node": life.node,
+        "created_by_kind": "Job",
+        "created_by_name": f"{job.name}-trainer-0",
+    }
     lived = (Span(life.born, until, 1),)
     ended = [at for at, _ in life.restarts]
     started = [life.ready, *(again for _, again in life.restarts)]
     counted = [
-        Span(a, b, n) for n, (a, b) in enumerate(zip([life.born, *ended], [*ended, until], strict=True))
+        Span(a, b, n)
+        for n, (a, b) in enumerate(zip([life.born, *ended], [*ended, until], strict=True))
     ]
     runs = [Span(a, b, a) for a, b in zip(started, [*ended, until], strict=True) if a < b]
     last = [Span(a, b, a) for a, b in pairwise([*ended, until])]
@@ -162,11 +175,17 @@ def _pod(life: Life, past: Past) -> Iterator[Series]:
         yield Series("kube_pod_deletion_timestamp", pod, step, (Span(until - step, until, until),))
     yield Series("kube_pod_container_status_restarts_total", container, step, tuple(counted))
     yield Series("kube_pod_container_state_started", container, step, tuple(runs))
-    yield Series("kube_pod_container_status_last_terminated_timestamp", container, step, tuple(last))
+    yield Series(
+        "kube_pod_container_status_last_terminated_timestamp", container, step, tuple(last)
+    )
 
 
 def _trainer(job: Job, past: Past) -> Iterator[Series]:
-    whose = {"namespace": job.namespace, "training_namespace": job.namespace, "training_job": job.name}
+    whose = {
+        "namespace": job.namespace,
+        "training_namespace": job.namespace,
+        "training_job": job.name,
+    }
     labels = whose | TRAINER
     incidents = [one for one in past.incidents if one.job == job.name]
     spans = tuple(steps(job, incidents, past))
@@ -174,7 +193,9 @@ def _trainer(job: Job, past: Past) -> Iterator[Series]:
     speed = tuple(Span(span.start, span.stop, rate if span.slope else 0.0) for span in spans)
     step = past.trainer_step
     yield Series("mofa_train_step", labels, step, spans)
-    yield Series("mofa_train_step_seconds", labels, step, (Span(past.start, past.end, job.step_seconds),))
+    yield Series(
+        "mofa_train_step_seconds", labels, step, (Span(past.start, past.end, job.step_seconds),)
+    )
     yield Series("mofa_train_tokens_per_second", labels, step, speed)
 
 
@@ -209,7 +230,9 @@ def _runs(span: Span, step: int, past: Past, gaps: Iterable[Gap]) -> Iterator[Ru
 def _of_replica(series: Series, replica: int) -> Series:
     if replica == 0:
         return series
-    return series._replace(labels=dict(series.labels) | {"instance": f"kube-state-metrics-{replica}:8080"})
+    return series._replace(
+        labels=dict(series.labels) | {"instance": f"kube-state-metrics-{replica}:8080"}
+    )
 
 
 def kube_label(name: str) -> str:

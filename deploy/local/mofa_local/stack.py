@@ -53,7 +53,11 @@ TOY: Final = Scrape(
 STATES: Final = "kube-state-metrics"
 """The neighbour that shows nodes and pods as they are now; the history has its series without it."""
 CHECKS: Final = (
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["admissionchecks"], "verbs": ["get", "list", "watch"]},
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["admissionchecks"],
+        "verbs": ["get", "list", "watch"],
+    },
     {
         "apiGroups": ["kueue.x-k8s.io"],
         "resources": ["admissionchecks/status", "workloads/status"],
@@ -142,7 +146,9 @@ def start(
     trainer, agents, metrics, health = free_ports(4)
     _start_exporters(cluster, size, processes, trainer, agents)
     toy = [] if node is None else [replace(TOY, proxy=node.proxy)]
-    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics, toy)
+    server = _start_prometheus(
+        folder / "prometheus", processes, exporter, trainer, agents, metrics, toy
+    )
     if exporter is not None:
         there = float(size.nodes + size.others + size.real)
         _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, there)])
@@ -153,7 +159,9 @@ def start(
     _wait("pods of the sample jobs", lambda: _pods_running(cluster) == size.others)
     _wait("the operator's first look at the history", lambda: _has_read(cluster), LEARNED)
     progress("the operator has read the history")
-    kubeconfig = write_private(folder / "kubeconfig", cluster.kubeconfig.read_text(encoding="utf-8"))
+    kubeconfig = write_private(
+        folder / "kubeconfig", cluster.kubeconfig.read_text(encoding="utf-8")
+    )
     return {
         "KUBECONFIG": str(kubeconfig),
         "PROMETHEUS_URL": server.url,
@@ -238,7 +246,9 @@ def _rules(folder: Path, metrics: int) -> list[Path]:
     folder.mkdir(parents=True)
     written = []
     for path in sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml")):
-        text = re.sub(r'(runbook_url: "http://)[^/"]+/', rf"\g<1>{HOST}:{metrics}/", path.read_text("utf-8"))
+        text = re.sub(
+            r'(runbook_url: "http://)[^/"]+/', rf"\g<1>{HOST}:{metrics}/", path.read_text("utf-8")
+        )
         written.append(folder / path.name)
         written[-1].write_text(text, encoding="utf-8")
     return written
@@ -278,15 +288,24 @@ def _batch_job(job: SampleJob) -> dict[str, Any]:
     }
 
 
-def _start_exporters(cluster: Cluster, size: Size, processes: Processes, trainer: int, agents: int) -> None:
+def _start_exporters(
+    cluster: Cluster, size: Size, processes: Processes, trainer: int, agents: int
+) -> None:
     read = ["get", "list"]
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": read},
-        {"apiGroups": ["mofa.dev"], "resources": ["trainingjobs", "clusterprofiles"], "verbs": read},
+        {
+            "apiGroups": ["mofa.dev"],
+            "resources": ["trainingjobs", "clusterprofiles"],
+            "verbs": read,
+        },
     ]
     identity = str(cluster.identity("local-reader", rules, namespace="kube-system"))
-    jobs = [f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}" for job in size.jobs]
+    jobs = [
+        f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}"
+        for job in size.jobs
+    ]
     serving = ["serve", "--fraction=0.96", f"--speed={size.speed}", *jobs]
     for name, module, port, more in (
         ("trainer", "mofa_local.workload", trainer, serving),
@@ -310,7 +329,12 @@ def _checks(cluster: Cluster, size: Size) -> tuple[str, ...]:
 
 
 def _start_operator(
-    cluster: Cluster, processes: Processes, prometheus: str, metrics: int, health: int, flags: tuple[str, ...]
+    cluster: Cluster,
+    processes: Processes,
+    prometheus: str,
+    metrics: int,
+    health: int,
+    flags: tuple[str, ...],
 ) -> None:
     identity = cluster.identity("operator", service_account=ACCOUNT)
     processes.start(
@@ -334,7 +358,9 @@ def _wait(what: str, there: Callable[[], bool], deadline: float = 300.0) -> None
     end = time.monotonic() + deadline
     while not there():
         if time.monotonic() > end:
-            raise LocalStackError(f"{what}: not there after {deadline:.0f} s; the logs are in .cache/up/run")
+            raise LocalStackError(
+                f"{what}: not there after {deadline:.0f} s; the logs are in .cache/up/run"
+            )
         time.sleep(0.25)
 
 
@@ -349,7 +375,9 @@ def _has_read(cluster: Cluster) -> bool:
     """Whether the profile holds what Prometheus said of its past."""
     asked = "{.status.conditions[?(@.type=='HistoryComplete')].reason} {.status.failures[*].exposureNodeDays}"
     try:
-        reason, *exposure = cluster.kubectl("get", "cprof", "h100-east", "-o", f"jsonpath={asked}").split()
+        reason, *exposure = cluster.kubectl(
+            "get", "cprof", "h100-east", "-o", f"jsonpath={asked}"
+        ).split()
     except (KubectlFailed, ValueError):  # a busy moment, or nothing is said yet; asked again
         return False
     return reason in _READ and bool(exposure)

@@ -168,10 +168,14 @@ def draw(
     source = random.Random(seed)  # noqa: S311 - a reproducible history, no secret
     end -= end % 300
     start = end - days * DAY
-    cells = [(job.name, start + number * 2 * HOUR) for job in jobs for number in range(1, days * 12)]
+    cells = [
+        (job.name, start + number * 2 * HOUR) for job in jobs for number in range(1, days * 12)
+    ]
     levels = [level for level, count in counts.items() for _ in range(count)]
     if len(levels) > len(cells):
-        raise ValueError(f"{len(levels)} incidents in {days} days: at most {len(cells)} keep two hours apart")
+        raise ValueError(
+            f"{len(levels)} incidents in {days} days: at most {len(cells)} keep two hours apart"
+        )
     source.shuffle(levels)
     times = _recoveries(levels, means, source)
     size = {job.name: job.nodes for job in jobs}
@@ -183,7 +187,9 @@ def draw(
             recovery=time,
             slot=source.randrange(size[job]) if level == "pod" else 0,
         )
-        for (job, cell), level, time in zip(source.sample(cells, len(levels)), levels, times, strict=True)
+        for (job, cell), level, time in zip(
+            source.sample(cells, len(levels)), levels, times, strict=True
+        )
     ]
     return Past(
         start=start,
@@ -202,7 +208,8 @@ def _recoveries(
     """Recovery times with coefficient of variation one half, scaled so that each class has exactly its mean. [s]"""
     raw = [source.gammavariate(4.0, 0.25) + 0.1 for _ in levels]
     total = {
-        level: sum(time for one, time in zip(levels, raw, strict=True) if one == level) for level in levels
+        level: sum(time for one, time in zip(levels, raw, strict=True) if one == level)
+        for level in levels
     }
     return [
         means[level] * time * levels.count(level) / total[level]
@@ -217,7 +224,8 @@ def _blame_nodes(
     pods = [number for number, one in enumerate(incidents) if one.level == "pod"]
     blamed = set(source.sample(pods, round(share * len(pods))))
     repair = {
-        number: min(source.uniform(1, 3) * HOUR, end - incidents[number].at) for number in sorted(blamed)
+        number: min(source.uniform(1, 3) * HOUR, end - incidents[number].at)
+        for number in sorted(blamed)
     }
     return tuple(
         Incident(
@@ -235,14 +243,20 @@ def _blame_nodes(
 def truth(past: Past) -> Truth:
     """What should be found in this past, from its events alone."""
     failures = {level: sum(one.level == level for one in past.incidents) for level in CLASSES}
-    times = {level: [one.recovery for one in past.incidents if one.level == level] for level in CLASSES}
+    times = {
+        level: [one.recovery for one in past.incidents if one.level == level] for level in CLASSES
+    }
     down, by_node = outages(past)
     grid = range(past.start, past.end, past.step)
     seen = [at for at in grid if not any(gap.at <= at < gap.until for gap in past.gaps)]
-    lost = sum(sum(begin <= at < stop for at in seen) for spans in down.values() for begin, stop in spans)
+    lost = sum(
+        sum(begin <= at < stop for at in seen) for spans in down.values() for begin, stop in spans
+    )
     return Truth(
         failures=failures,
-        recovery={level: sum(times[level]) / len(times[level]) for level in CLASSES if times[level]},
+        recovery={
+            level: sum(times[level]) / len(times[level]) for level in CLASSES if times[level]
+        },
         node_failures=sum(by_node.values()),
         node_days=(len(seen) * len(past.nodes) - lost) * past.step / DAY,
         possible_node_days=len(past.nodes) * (past.end - past.start) / DAY,
@@ -262,7 +276,9 @@ def outages(past: Past) -> tuple[dict[str, list[tuple[float, float]]], dict[str,
     for planned in past.planned:
         if planned.down:
             quarter = (planned.until - planned.at) / 4
-            down.setdefault(planned.node, []).append((planned.at + quarter, planned.until - quarter))
+            down.setdefault(planned.node, []).append(
+                (planned.at + quarter, planned.until - quarter)
+            )
     return down, failed
 
 

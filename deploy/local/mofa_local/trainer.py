@@ -73,7 +73,9 @@ class Trainer:
         """
         if kind not in KINDS or seconds < 0:
             raise BadValue(
-                "interruption", f"{kind} for {seconds} s", f"one of {', '.join(KINDS)}, for 0 s or longer"
+                "interruption",
+                f"{kind} for {seconds} s",
+                f"one of {', '.join(KINDS)}, for 0 s or longer",
             )
         self._reached = self.step(now)
         self._base = self.checkpoint(now) if kind == "restart" else self._reached

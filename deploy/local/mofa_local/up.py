@@ -57,7 +57,9 @@ def up(folder: Path, size: stack.Size, *, say: Callable[[str], None] = print) ->
 
         with Processes(folder / "run", outlive=True) as processes:
             where = stack.start(folder, size, processes, progress)
-            write_private(folder / "env", "".join(f"export {name}={text}\n" for name, text in where.items()))
+            write_private(
+                folder / "env", "".join(f"export {name}={text}\n" for name, text in where.items())
+            )
             write_private(folder / "state.json", json.dumps(where, indent=2) + "\n")
         progress("ready")
         say(hints(folder))
@@ -85,7 +87,9 @@ def inject(folder: Path, kind: str, job: str, seconds: float) -> str:
         return f"{job}: {kind}, back in {seconds:.0f} s"
     nodes.fail(Cluster(Path(state["KUBECONFIG"]), folder / "inject"), node)
     mend = f"kubectl annotate node {node} {nodes.BROKEN}-"
-    return f"{job}: node {node} is lost, back on another in {seconds:.0f} s; `{mend}` mends the node"
+    return (
+        f"{job}: node {node} is lost, back on another in {seconds:.0f} s; `{mend}` mends the node"
+    )
 
 
 def status(folder: Path) -> str:
@@ -102,9 +106,7 @@ def status(folder: Path) -> str:
 def hints(folder: Path) -> str:
     """Where everything is, and what to try."""
     env = folder / "env"
-    ours = (
-        f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} -m mofa_local"
-    )
+    ours = f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} -m mofa_local"
     here = "" if folder.resolve() == FOLDER else f" --folder {_shown(folder)}"
     tries = (
         (f". {_shown(env)}", "kubectl and curl below mean this cluster"),
@@ -123,7 +125,9 @@ def hints(folder: Path) -> str:
     )
     kubectl = None if shutil.which("kubectl") else binaries.find("kubectl")
     path = (
-        "" if kubectl is None else f"\nNo kubectl on PATH; here is one:\n  export PATH=$PATH:{kubectl.parent}"
+        ""
+        if kubectl is None
+        else f"\nNo kubectl on PATH; here is one:\n  export PATH=$PATH:{kubectl.parent}"
     )
     lines = env.read_text(encoding="utf-8").splitlines()
     told = [f"  {command}\n    {what}" for command, what in tries]

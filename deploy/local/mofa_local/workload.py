@@ -123,7 +123,8 @@ class Workload(Collector):
             if predicted:
                 job = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
                 taught, held = (
-                    float(status.get("inputs", {}).get(name, 1)) for name in ("learned", "learnedMemory")
+                    float(status.get("inputs", {}).get(name, 1))
+                    for name in ("learned", "learnedMemory")
                 )
                 self.add(
                     job,
@@ -186,9 +187,20 @@ class Workload(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The trainer series; what is not known while a job stands still is left out."""
-        gauges = ("start_timestamp_seconds", "step", "checkpoint_step", "step_seconds", "tokens_per_second")
-        families = {name: Metric(f"mofa_train_{name}", "As mofa observe has it.", "gauge") for name in gauges}
-        restarts = Metric("mofa_train_restarts", "Times that training fell back to a checkpoint.", "counter")
+        gauges = (
+            "start_timestamp_seconds",
+            "step",
+            "checkpoint_step",
+            "step_seconds",
+            "tokens_per_second",
+        )
+        families = {
+            name: Metric(f"mofa_train_{name}", "As mofa observe has it.", "gauge")
+            for name in gauges
+        }
+        restarts = Metric(
+            "mofa_train_restarts", "Times that training fell back to a checkpoint.", "counter"
+        )
         with self._lock:
             now = self.clock()
             for trainer in self._trainers.values():
@@ -216,7 +228,11 @@ class Workload(Collector):
                     if (
                         job in self._memory and body["status"]["phase"] == "Running"
                     ):  # as DCGM's exporter has it
-                        whose = {"namespace": gang.namespace, "pod": body["metadata"]["name"], "gpu": "0"}
+                        whose = {
+                            "namespace": gang.namespace,
+                            "pod": body["metadata"]["name"],
+                            "gpu": "0",
+                        }
                         pods.add("DCGM_FI_DEV_FB_USED", whose, self._memory[job] / 2**20)
         return [*families.values(), restarts, *pods]
 
@@ -233,7 +249,9 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._say(200, generate_latest(registry)) if self.path == "/metrics" else self._say(404, b"")
+            self._say(200, generate_latest(registry)) if self.path == "/metrics" else self._say(
+                404, b""
+            )
 
         def do_POST(self) -> None:
             actions: dict[str, Callable[..., str | None]] = {
@@ -275,7 +293,9 @@ def ask(url: str, action: str, **what: object) -> str:
         with error:
             raise LocalStackError(f"{action}: {error.read().decode()}") from error
     except OSError as error:
-        raise LocalStackError(f"{url}: no fake trainer answers ({error}); `make up` starts one") from error
+        raise LocalStackError(
+            f"{url}: no fake trainer answers ({error}); `make up` starts one"
+        ) from error
 
 
 def nodes_of(client: Client, training_job: Mapping[str, Any]) -> list[str]:
@@ -303,7 +323,9 @@ def _run(arguments: argparse.Namespace) -> None:
         if client is not None:
             with contextlib.suppress(LocalStackError):  # the API server is away: training goes on
                 every = client.items(TRAINING_JOBS) or []
-                faked = [one for one in every if APART not in (one["metadata"].get("annotations") or {})]
+                faked = [
+                    one for one in every if APART not in (one["metadata"].get("annotations") or {})
+                ]
                 workload.follow(faked, partial(nodes_of, client))
     server.shutdown()
 
@@ -320,15 +342,22 @@ def main(words: list[str] | None = None) -> int:
     serving.add_argument("--port", type=int, required=True)
     serving.add_argument("--kubeconfig", type=Path, help="train this cluster's TrainingJobs too")
     serving.add_argument(
-        "--job", action="append", default=[], metavar="NAMESPACE/NAME:TOKENS_PER_SECOND:STEP_SECONDS"
+        "--job",
+        action="append",
+        default=[],
+        metavar="NAMESPACE/NAME:TOKENS_PER_SECOND:STEP_SECONDS",
     )
     serving.add_argument("--fraction", type=float, default=1.0, help="of the full rate")
-    serving.add_argument("--speed", type=float, default=1.0, help="shorter, smaller steps of TrainingJobs")
+    serving.add_argument(
+        "--speed", type=float, default=1.0, help="shorter, smaller steps of TrainingJobs"
+    )
     interrupting = verbs.add_parser("interrupt", help="stop a job for a while")
     pacing = verbs.add_parser("pace", help="train a job at another fraction of its full rate")
     for one in (interrupting, pacing):
         one.add_argument("job", metavar="NAMESPACE/NAME")
-        one.add_argument("--url", default=os.environ.get("TRAINER_URL"), help="default: $TRAINER_URL")
+        one.add_argument(
+            "--url", default=os.environ.get("TRAINER_URL"), help="default: $TRAINER_URL"
+        )
     interrupting.add_argument("--kind", choices=KINDS, default="restart")
     interrupting.add_argument("--seconds", type=float, default=120.0)
     pacing.add_argument("--fraction", type=float, required=True)
@@ -338,7 +367,11 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if not arguments.url:
         parser.error("no --url, and TRAINER_URL is not set: `. .cache/up/env` sets it")
-    what = {"kind": arguments.kind, "seconds": arguments.seconds} if arguments.verb == "interrupt" else {}
+    what = (
+        {"kind": arguments.kind, "seconds": arguments.seconds}
+        if arguments.verb == "interrupt"
+        else {}
+    )
     what |= {"fraction": arguments.fraction} if arguments.verb == "pace" else {}
     try:
         ask(arguments.url, arguments.verb, job=arguments.job, **what)

@@ -29,7 +29,9 @@ class Block(nn.Module):
 
     def forward(self, tokens, mask):
         normed = self.first(tokens)
-        tokens = tokens + self.attention(normed, normed, normed, attn_mask=mask, need_weights=False)[0]
+        tokens = (
+            tokens + self.attention(normed, normed, normed, attn_mask=mask, need_weights=False)[0]
+        )
         return tokens + self.inner(self.second(tokens))
 
 
@@ -58,12 +60,16 @@ def parsed():
         parser.add_argument(f"--{name}", type=int, default=default)
     for name, default in (("num-layers", 2), ("hidden-size", 32), ("num-attention-heads", 2), ("ffn-hidden-size", 128), ("vocab-size", 256)):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--load", type=Path, default=Path("/checkpoints"), help="folder of checkpoints")
+    parser.add_argument(
+        "--load", type=Path, default=Path("/checkpoints"), help="folder of checkpoints"
+    )
     parser.add_argument("--log-interval", type=int, default=10)
     told, others = parser.parse_known_args()
     for name in ONE_ONLY:
         if (size := getattr(told, name.replace("-", "_"))) != 1:
-            sys.exit(f"train.py: --{name} {size}: this trainer is data parallel only; 1 would be right")
+            sys.exit(
+                f"train.py: --{name} {size}: this trainer is data parallel only; 1 would be right"
+            )
     return told, others
 
 
@@ -109,7 +115,9 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         step = state["step"]
         if rank == 0:
-            say(f"  successfully loaded checkpoint from {told.load} [ t 1/1, p 1/1 ] at iteration {step}")
+            say(
+                f"  successfully loaded checkpoint from {told.load} [ t 1/1, p 1/1 ] at iteration {step}"
+            )
     begun, since = time.monotonic(), 0
     while step < told.train_iters:
         for part in range(micro):
@@ -133,7 +141,9 @@ def main():
             unfinished = kept.with_suffix(".unfinished")
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, unfinished)  # fmt: skip
             unfinished.replace(kept)
-            say(f"  successfully saved checkpoint from iteration {step:7d} to {told.load} [ t 1/1, p 1/1 ]")
+            say(
+                f"  successfully saved checkpoint from iteration {step:7d} to {told.load} [ t 1/1, p 1/1 ]"
+            )
     dist.destroy_process_group()
 
 

@@ -42,7 +42,9 @@ def effects() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
-def ablate(found: CampaignResult, progress: Callable[[str], None] = lambda _: None) -> Iterator[Ablated]:
+def ablate(
+    found: CampaignResult, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[Ablated]:
     """The table: nothing taken away, then every effect in turn, first as it stands, then fitted anew."""
     part = found.time
     yield _judged(NONE, part.values, part, refitted=False)
@@ -51,7 +53,9 @@ def ablate(found: CampaignResult, progress: Callable[[str], None] = lambda _: No
         evidence = times(found.cases, without(entries, changes), change=switch(changes))
         logs = np.where([entry.spread > 0 for entry in evidence.entries], part.logs, evidence.start)
         yield _judged(name, evidence.values(logs), part, refitted=False)
-        again = fit(evidence, evidence.measured, weights=evidence.weights, start=logs, tolerance=CLOSE)
+        again = fit(
+            evidence, evidence.measured, weights=evidence.weights, start=logs, tolerance=CLOSE
+        )
         yield _judged(name, evidence.values(again.logs), part, refitted=True)
         progress(name)
 

@@ -93,7 +93,8 @@ def calibrate(
         whole = fit(evidence, evidence.measured, weights=evidence.weights)
         progress("all runs")
         validated = {
-            by: cross_validate(evidence, whole, by, judged=JUDGED[by], progress=progress) for by in names
+            by: cross_validate(evidence, whole, by, judged=JUDGED[by], progress=progress)
+            for by in names
         }
         found = written(entries, evidence, whole.logs, validated.values())
         logs = rounded(found, evidence.entries)
@@ -108,7 +109,10 @@ def calibrate(
             )
         )
     return CampaignResult(
-        cases=tuple(cases), time=parts[0], memory=parts[1], constants=tuple(joined(constants, entries))
+        cases=tuple(cases),
+        time=parts[0],
+        memory=parts[1],
+        constants=tuple(joined(constants, entries)),
     )
 
 

@@ -63,14 +63,21 @@ class Held:
         return bool(binomtest(self.held, self.runs, SHARE, alternative="less").pvalue >= CHANCE)
 
 
-def judged(part: Calibrated, quantity: str, by: str = "group") -> Iterator[tuple[FitRow, float, str, Mask]]:
+def judged(
+    part: Calibrated, quantity: str, by: str = "group"
+) -> Iterator[tuple[FitRow, float, str, Mask]]:
     """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold, and what it does not see."""
     found = part.validated[by]
     for fold in found.folds:
         for at in np.flatnonzero(fold.judged & np.isfinite(part.evidence.measured)):
             row = part.evidence.rows[at]
             if predicted_by(row) in PREDICTED[quantity]:
-                yield row, float(part.evidence.measured[at] - found.values[at]), fold.name, fold.unseen
+                yield (
+                    row,
+                    float(part.evidence.measured[at] - found.values[at]),
+                    fold.name,
+                    fold.unseen,
+                )
 
 
 def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
@@ -116,7 +123,11 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
     without: dict[str, Any] = {}
     for row, error, group, unseen in judged(part, quantity, by):
         if group not in without:
-            left = {one.case.id for one, hidden in zip(part.evidence.rows, unseen, strict=True) if hidden}
+            left = {
+                one.case.id
+                for one, hidden in zip(part.evidence.rows, unseen, strict=True)
+                if hidden
+            }
             without[group] = in_columns(one for one in rows if one["id"] not in left)
         band = band_of(without[group], _coordinates(row), quantity)
         width, inside = band.high / band.low, band.low <= np.exp(error) <= band.high

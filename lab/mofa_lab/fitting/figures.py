@@ -141,7 +141,9 @@ def lines(found: CampaignResult) -> list[ErrorRow]:
             values = part.validated[by].values if by else part.values
             told = errors(part, values, subject.chosen)
             made.append(
-                ErrorRow(subject, by, spread(told.values(), [part.evidence.weights[i] for i in told]))
+                ErrorRow(
+                    subject, by, spread(told.values(), [part.evidence.weights[i] for i in told])
+                )
             )
     return made
 
@@ -176,7 +178,11 @@ def regret(part: Calibrated, values: Array, name: str) -> dict[str, Any]:
 
 def memory_calls(part: Calibrated, values: Array, logs: Array, name: str) -> dict[str, int]:
     """How often runs of a sweep were called too big; `logs` are the entries that gave `values`."""
-    rows = [i for i, row in enumerate(part.evidence.rows) if set_of(row.case) == name and row.figure is None]
+    rows = [
+        i
+        for i, row in enumerate(part.evidence.rows)
+        if set_of(row.case) == name and row.figure is None
+    ]
     room = np.log([rooms(part.evidence, logs, part.evidence.rows[i]) for i in rows])
     return out_of_memory([part.evidence.rows[i].case for i in rows], values[rows] > room)
 

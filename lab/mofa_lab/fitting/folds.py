@@ -110,7 +110,10 @@ def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
     publishers = {row.case.publisher for row in held if not row.case.group}
     shapes = {_shape(row) for row in held if row.case.group}
     return np.array(
-        [(bool(r.case.group) and r.case.publisher in publishers) or _shape(r) in shapes for r in rows]
+        [
+            (bool(r.case.group) and r.case.publisher in publishers) or _shape(r) in shapes
+            for r in rows
+        ]
     )
 
 

@@ -69,10 +69,20 @@ def _against(key: Callable[[FitRow], str]) -> Callable[[CampaignResult], Figure]
             kinds = sorted({key(part.evidence.rows[i]) for i in rows})
             for number, kind in enumerate(kinds):
                 here = [i for i in rows if key(part.evidence.rows[i]) == kind]
-                measured, predicted = np.exp(part.evidence.measured[here]), np.exp(part.values[here])
+                measured, predicted = (
+                    np.exp(part.evidence.measured[here]),
+                    np.exp(part.values[here]),
+                )
                 color = _COLORS[number % len(_COLORS)]
                 ax.scatter(
-                    measured, predicted, s=7, alpha=0.6, lw=0, color=color, label=kind, rasterized=True
+                    measured,
+                    predicted,
+                    s=7,
+                    alpha=0.6,
+                    lw=0,
+                    color=color,
+                    label=kind,
+                    rasterized=True,
                 )
             _diagonal(ax, np.exp(part.evidence.measured[rows]))
             ax.set(xscale="log", yscale="log", title=name, xlabel="measured step [s]")
@@ -129,13 +139,21 @@ def _regrets(found: CampaignResult) -> Figure:
                 "by_group"
             ]
         known = told["all runs fitted"]
-        groups = sorted(group for group in known if any(losses.get(group) for losses in told.values()))
+        groups = sorted(
+            group for group in known if any(losses.get(group) for losses in told.values())
+        )
         for number, (label, losses) in enumerate(told.items()):
             places = np.arange(len(groups)) + 0.4 * number
             ax.barh(
-                places, [100 * losses.get(g, 0.0) for g in groups], 0.4, color=_COLORS[number], label=label
+                places,
+                [100 * losses.get(g, 0.0) for g in groups],
+                0.4,
+                color=_COLORS[number],
+                label=label,
             )
-        ax.set_yticks(np.arange(len(groups)) + 0.2, [g.split("-", 1)[1] for g in groups], fontsize=5)
+        ax.set_yticks(
+            np.arange(len(groups)) + 0.2, [g.split("-", 1)[1] for g in groups], fontsize=5
+        )
         ax.set(
             title=f"{name}: {len(groups)} of {len(known)} groups lose",
             xlabel="throughput lost by the pick [%]",

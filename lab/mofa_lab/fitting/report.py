@@ -39,7 +39,9 @@ def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _:
     """The pages and plots, into a folder; the result is what was written."""
     from mofa_lab.fitting import plots
 
-    names = [str(folder / "validation" / name) for name in plots.write(found, folder / "validation")]
+    names = [
+        str(folder / "validation" / name) for name in plots.write(found, folder / "validation")
+    ]
     progress("plots")
     page, evidence = folder / "validation.md", folder / "evidence.md"
     write_text(page, page_of(found, progress))
@@ -49,7 +51,14 @@ def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _:
 
 def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
     """The page as markdown."""
-    parts = [HEAD, *_standing(found), *_bands(found), *published(found), *large(found), *sweeps(found)]
+    parts = [
+        HEAD,
+        *_standing(found),
+        *_bands(found),
+        *published(found),
+        *large(found),
+        *sweeps(found),
+    ]
     parts += [
         *unseen(found, progress),
         *ablation(found, progress),
@@ -190,7 +199,10 @@ def _bands(found: CampaignResult) -> Iterator[str]:
             Column("held", unit="%"),
             Column("high / low"),
         ),
-        ((by, one.name, one.runs, one.share, round(one.width, 3)) for by, one in coverage_without(found)),
+        (
+            (by, one.name, one.runs, one.share, round(one.width, 3))
+            for by, one in coverage_without(found)
+        ),
     )
 
 
@@ -218,5 +230,7 @@ def _reliability(progress: Progress) -> Iterator[str]:
         f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints all. The simulator shares "
         "no formula with the model."
     )
-    yield ettr_grid.markdown([ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]])
+    yield ettr_grid.markdown(
+        [ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]]
+    )
     progress("effective training time")

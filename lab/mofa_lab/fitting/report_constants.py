@@ -29,9 +29,14 @@ def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
         "of its runs refines it, as `mofa calibrate --from-runs` does, and its others judge. Median over all such pairs: below "
         f"{100 * SMALL:.0f} % for {small} of {len(told)} systems."
     )
-    rows: list[tuple[Cell, ...]] = [(r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in told]
+    rows: list[tuple[Cell, ...]] = [
+        (r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in told
+    ]
     if told:
-        medians = [float(np.median([getattr(r, name) for r in told])) for name in ("before", "after", "p90")]
+        medians = [
+            float(np.median([getattr(r, name) for r in told]))
+            for name in ("before", "after", "p90")
+        ]
         rows.append(("median of the systems", None, None, *medians))
     yield table(
         (
@@ -67,7 +72,10 @@ def _ablation_table(chosen: list[Ablated]) -> str:
     rows: list[tuple[Cell, ...]] = [
         (
             one.effect,
-            *(f"{100 * one.errors[name][0]:.1f} / {100 * one.errors[name][1]:.1f}" for name in names),
+            *(
+                f"{100 * one.errors[name][0]:.1f} / {100 * one.errors[name][1]:.1f}"
+                for name in names
+            ),
             *(one.regrets[sweep] for sweep in sweeps),
         )
         for one in chosen

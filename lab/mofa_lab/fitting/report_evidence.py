@@ -72,7 +72,9 @@ def _combinations(runs: MeasuredRuns) -> dict[str, Mask]:
     """Runs with a step by stack and family of devices."""
     measured = np.isfinite(runs.errors["step"])
     count = range(len(runs.names))
-    names = np.array([f"{runs.word('stack', at)}, {family_of(runs.word('device', at))[1]}" for at in count])
+    names = np.array(
+        [f"{runs.word('stack', at)}, {family_of(runs.word('device', at))[1]}" for at in count]
+    )
     return {name: (names == name) & measured for name in sorted(set(names[measured]))}
 
 
@@ -89,7 +91,8 @@ def _places(runs: MeasuredRuns) -> Iterator[str]:
 def _map(runs: MeasuredRuns) -> Iterator[str]:
     known = _combinations(runs)
     rows = [
-        (name, *(_cell(runs, where & mask) for where in known.values())) for name, mask in _features(runs)
+        (name, *(_cell(runs, where & mask) for where in known.values()))
+        for name, mask in _features(runs)
     ]
     heads = (name.replace(", ", " on ") for name in known)
     yield table((Column("feature"), *(Column(name, align="right") for name in heads)), rows)
@@ -104,7 +107,9 @@ def _features(runs: MeasuredRuns) -> Iterator[tuple[str, Mask]]:
         mask: Mask = (sizes >= least) & (sizes <= most)
         if mask.any():
             yield (
-                f"{least} to {most} devices" if most < SIZES[-1][1] else f"more than {least - 1} devices",
+                f"{least} to {most} devices"
+                if most < SIZES[-1][1]
+                else f"more than {least - 1} devices",
                 mask,
             )
     for key in PLAIN:

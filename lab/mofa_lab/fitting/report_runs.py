@@ -58,7 +58,12 @@ def published(found: CampaignResult) -> Iterator[str]:
         by = "publisher" if name == "publisher" else "group"
         yield f"### By {name}"
         yield table(
-            (Column(name), *SPREAD, Column(f"median, {by} left out", unit="%"), Column("bias", unit="%")),
+            (
+                Column(name),
+                *SPREAD,
+                Column(f"median, {by} left out", unit="%"),
+                Column("bias", unit="%"),
+            ),
             _by(found, key, by),
         )
 
@@ -67,7 +72,11 @@ def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterato
     part = found.time
 
     def chosen(row: FitRow) -> bool:
-        return set_of(row.case) == "published" and row.figure is not None and row.figure.quantity == STEP
+        return (
+            set_of(row.case) == "published"
+            and row.figure is not None
+            and row.figure.quantity == STEP
+        )
 
     outside = errors(part, part.validated[by].values, chosen) if by in part.validated else {}
     groups: dict[str, list[tuple[int, float]]] = {}
@@ -97,8 +106,15 @@ def large(found: CampaignResult) -> Iterator[str]:
     told = [errors(found.time, values, many) for _, values in ways(found, "group")]
     rows = [(found.time.evidence.rows[index].case, index) for index in told[0]]
     yield table(
-        (Column("run"), Column("GPUs"), *(Column(how, unit="%") for how, _ in ways(found, "group"))),
-        ((case.id, int(case.cluster.gpus), *(way.get(index) for way in told)) for case, index in rows),
+        (
+            Column("run"),
+            Column("GPUs"),
+            *(Column(how, unit="%") for how, _ in ways(found, "group")),
+        ),
+        (
+            (case.id, int(case.cluster.gpus), *(way.get(index) for way in told))
+            for case, index in rows
+        ),
     )
 
 
@@ -112,9 +128,15 @@ def sweeps(found: CampaignResult) -> Iterator[str]:
     yield "![Loss of the pick by group](validation/regret.svg)"
     rows = []
     for name in ("nanotron", "vtrain"):
-        losses = {how: regret(found.time, values, name)["by_group"] for how, values in ways(found, "group")}
+        losses = {
+            how: regret(found.time, values, name)["by_group"]
+            for how, values in ways(found, "group")
+        }
         first = losses["all runs fitted"]
-        rows += [(group, loss, losses.get("group left out", {}).get(group)) for group, loss in first.items()]
+        rows += [
+            (group, loss, losses.get("group left out", {}).get(group))
+            for group, loss in first.items()
+        ]
     yield table(
         (Column("group"), Column("loss", unit="%"), Column("loss, group left out", unit="%")),
         (row for row in rows if row[1] or row[2]),

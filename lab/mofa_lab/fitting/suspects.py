@@ -45,4 +45,6 @@ def suspects(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Suspec
 
 def _meant(rule: Mapping[str, Any], row: FitRow, excess: float) -> bool:
     size = rule.get("gpus", row.case.cluster.gpus) == row.case.cluster.gpus
-    return bool(size and excess >= rule.get("slower", 0.0) and 1.0 / excess >= rule.get("faster", 0.0))
+    return bool(
+        size and excess >= rule.get("slower", 0.0) and 1.0 / excess >= rule.get("faster", 0.0)
+    )

@@ -70,7 +70,9 @@ def _runs(evidence: Evidence, touched: NDArray[np.bool_]) -> tuple[tuple[str, in
     return tuple((name, len(runs)) for name, runs in sorted(counted.items()))
 
 
-def scatter(evidence: Evidence, logs: Array, validated: list[OutOfFold], touched: NDArray[np.bool_]) -> Array:
+def scatter(
+    evidence: Evidence, logs: Array, validated: list[OutOfFold], touched: NDArray[np.bool_]
+) -> Array:
     """Root mean square move of each entry over the folds that leave out a row with a say on it. [1]"""
     total, count = np.zeros(len(evidence.entries)), np.zeros(len(evidence.entries))
     free = np.isfinite(logs)
@@ -97,7 +99,9 @@ def as_toml(found: Iterable[Written]) -> str:
 
 def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
     """Entries of several problems in the order of priors.toml; what no problem moved is as its prior."""
-    known: Mapping[str, Written] = {item.entry.name: item for part in parts for item in part if item.runs}
+    known: Mapping[str, Written] = {
+        item.entry.name: item for part in parts for item in part if item.runs
+    }
     return [known.get(entry.name) or Written(entry=entry, value=entry.prior) for entry in entries]
 
 

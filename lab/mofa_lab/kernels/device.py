@@ -64,14 +64,17 @@ def write(devices: dict[str, Surfaces], folder: str) -> list[str]:
 def as_text(device: str, found: Surfaces) -> str:
     """The document of a device."""
     lines = [
-        json.dumps(_plain(*name, surface), separators=(",", ":")) for name, surface in sorted(found.items())
+        json.dumps(_plain(*name, surface), separators=(",", ":"))
+        for name, surface in sorted(found.items())
     ]
     return f'{{"device":{json.dumps(device)},"surfaces":[\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
     law = {
-        name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
+        name: value
+        for name, value in asdict(surface.law).items()
+        if value != getattr(Law(start=0.0), name)
     }
     return {
         "operator": operator,

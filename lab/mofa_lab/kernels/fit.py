@@ -98,7 +98,8 @@ def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
         values = dict(zip(first, (float(f"{value:.5g}") for value in np.exp(numbers)), strict=True))
         halves = tuple(value for name, value in values.items() if name.startswith("half"))
         return Law(
-            **{name: value for name, value in values.items() if not name.startswith("half")}, halves=halves
+            **{name: value for name, value in values.items() if not name.startswith("half")},
+            halves=halves,
         )
 
     def left(numbers: Floats) -> Floats:
@@ -131,7 +132,10 @@ def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
     values, group, calls = np.unique(places, return_inverse=True, return_counts=True)
     if len(values) <= most:
         return _knots(places, most)
-    logs, middles = np.log2(values), np.array([np.median(left[group == i]) for i in range(len(values))])
+    logs, middles = (
+        np.log2(values),
+        np.array([np.median(left[group == i]) for i in range(len(values))]),
+    )
 
     def missed(chosen: Sequence[int]) -> float:
         knots = logs[sorted(chosen)]
@@ -159,7 +163,9 @@ def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Float
 def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats:
     """Corrections at the knots."""
     index, weight = (np.stack(np.broadcast_arrays(*part)) for part in _corners(blank, work))
-    target: Floats = np.log2(np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float))
+    target: Floats = np.log2(
+        np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float)
+    )
     size = blank.corrections.size
     bends = _bends(blank.corrections.shape)
     small = ROUNDS.get(calls.operator, ROUND)
@@ -167,7 +173,9 @@ def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats
     found: Floats = np.zeros(size)
     for _ in range(PASSES):
         left = target - np.sum(weight * found[index], axis=0)
-        squares, sides = _normal(index, weight, target, small / np.maximum(np.abs(left), small), size)
+        squares, sides = _normal(
+            index, weight, target, small / np.maximum(np.abs(left), small), size
+        )
         found = np.asarray(np.linalg.solve(squares + still, sides), dtype=float)
     squares += still
     drawn, clean = np.random.default_rng(0), 0
@@ -182,7 +190,8 @@ def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats
             short = rows @ found < least
             held = STIFF * rows[short]
             found = np.asarray(
-                np.linalg.solve(squares + held.T @ rows[short], sides + held.T @ least[short]), dtype=float
+                np.linalg.solve(squares + held.T @ rows[short], sides + held.T @ least[short]),
+                dtype=float,
             )
     return found
 
@@ -201,7 +210,9 @@ def _shrunk(
         before, after = (operator.work(**calls.given, **given) for given in (sizes, grown))
         gain = np.log2(blank.law.seconds(after, sheet) / blank.law.seconds(before, sheet))
         ends = [_corners(blank, work) for work in (before, after)]
-        first, last = (sum(part * found[place] for place, part in zip(*end, strict=True)) for end in ends)
+        first, last = (
+            sum(part * found[place] for place, part in zip(*end, strict=True)) for end in ends
+        )
         short = np.flatnonzero(last - first + gain < 0.0)
         change = _dense(ends[1], short, found.size) - _dense(ends[0], short, found.size)
         rows.append(change / octaves[short, None])
@@ -246,7 +257,8 @@ def _bends(shape: Sequence[int]) -> Floats:
             (1.0, -2.0, 1.0) if count > 2 else (0.3, -0.3)
         )  # two knots cannot bend: they are kept from parting
         places = [
-            np.take(grid, range(i, count - len(parts) + 1 + i), axis).ravel() for i in range(len(parts))
+            np.take(grid, range(i, count - len(parts) + 1 + i), axis).ravel()
+            for i in range(len(parts))
         ]
         block = np.zeros((len(places[0]), grid.size))
         for part, place in zip(parts, places, strict=True):
@@ -255,7 +267,9 @@ def _bends(shape: Sequence[int]) -> Floats:
     return np.concatenate(rows)
 
 
-def _normal(index: Places, weight: Floats, target: Floats, scale: Floats, size: int) -> tuple[Floats, Floats]:
+def _normal(
+    index: Places, weight: Floats, target: Floats, scale: Floats, size: int
+) -> tuple[Floats, Floats]:
     """Both sides of the normal equations of rows with few entries each."""
     squares, sides = np.zeros(size * size), np.zeros(size)
     for places, shares in zip(index, weight, strict=True):
@@ -271,7 +285,9 @@ def _chosen(work: CallWork, rows: NDArray[np.intp]) -> CallWork:
     def part(value: Any) -> Any:
         return value if np.ndim(value) == 0 else value[rows]
 
-    flat = {field.name: part(getattr(work, field.name)) for field in fields(work) if field.name != "at"}
+    flat = {
+        field.name: part(getattr(work, field.name)) for field in fields(work) if field.name != "at"
+    }
     return CallWork(at=tuple(part(axis) for axis in work.at), **flat)
 
 

@@ -42,9 +42,14 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--device", required=True, help="preset id or alias of the GPU")
     parser.add_argument(
-        "--to", required=True, metavar="FOLDER", help="folder for gemm.csv, attention.csv, collectives.csv"
+        "--to",
+        required=True,
+        metavar="FOLDER",
+        help="folder for gemm.csv, attention.csv, collectives.csv",
     )
-    parser.add_argument("--seconds", type=float, default=300.0, help="time for each table (default: 300)")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="time for each table (default: 300)"
+    )
     arguments = parser.parse_args(words)
     device = presets.resolve("devices", arguments.device, field="--device")
     import torch  # type: ignore[import-not-found,unused-ignore]  # the extra `torch` is in no lock
@@ -54,7 +59,9 @@ def main(words: Sequence[str] | None = None) -> int:
     folder = Path(arguments.to)
     folder.mkdir(parents=True, exist_ok=True)
     tables = (
-        {"collectives": collectives} if "WORLD_SIZE" in os.environ else {"gemm": gemm, "attention": attention}
+        {"collectives": collectives}
+        if "WORLD_SIZE" in os.environ
+        else {"gemm": gemm, "attention": attention}
     )
     for name, measured in tables.items():
         rows = list(_until(time.monotonic() + arguments.seconds, measured(torch)))
@@ -65,18 +72,26 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def gemm(torch: Any) -> Iterator[dict[str, Any]]:
     """BF16 products, large and small in turn, so that a short run covers all."""
-    shapes = [(m, n, k) for m in TOKENS for n in WIDTHS for k in WIDTHS if 2.0 * m * n * k < LARGEST]
+    shapes = [
+        (m, n, k) for m in TOKENS for n in WIDTHS for k in WIDTHS if 2.0 * m * n * k < LARGEST
+    ]
     for m, n, k in _spread(shapes):
         weights = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for _ in range(COPIES)]
         rows = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
-        seconds = _seconds(torch, [partial(torch.nn.functional.linear, rows, one) for one in weights])
+        seconds = _seconds(
+            torch, [partial(torch.nn.functional.linear, rows, one) for one in weights]
+        )
         yield {"recipe": "bf16", "m": m, "n": n, "k": k, "seconds_best": seconds}
 
 
 def attention(torch: Any) -> Iterator[dict[str, Any]]:
     """Causal attention in BF16, heads of 128."""
     shapes = [
-        (b, s, h, g) for b in BATCHES for s in SEQUENCES for h, g in HEADS if 256.0 * b * h * s * s < LARGEST
+        (b, s, h, g)
+        for b in BATCHES
+        for s in SEQUENCES
+        for h, g in HEADS
+        if 256.0 * b * h * s * s < LARGEST
     ]
     for batch, sequence, heads, groups in _spread(shapes):
         made = [
@@ -98,7 +113,9 @@ def collectives(torch: Any) -> Iterator[dict[str, Any]]:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     ranks, version = there.get_world_size(), ".".join(map(str, torch.cuda.nccl.version()))
     for size in SIZES:
-        whole, other = (torch.zeros(size // 2, device="cuda", dtype=torch.float16) for _ in range(2))
+        whole, other = (
+            torch.zeros(size // 2, device="cuda", dtype=torch.float16) for _ in range(2)
+        )
         part = whole[: size // 2 // ranks]
         calls: dict[str, Callable[[], Any]] = {
             "all_reduce": partial(there.all_reduce, whole),
@@ -141,7 +158,9 @@ def _seconds(torch: Any, calls: Sequence[Callable[[], Any]]) -> float:
 def _spread(shapes: Sequence[Any]) -> list[Any]:
     """All shapes in an order of which every beginning covers the whole."""
     return (
-        [shapes[(i * 617) % len(shapes)] for i in range(len(shapes))] if len(shapes) % 617 else list(shapes)
+        [shapes[(i * 617) % len(shapes)] for i in range(len(shapes))]
+        if len(shapes) % 617
+        else list(shapes)
     )
 
 

@@ -37,7 +37,11 @@ OWN: Final = {("a100-80gb-sxm", "gemm bf16"): (6, 19), ("h100-80gb-sxm", "gemm f
 def section(file: Path) -> str:
     """The section as markdown, from the record that `mofa validate kernels --left-out ... --record` wrote."""
     held = from_json(read_text(file), file)
-    by = {(way, row["device"], row["op"]): row for way in ("family", "device") for row in held.get(way, ())}
+    by = {
+        (way, row["device"], row["op"]): row
+        for way in ("family", "device")
+        for row in held.get(way, ())
+    }
     keys = sorted({(op, device) for _, device, op in by})
     rows = tuple(_row(device, op, by) for op, device in keys)
     columns = (
@@ -46,16 +50,28 @@ def section(file: Path) -> str:
     return f"{HEAD}\n{as_markdown(Table(columns=columns, rows=rows))}"
 
 
-def _row(device: str, op: str, by: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> tuple[Any, ...]:
+def _row(
+    device: str, op: str, by: Mapping[tuple[str, str, str], Mapping[str, Any]]
+) -> tuple[Any, ...]:
     family, other = by.get(("family", device, op)), by.get(("device", device, op))
-    aim = OWN.get((device, op)) or next((aim for text, aim in AIMS.items() if re.fullmatch(text, op)), None)
+    aim = OWN.get((device, op)) or next(
+        (aim for text, aim in AIMS.items() if re.fullmatch(text, op)), None
+    )
     if device == "a100-80gb-sxm" and op.startswith("grouped"):
         aim = None
     met = None
     if aim and family:
         met = 100 * family["median_ape"] <= aim[0] and 100 * family["p90_ape"] <= aim[1]
     calls = (family or other or {})["n"]
-    return (op, device, calls, _pair(family), f"{aim[0]} / {aim[1]}" if aim else None, met, _pair(other))
+    return (
+        op,
+        device,
+        calls,
+        _pair(family),
+        f"{aim[0]} / {aim[1]}" if aim else None,
+        met,
+        _pair(other),
+    )
 
 
 def _pair(row: Mapping[str, Any] | None) -> str | None:

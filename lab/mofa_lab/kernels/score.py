@@ -54,7 +54,9 @@ def compared(
 
 def _shipped(calls: Calls) -> KernelComparison:
     held = kernels(calls.device)
-    form = _held_form([form for operator, form in held.surfaces if operator == calls.operator], calls.form)
+    form = _held_form(
+        [form for operator, form in held.surfaces if operator == calls.operator], calls.form
+    )
     if form is None:
         return _none(calls, f"no surface of {calls.operator} {calls.form}")
     return KernelComparison(calls=calls, predicted=_asked(calls, held.timer(calls.operator, form)))
@@ -65,7 +67,9 @@ def _held_form(forms: Sequence[str], wanted: str) -> str | None:
     if wanted in forms:
         return wanted
     library = [form for form in forms if wanted.startswith("nccl ") and form.startswith("nccl ")]
-    return max(library, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None)
+    return max(
+        library, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None
+    )
 
 
 def _relative(calls: Calls) -> KernelComparison:
@@ -75,7 +79,9 @@ def _relative(calls: Calls) -> KernelComparison:
     if surface is None or kernels(of or "").measured[calls.operator, calls.form] != of:
         return _none(calls, "no relative was measured")
     timer = Timer(
-        work=OPERATORS[calls.operator].work, surface=surface, sheet=sheet(calls.device, surface.format)
+        work=OPERATORS[calls.operator].work,
+        surface=surface,
+        sheet=sheet(calls.device, surface.format),
     )
     return KernelComparison(calls=calls, predicted=_asked(calls, timer))
 
@@ -99,7 +105,9 @@ def _asked(calls: Calls, timer: Timer) -> Floats:
 
 
 def _none(calls: Calls, reason: str) -> KernelComparison:
-    return KernelComparison(calls=calls, predicted=np.full(len(calls.seconds), np.nan), reason=reason)
+    return KernelComparison(
+        calls=calls, predicted=np.full(len(calls.seconds), np.nan), reason=reason
+    )
 
 
 def document(found: Sequence[KernelComparison]) -> dict[str, Any]:
@@ -108,7 +116,9 @@ def document(found: Sequence[KernelComparison]) -> dict[str, Any]:
     missing: list[dict[str, Any]] = []
     for one in found:
         op = f"{one.calls.operator} {one.calls.form}"
-        rows = zip(one.calls.ids.tolist(), one.predicted.tolist(), one.calls.seconds.tolist(), strict=True)
+        rows = zip(
+            one.calls.ids.tolist(), one.predicted.tolist(), one.calls.seconds.tolist(), strict=True
+        )
         for name, predicted, measured in rows:
             case = {"id": name, "device": one.calls.device, "op": op}
             if np.isnan(predicted):
@@ -116,7 +126,8 @@ def document(found: Sequence[KernelComparison]) -> dict[str, Any]:
             else:
                 cases.append(case | {"predicted_s": predicted, "measured_s": measured})
     groups = [
-        {"device": device, "op": op, **spread} for (device, op), spread in sorted(grouped(found).items())
+        {"device": device, "op": op, **spread}
+        for (device, op), spread in sorted(grouped(found).items())
     ]
     return {
         "summary": {**_spread(np.concatenate([_errors(one) for one in found])), "groups": groups},
@@ -139,7 +150,10 @@ def record(file: str, way: str, groups: Sequence[Mapping[str, Any]]) -> None:
     """Keep a summary, beside those of the other ways that the file holds."""
     held = from_json(read_text(file), file) if Path(file).exists() else {}
     held[way] = [
-        {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in group.items()}
+        {
+            name: float(f"{value:.4g}") if isinstance(value, float) else value
+            for name, value in group.items()
+        }
         for group in groups
     ]
     write_text(file, json.dumps(held, indent=1) + "\n")

@@ -94,9 +94,12 @@ def read(file: str) -> list[Calls]:
         needs = {"device", *table.forms, *table.sizes, *table.seconds}
         if needs <= set(columns):
             return list(_calls(file, table, columns))
-    known = "; ".join(", ".join(("device", *table.forms, *table.sizes, *table.seconds)) for table in TABLES)
+    known = "; ".join(
+        ", ".join(("device", *table.forms, *table.sizes, *table.seconds)) for table in TABLES
+    )
     raise BadFile(
-        file, f"has the columns {', '.join(columns)}, which is no table of kernels; these are: {known}"
+        file,
+        f"has the columns {', '.join(columns)}, which is no table of kernels; these are: {known}",
     )
 
 
@@ -116,7 +119,8 @@ def _columns(file: str) -> Columns:
     room = 4 * len(rows) * sum(max(map(len, column)) for column in columns)
     if room > MOST:
         raise BadFile(
-            file, f"takes {room // 2**20} MiB as columns, as wide as their longest cells; shorten them"
+            file,
+            f"takes {room // 2**20} MiB as columns, as wide as their longest cells; shorten them",
         )
     return {name: np.array(column) for name, *column in columns}
 
@@ -203,7 +207,12 @@ def _sustained(row: Mapping[str, str], number: Number) -> Said | None:
     """Operands that were never initialised are no training's."""
     if row["operands"] != "random":
         return None
-    return "gemm", f"{row['recipe']} sustained", _width(row["recipe"]), _named(number, "m", "n", "k")
+    return (
+        "gemm",
+        f"{row['recipe']} sustained",
+        _width(row["recipe"]),
+        _named(number, "m", "n", "k"),
+    )
 
 
 def _attention(row: Mapping[str, str], number: Number) -> Said:
@@ -212,7 +221,11 @@ def _attention(row: Mapping[str, str], number: Number) -> Said:
     sizes = _named(number, "batch", "sequence", "heads")
     if row["causal"] == "0":
         return "full-attention", form, {"head_dim": head}, sizes
-    given = {"head_dim": head, "value_dim": 128.0 if head == 192.0 else head, **_width(row["dtype"])}
+    given = {
+        "head_dim": head,
+        "value_dim": 128.0 if head == 192.0 else head,
+        **_width(row["dtype"]),
+    }
     sizes = {**sizes, **_named(number, "kv_heads")}
     window = number("window")
     if not window.any():

@@ -19,7 +19,9 @@ from mofa_lab.traces.events import Array, EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class, classes_of, communicates
 from mofa_lab.traces.places import places
 
-_STEP: Final = re.compile(r"ProfilerStep#?\s*(\d+)|(?:iteration|train_step|step)[ _#:]*(\d+)$", re.IGNORECASE)
+_STEP: Final = re.compile(
+    r"ProfilerStep#?\s*(\d+)|(?:iteration|train_step|step)[ _#:]*(\d+)$", re.IGNORECASE
+)
 _SHORT: Final = 20e-6
 """Launches take this long to reach an idle device; a gap that ends sooner after its launch is the host's. [s]"""
 
@@ -203,7 +205,9 @@ class _Work:
         return float(np.sum(np.maximum(until - idle[:, 0], 0.0)))
 
     def streams(self, step: str, inside: Array) -> list[Stream]:
-        computing = intervals.union(self.start[inside & ~self.talks], self.end[inside & ~self.talks])
+        computing = intervals.union(
+            self.start[inside & ~self.talks], self.end[inside & ~self.talks]
+        )
         found = []
         for lane in np.unique(self.lane[inside]):
             here = inside & (self.lane == lane)

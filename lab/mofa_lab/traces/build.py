@@ -79,7 +79,9 @@ class _Rank:
         """Without correlation ids: the n-th kernel to start belongs to the n-th launch, copies to copies."""
         found = np.full(len(self.kernels), -1)
         launches = matching(self.trace, LAUNCH)[self.calls.name]
-        copying = np.array(["mem" in name.lower() for name in self.trace.names] + [False])[self.calls.name]
+        copying = np.array(["mem" in name.lower() for name in self.trace.names] + [False])[
+            self.calls.name
+        ]
         for copies in (True, False):
             wanted = np.flatnonzero(launches & (copying == copies))
             wanted = wanted[np.argsort(self.calls.start[wanted], kind="stable")]
@@ -97,11 +99,20 @@ class _Rank:
     def graph(self) -> Graph:
         latency, gap = self._latency(), self._gap()
         waits = Waits(self.trace, self.calls, self.kernels, self.launch)
-        waits.host(self.edges, self.duration, self.n, matching(self.trace, WAIT), matching(self.trace, WHOLE))
+        waits.host(
+            self.edges,
+            self.duration,
+            self.n,
+            matching(self.trace, WAIT),
+            matching(self.trace, WHOLE),
+        )
         self._threads(waits)
         self._streams(latency, gap, waits)
         events = Events(
-            *(np.concatenate([getattr(self.calls, f), getattr(self.kernels, f)]) for f in Events.__slots__)
+            *(
+                np.concatenate([getattr(self.calls, f), getattr(self.kernels, f)])
+                for f in Events.__slots__
+            )
         )
         kinds = np.concatenate([np.full(self.n, HOST, dtype=np.int8), self.kinds])
         return _graph(self.trace, self.rank, self.shift, events, kinds, self.edges, self.duration)
@@ -124,11 +135,17 @@ class _Rank:
         """Calls follow each other; a long pause may be a wait for another thread or for a kernel."""
         for i in range(1, self.n):
             if self.calls.lane[i] == self.calls.lane[i - 1] and i not in waits.resumed:
-                self.edges.add(i - 1, i, float(self.calls.start[i] - self.calls.end[i - 1]), Why.THREAD)
+                self.edges.add(
+                    i - 1, i, float(self.calls.start[i] - self.calls.end[i - 1]), Why.THREAD
+                )
         _join_threads(self.calls, self.edges, waits)
 
     def _streams(self, latency: float, gap: float, waits: Waits) -> None:
-        lane, start, end = self.kernels.lane.tolist(), self.kernels.start.tolist(), self.kernels.end.tolist()
+        lane, start, end = (
+            self.kernels.lane.tolist(),
+            self.kernels.start.tolist(),
+            self.kernels.end.tolist(),
+        )
         launch, called = self.launch.tolist(), self.calls.start.tolist()
         for i in range(len(lane)):
             ready, task = -np.inf, self.n + i
@@ -179,7 +196,13 @@ def _join_threads(calls: Events, edges: EdgeList, waits: Waits | None) -> None:
 
 
 def _graph(
-    trace: Trace, rank: int, shift: float, events: Events, kinds: Array, edges: EdgeList, duration: Array
+    trace: Trace,
+    rank: int,
+    shift: float,
+    events: Events,
+    kinds: Array,
+    edges: EdgeList,
+    duration: Array,
 ) -> Graph:
     columns = edges.columns()
     start = events.start + shift
@@ -191,7 +214,9 @@ def _graph(
     lanes = [trace.lanes[i] for i in used]
     return Graph(
         names=trace.names,
-        lanes=tuple(f"rank {rank} {'stream' if lane.device else 'thread'} {lane.name}" for lane in lanes),
+        lanes=tuple(
+            f"rank {rank} {'stream' if lane.device else 'thread'} {lane.name}" for lane in lanes
+        ),
         name=events.name,
         lane=place[events.lane],
         rank=np.full(len(events), rank),

@@ -35,6 +35,8 @@ def _written(one: Finding, section: str, sources: Sequence[TracedRun]) -> Writte
     ranks = sum(len(source.steps) for source in sources)
     source = f"{one.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {one.what}"
     value = significant(one.value)
-    entry = Free(section=section, path=one.path, prior=value, spread=0.0, factor=False, source=source)
+    entry = Free(
+        section=section, path=one.path, prior=value, spread=0.0, factor=False, source=source
+    )
     scatter = significant(one.scatter, 2) if one.scatter > NEGLIGIBLE else 0.0
     return Written(entry=entry, value=value, scatter=scatter)

@@ -33,11 +33,15 @@ class Drawing:
         """One stage."""
         return self._stages[number]
 
-    def task(self, name: str, lane: str, rank: int, kind: int, seconds: float, meeting: Any = None) -> int:
+    def task(
+        self, name: str, lane: str, rank: int, kind: int, seconds: float, meeting: Any = None
+    ) -> int:
         """A task; its number."""
         group = -1 if meeting is None else self._meetings.setdefault(meeting, len(self._meetings))
         where = self._lanes.setdefault(lane, len(self._lanes))
-        self._rows.append((self._names.setdefault(name, len(self._names)), where, rank, kind, seconds, group))
+        self._rows.append(
+            (self._names.setdefault(name, len(self._names)), where, rank, kind, seconds, group)
+        )
         return len(self._rows) - 1
 
     def after(self, source: int, target: int, lag: float, why: Why) -> None:
@@ -46,7 +50,9 @@ class Drawing:
 
     def graph(self) -> Graph:
         """All of it."""
-        name, lane, rank, kind, duration, group = (np.array(c) for c in zip(*self._rows, strict=True))
+        name, lane, rank, kind, duration, group = (
+            np.array(c) for c in zip(*self._rows, strict=True)
+        )
         zeros = np.zeros(len(self._rows))
         columns = self._edges.columns()
         waits = np.zeros(len(self._rows), dtype=bool)
@@ -91,7 +97,9 @@ class Stage:
         if self._call >= 0:
             d.after(self._call, call, 0.0, Why.THREAD)
         self._call = call
-        task = d.task(name, f"rank {rank} stream {stream}", rank, CLASSES.index(kind), seconds, meeting)
+        task = d.task(
+            name, f"rank {rank} stream {stream}", rank, CLASSES.index(kind), seconds, meeting
+        )
         d.after(call, task, LATENCY, Why.LAUNCH)
         if stream in self._last:
             d.after(self._last[stream], task, GAP, Why.STREAM)

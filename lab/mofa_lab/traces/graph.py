@@ -97,7 +97,9 @@ class EdgeList:
         self._rows: list[tuple[int, int, float, bool, int]] = []
         self._loose: set[int] = set()
 
-    def add(self, source: int, target: int, lag: float, why: Why, *, from_start: bool = False) -> None:
+    def add(
+        self, source: int, target: int, lag: float, why: Why, *, from_start: bool = False
+    ) -> None:
         """One edge. [s]"""
         self._rows.append((source, target, lag, from_start, int(why)))
 
@@ -133,4 +135,6 @@ def joined(graphs: Sequence[Graph]) -> Graph:
             parts.setdefault(field, []).append((own | shifted).get(field, getattr(graph, field)))
         lanes += graph.lanes
         tasks += len(graph)
-    return Graph(names=names, lanes=tuple(lanes), **{f: np.concatenate(p) for f, p in parts.items()})
+    return Graph(
+        names=names, lanes=tuple(lanes), **{f: np.concatenate(p) for f, p in parts.items()}
+    )

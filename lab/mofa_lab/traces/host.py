@@ -30,7 +30,9 @@ def outermost(events: Events) -> tuple[Events, Array]:
     keep = np.ones(len(order), dtype=bool)
     holder = np.zeros(len(order), dtype=np.int64)
     reach, thread, place = -np.inf, -1, -1
-    for i, (here, begin, finish) in enumerate(zip(lane.tolist(), start.tolist(), end.tolist(), strict=True)):
+    for i, (here, begin, finish) in enumerate(
+        zip(lane.tolist(), start.tolist(), end.tolist(), strict=True)
+    ):
         if here != thread:
             thread, reach = here, -np.inf
         if begin < reach and finish <= reach + 1e-6:
@@ -63,7 +65,13 @@ def leaves(trace: Trace) -> tuple[Events, Array]:
             keep[row] = talking or not holds
 
     for row, (here, start, end, talking) in enumerate(
-        zip(events.lane.tolist(), events.start.tolist(), events.end.tolist(), talks.tolist(), strict=True)
+        zip(
+            events.lane.tolist(),
+            events.start.tolist(),
+            events.end.tolist(),
+            talks.tolist(),
+            strict=True,
+        )
     ):
         if here != thread:
             close(np.inf)

@@ -50,7 +50,9 @@ class Finding:
     """True where sizes differ, so that a fixed part could be told from it."""
 
 
-def findings(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) -> tuple[Finding, ...]:
+def findings(
+    steps: Sequence[StepPasses], made: StepTemplates, layout: Layout
+) -> tuple[Finding, ...]:
     """Everything that the traced steps say of the constants."""
     ops = [op for step in steps for p in step.passes for op in p.ops]
     found = [*_products(ops, layout)]
@@ -84,20 +86,29 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
         if fitted is not None:
             half = fitted
             found += [
-                _finding(f"compute.gemm_half_{a}", half, [], "slope over shapes", count=weight) for a in "mnk"
+                _finding(f"compute.gemm_half_{a}", half, [], "slope over shapes", count=weight)
+                for a in "mnk"
             ]
-            found.append(_finding("compute.gemm_shape", 1.0, [], "taken into the half sizes", count=weight))
+            found.append(
+                _finding("compute.gemm_shape", 1.0, [], "taken into the half sizes", count=weight)
+            )
         seen = [p for p in seen if min(p.m, p.n, p.k) >= SMALLEST] or seen
         samples = [(1.0 + half * p.narrowness) / (p.inverse_rate * peak) for p in seen]
         found.append(
-            _finding("compute.gemm_efficiency", median(samples), samples, "matrix products by shape")
+            _finding(
+                "compute.gemm_efficiency", median(samples), samples, "matrix products by shape"
+            )
         )
         grouped = products(ops, Class.GROUPED)
         if grouped and half > 0:
             rate = peak * median(samples)
-            penalty = [max(p.inverse_rate * rate - 1.0, 0.0) / (half * p.narrowness) for p in grouped]
+            penalty = [
+                max(p.inverse_rate * rate - 1.0, 0.0) / (half * p.narrowness) for p in grouped
+            ]
             found.append(
-                _finding("compute.grouped_penalty", median(penalty), penalty, "grouped products by shape")
+                _finding(
+                    "compute.grouped_penalty", median(penalty), penalty, "grouped products by shape"
+                )
             )
     return found
 
@@ -112,22 +123,35 @@ def _layer_rates(made: StepTemplates, layout: Layout) -> list[Finding]:
     forward = _time(made.layer[Work.FORWARD], Class.ATTENTION)
     backward = _time(made.layer[Work.BACKWARD], Class.ATTENTION)
     if forward > 0:
-        value = float(c.attention_efficiency) * priced.layer[Work.FORWARD, Class.ATTENTION] / forward
-        found.append(_finding("compute.attention_efficiency", value, [], "fused attention, forward", count=1))
+        value = (
+            float(c.attention_efficiency) * priced.layer[Work.FORWARD, Class.ATTENTION] / forward
+        )
+        found.append(
+            _finding("compute.attention_efficiency", value, [], "fused attention, forward", count=1)
+        )
         if backward > 0:
             ratio = backward / forward
             found.append(
                 _finding(
-                    "compute.attention_backward", ratio, [], "fused attention, backward over forward", count=1
+                    "compute.attention_backward",
+                    ratio,
+                    [],
+                    "fused attention, backward over forward",
+                    count=1,
                 )
             )
-    moved = {work: _time(t, Class.ELEMENTWISE) + _time(t, Class.COPY) for work, t in made.layer.items()}
+    moved = {
+        work: _time(t, Class.ELEMENTWISE) + _time(t, Class.COPY) for work, t in made.layer.items()
+    }
     if min(moved.values()) > 0:
         told = [
-            float(c.memory_efficiency) * priced.layer[work, Class.ELEMENTWISE] / moved[work] for work in moved
+            float(c.memory_efficiency) * priced.layer[work, Class.ELEMENTWISE] / moved[work]
+            for work in moved
         ]
         value = float(np.sqrt(told[0] * told[1]))
-        found.append(_finding("compute.memory_efficiency", value, told, "elementwise work of a layer"))
+        found.append(
+            _finding("compute.memory_efficiency", value, told, "elementwise work of a layer")
+        )
         found += [
             _finding(f"compute.{name}", 1.0, [], "taken into what its operators reach", count=1)
             for name in TAKEN_IN
@@ -158,26 +182,43 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
         (False, "links.scale_out_efficiency", float(k.scale_out_efficiency)),
     ):
-        samples = [value * ideal / (took - fixed) for ideal, took, fixed in inside[near] if took > fixed]
+        samples = [
+            value * ideal / (took - fixed) for ideal, took, fixed in inside[near] if took > fixed
+        ]
         line = fitted_line([(ideal, measured) for ideal, measured, _ in inside[near]])
         if line is not None:
             start = line[0] - median([fixed for *_, fixed in inside[near]]) + float(k.collective)
             efficiency = _finding(name, value / line[1], samples, "collectives by size", stack=True)
             found.append(replace(efficiency, line=True))
             found.append(
-                _finding("links.collective", max(start, 0.0), [], "the same", count=len(samples), stack=True)
+                _finding(
+                    "links.collective",
+                    max(start, 0.0),
+                    [],
+                    "the same",
+                    count=len(samples),
+                    stack=True,
+                )
             )
         elif samples:
-            found.append(_finding(name, median(samples), samples, "collectives by size", stack=True))
+            found.append(
+                _finding(name, median(samples), samples, "collectives by size", stack=True)
+            )
     exchange = [p for t in made.layer.values() for p in t if p.axis == "expert"]
     priced = prices(replace(layout, cluster=learned_cluster(layout.cluster, found)))
     if exchange and priced.expert > 0:
         samples = [
-            float(k.all_to_all_efficiency) * priced.expert / p.seconds for p in exchange if p.seconds > 0
+            float(k.all_to_all_efficiency) * priced.expert / p.seconds
+            for p in exchange
+            if p.seconds > 0
         ]
         found.append(
             _finding(
-                "links.all_to_all_efficiency", median(samples), samples, "dispatch and combine", stack=True
+                "links.all_to_all_efficiency",
+                median(samples),
+                samples,
+                "dispatch and combine",
+                stack=True,
             )
         )
     return found + _points(made, layout)
@@ -201,9 +242,16 @@ def _points(made: StepTemplates, layout: Layout) -> list[Finding]:
     value = fastest.said.size / (float(link.bandwidth) * (fastest.seconds - fixed))
     return [
         _finding(
-            "links.point_latency", fixed, [], "at most half of the fastest hop", count=len(said), stack=True
+            "links.point_latency",
+            fixed,
+            [],
+            "at most half of the fastest hop",
+            count=len(said),
+            stack=True,
         ),
-        _finding("links.point_efficiency", value, [], "the fastest hop", count=len(said), stack=True),
+        _finding(
+            "links.point_efficiency", value, [], "the fastest hop", count=len(said), stack=True
+        ),
     ]
 
 
@@ -215,7 +263,12 @@ def _host(made: StepTemplates, layout: Layout) -> list[Finding]:
     launch = sum(piece.host for t in made.layer.values() for piece in t)
     return [
         _finding(
-            name, launch, [], "launches of a layer", count=sum(map(len, made.layer.values())), stack=True
+            name,
+            launch,
+            [],
+            "launches of a layer",
+            count=sum(map(len, made.layer.values())),
+            stack=True,
         )
     ]
 
@@ -235,7 +288,13 @@ def _head(made: StepTemplates, layout: Layout) -> list[Finding]:
     logits = float(tokens_per_rank(w, s)) * float(rows) / float(s.tp)
     host = sum(p.host for p in pieces)
     return [
-        _finding("compute.logit_traffic", max(traffic, 0.0) / logits, [], "head and loss", count=len(pieces)),
+        _finding(
+            "compute.logit_traffic",
+            max(traffic, 0.0) / logits,
+            [],
+            "head and loss",
+            count=len(pieces),
+        ),
         _finding("host.head", host, [], "launches of head and loss", count=len(pieces), stack=True),
     ]
 
@@ -251,7 +310,9 @@ def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
             count=1,
             stack=True,
         ),
-        _finding("host.micro_batch", 0.0, [], "in the launches of layers and head", count=1, stack=True),
+        _finding(
+            "host.micro_batch", 0.0, [], "in the launches of layers and head", count=1, stack=True
+        ),
     )
 
 
@@ -261,7 +322,9 @@ def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) ->
     longest = max(made.update, default=0.0)
     if longest > 0:
         value = float(c.optimizer_efficiency) * prices(layout).update / longest
-        found.append(_finding("compute.optimizer_efficiency", value, [], "the update", count=len(steps)))
+        found.append(
+            _finding("compute.optimizer_efficiency", value, [], "the update", count=len(steps))
+        )
     for work, name in ((Work.FORWARD, "tensor"), (Work.BACKWARD, "tensor_backward")):
         pieces = made.layer[work]
         sent = [(i, p) for i, p in enumerate(pieces) if p.axis == "tensor"]
@@ -284,7 +347,13 @@ def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) ->
 
 
 def _finding(
-    path: str, value: float, samples: Sequence[float], what: str, *, count: int = 0, stack: bool = False
+    path: str,
+    value: float,
+    samples: Sequence[float],
+    what: str,
+    *,
+    count: int = 0,
+    stack: bool = False,
 ) -> Finding:
     logs = np.log([s for s in samples if s > 0]) if samples else np.zeros(1)
     return Finding(

@@ -44,7 +44,10 @@ def products(ops: Iterable[Op], kind: Class) -> list[Product]:
         shape = _shape(op.dims) if op.kind is kind else None
         if shape is not None and op.seconds > 0:
             times.setdefault(shape, []).append(op.seconds)
-    return [Product(groups=g, m=m, n=n, k=k, seconds=tuple(t)) for (g, m, n, k), t in sorted(times.items())]
+    return [
+        Product(groups=g, m=m, n=n, k=k, seconds=tuple(t))
+        for (g, m, n, k), t in sorted(times.items())
+    ]
 
 
 def _shape(dims: Any) -> tuple[int, int, int, int] | None:
@@ -87,5 +90,7 @@ def fitted_line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | 
     x, y = np.array([p[0] for p in points]), np.array([p[1] for p in points])
     if len(points) < 2 or x.min() <= 0 or x.max() < 1.5 * x.min():
         return None
-    (level, slope), *_ = np.linalg.lstsq(np.stack([1.0 / y, x / y], axis=1), np.ones(len(points)), rcond=None)
+    (level, slope), *_ = np.linalg.lstsq(
+        np.stack([1.0 / y, x / y], axis=1), np.ones(len(points)), rcond=None
+    )
     return (float(level), float(slope)) if level >= 0 and slope > 0 else None

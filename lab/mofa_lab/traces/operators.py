@@ -35,7 +35,14 @@ class Class(Enum):
 CLASSES: Final = tuple(Class)
 """In the order of their numbers in arrays."""
 COMMUNICATION: Final = frozenset(
-    {Class.ALL_REDUCE, Class.ALL_GATHER, Class.REDUCE_SCATTER, Class.ALL_TO_ALL, Class.POINT, Class.BROADCAST}
+    {
+        Class.ALL_REDUCE,
+        Class.ALL_GATHER,
+        Class.REDUCE_SCATTER,
+        Class.ALL_TO_ALL,
+        Class.POINT,
+        Class.BROADCAST,
+    }
 )
 """Classes that move data between ranks."""
 
@@ -53,9 +60,7 @@ _COLLECTIVE: Final = (
     ),
     (Class.BROADCAST, r"broadcast|barrier|nccl\w*_reduce|nccl\w*_scatter|nccl\w*_gather"),
 )
-_COMMUNICATING: Final = (
-    r"nccl|rccl|gloo|c10d|mscclpp|nvshmem|deep_?ep|internode::|intranode::|\bep::cuda|all_?reduce_kernel"
-)
+_COMMUNICATING: Final = r"nccl|rccl|gloo|c10d|mscclpp|nvshmem|deep_?ep|internode::|intranode::|\bep::cuda|all_?reduce_kernel"
 _COMPUTE: Final = (
     (Class.OPTIMIZER, r"adam(?!ard)|multi_tensor_|\blamb\b|_lamb_|fused_?sgd|optimizer\.step"),
     (Class.ATTENTION, r"flash|fmha|attn|attention|scaled_dot_product|_mha_|softmax.*(warp|masked)"),
@@ -73,9 +78,13 @@ _COMPUTE: Final = (
     ),
 )
 _TABLE: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _COMPUTE)
-_COLLECTIVES: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _COLLECTIVE)
+_COLLECTIVES: Final = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _COLLECTIVE
+)
 _ANY_COLLECTIVE: Final = re.compile(_COMMUNICATING, re.IGNORECASE)
-_HELPERS: Final = re.compile(r"grouped_gemm::\w+::utils::|fill_tensormaps|layer_norm", re.IGNORECASE)
+_HELPERS: Final = re.compile(
+    r"grouped_gemm::\w+::utils::|fill_tensormaps|layer_norm", re.IGNORECASE
+)
 """Named after a library of matrix products, but only moving memory."""
 
 

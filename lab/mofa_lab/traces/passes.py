@@ -23,7 +23,9 @@ from mofa_model.errors import BadFile
 from mofa_model.schedules.order import Operation
 from mofa_model.schedules.order import OperationKind as Work
 
-_PASS: Final = re.compile(r"^(fwd|bwd|forward|backward)(_step|_pass|_microbatch)?\b[ _#:]*\d*", re.IGNORECASE)
+_PASS: Final = re.compile(
+    r"^(fwd|bwd|forward|backward)(_step|_pass|_microbatch)?\b[ _#:]*\d*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +106,11 @@ def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> StepPasses:
         for work, part in zip(order, found[1], strict=True)
     )
     return StepPasses(
-        stage=stage, seconds=end - begin, passes=passes, before=tuple(found[0]), after=tuple(found[2])
+        stage=stage,
+        seconds=end - begin,
+        passes=passes,
+        before=tuple(found[0]),
+        after=tuple(found[2]),
     )
 
 
@@ -164,7 +170,11 @@ def _by_mark(labels: list[int]) -> list[tuple[int, int]]:
 
 
 def _matched(
-    trace: Trace, ops: list[Op], runs: list[tuple[int, int]], backward: Array, order: Sequence[Operation]
+    trace: Trace,
+    ops: list[Op],
+    runs: list[tuple[int, int]],
+    backward: Array,
+    order: Sequence[Operation],
 ) -> tuple[list[Op], list[list[Op]], list[Op]]:
     """Kernels before, in each, and after the passes."""
     if not runs:
@@ -180,7 +190,9 @@ def _matched(
 
 def _by_direction(backward: list[bool], order: Sequence[Operation]) -> Iterator[tuple[int, int]]:
     """Runs without annotations: as many turns as the schedule has, each cut into equal passes."""
-    wanted = [(back, len(list(g))) for back, g in groupby(o.kind is not Work.FORWARD for o in order)]
+    wanted = [
+        (back, len(list(g))) for back, g in groupby(o.kind is not Work.FORWARD for o in order)
+    ]
     at, given = 0, []
     for back, members in groupby(backward):
         count = len(list(members))

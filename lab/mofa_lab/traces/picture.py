@@ -58,7 +58,9 @@ def timeline(trace: Trace) -> str:
     for place, kind in enumerate(seen):
         x, y = _LEFT + (place % 6) * 165, bottom + (place // 6) * 20
         parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{_COLOURS[kind]}"/>')
-        parts.append(f'<text x="{x + 17}" y="{y + 11}" font-size="12">{html.escape(kind.value)}</text>')
+        parts.append(
+            f'<text x="{x + 17}" y="{y + 11}" font-size="12">{html.escape(kind.value)}</text>'
+        )
     height = bottom + (len(seen) // 6 + 1) * 20 + 4
     title = f"{(high - low) * 1e3:.2f} ms on {len(lanes)} streams"
     return (

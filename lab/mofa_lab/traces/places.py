@@ -51,7 +51,9 @@ def places(trace: Trace, kernels: Events) -> Places:
     engine = np.array(["autograd::engine" in name for name in trace.names] + [False])
     behind = operators.correlation < 0
     inside = operators.rows(engine[operators.name])
-    threads = set(inside.lane.tolist()) - set(marks.lane.tolist())  # autograd's own: nobody annotates there
+    threads = set(inside.lane.tolist()) - set(
+        marks.lane.tolist()
+    )  # autograd's own: nobody annotates there
     around = _around(operators, called, lane)
     by_operator = np.append(behind, False)[around] | (_around(inside, called, lane) >= 0)
     by_operator |= np.isin(lane, list(threads))

@@ -64,7 +64,9 @@ def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     small, slow, count = [], [], 0
     for source in sources:
         layout, model = source.layout, source.layout.workload.model
-        measured = sum(p.seconds for p in source.learned.layer[Work.FORWARD] if p.kind is Class.ATTENTION)
+        measured = sum(
+            p.seconds for p in source.learned.layer[Work.FORWARD] if p.kind is Class.ATTENTION
+        )
         cores = [core for block in model.blocks for core in block.cores()]
         if measured <= 0 or not cores:
             continue
@@ -78,7 +80,9 @@ def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     x, y = np.array(small), np.array(slow)
     if count < 2 or np.ptp(x) < 0.3 * x.mean():
         return ()
-    (level, slope), *_ = np.linalg.lstsq(np.stack([1.0 / y, x / y], axis=1), np.ones(count), rcond=None)
+    (level, slope), *_ = np.linalg.lstsq(
+        np.stack([1.0 / y, x / y], axis=1), np.ones(count), rcond=None
+    )
     if level <= 0 or slope < 0:
         return ()
     left = float(np.std(np.log((level + slope * x) / y)))

@@ -74,7 +74,9 @@ def source_of(traces: Sequence[Trace], layout: Layout) -> TracedRun:
     stages = [_stage(trace, layout, len(traces), place) for place, trace in enumerate(traces)]
     missing = {0, int(s.pp) - 1} - set(stages)
     if missing:
-        raise InputError(f"FILE: no trace of pipeline stage {min(missing)}; first and last stage are needed")
+        raise InputError(
+            f"FILE: no trace of pipeline stage {min(missing)}; first and last stage are needed"
+        )
     steps = tuple(
         step_of(trace, stage, [o for step in order.devices[stage] for o in step])
         for trace, stage in zip(traces, stages, strict=True)
@@ -113,7 +115,10 @@ def predict(source: TracedRun, new: Layout) -> Prediction:
 def doublings(old: Layout, new: Layout) -> float:
     """How far two layouts are apart: the doublings of every degree, of the batch and of the model, added up. [1]"""
     pairs = [(float(getattr(old.strategy, d)), float(getattr(new.strategy, d))) for d in DEGREES]
-    pairs += [(old.micro_batches, new.micro_batches), (model_parameters(old), model_parameters(new))]
+    pairs += [
+        (old.micro_batches, new.micro_batches),
+        (model_parameters(old), model_parameters(new)),
+    ]
     pairs += [(float(old.cluster.device.peak_bf16), float(new.cluster.device.peak_bf16))]
     return sum(abs(float(np.log2(b / a))) for a, b in pairs if a > 0 and b > 0)
 
@@ -121,7 +126,8 @@ def doublings(old: Layout, new: Layout) -> float:
 def _unseen(old: Layout, new: Layout) -> int:
     """Axes that the traced layout did not have."""
     pairs = (
-        (float(getattr(old.strategy, d)), float(getattr(new.strategy, d))) for d in ("tp", "pp", "dp", "ep")
+        (float(getattr(old.strategy, d)), float(getattr(new.strategy, d)))
+        for d in ("tp", "pp", "dp", "ep")
     )
     return sum(before == 1 < after for before, after in pairs)
 

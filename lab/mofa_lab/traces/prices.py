@@ -30,7 +30,9 @@ class Layout:
     def micro_batches(self) -> int:
         """Micro-batches of a step on one pipeline. [1]"""
         s = self.strategy
-        return max(1, round(float(self.workload.training.global_batch) / (float(s.dp) * float(s.mbs))))
+        return max(
+            1, round(float(self.workload.training.global_batch) / (float(s.dp) * float(s.mbs)))
+        )
 
     @property
     def depth(self) -> int:
@@ -111,23 +113,30 @@ def prices(layout: Layout) -> Prices:
         layer={key: float(value) for key, value in layer.items()},
         head={
             Class.GEMM: float(
-                product_time(w, c, rates, Rows.SENT, tokens, model.embedding.vocabulary / s.tp, model.hidden)
+                product_time(
+                    w, c, rates, Rows.SENT, tokens, model.embedding.vocabulary / s.tp, model.hidden
+                )
             ),
             Class.ELEMENTWISE: float(tokens * (model.embedding.vocabulary / s.tp) / rates.memory),
         },
         embedding=float(tokens * model.hidden / s.tp / rates.memory),
-        tensor=float(collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)),
+        tensor=float(
+            collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)
+        ),
         tensor_count=int(float(sum(block.gathers for block in blocks))),
         expert=float(sum(block.all_to_all for block in blocks)) / 2.0,
         hop=hop_time(layout),
-        reduce=_data(layout, (held - routed) * float(precision.reduce), routed * float(precision.reduce)),
+        reduce=_data(
+            layout, (held - routed) * float(precision.reduce), routed * float(precision.reduce)
+        ),
         reduce_outer=data_time(layout, outer * float(precision.reduce)),
         gather=_data(
             layout,
             ((held - routed) * layers + ends) * float(precision.gather),
             routed * layers * float(precision.gather),
         ),
-        update=owned * float(k.optimizer_traffic / (c.device.memory_bandwidth * k.optimizer_efficiency)),
+        update=owned
+        * float(k.optimizer_traffic / (c.device.memory_bandwidth * k.optimizer_efficiency)),
     )
 
 
@@ -139,7 +148,9 @@ def hop_time(layout: Layout, size: float | None = None) -> float:
     link = c.scale_up if hop_inside(layout) else c.scale_out
     bandwidth = link.bandwidth * k.point_efficiency
     return float(
-        collectives.point_to_point_time(message if size is None else size, bandwidth, k.point_latency)
+        collectives.point_to_point_time(
+            message if size is None else size, bandwidth, k.point_latency
+        )
     )
 
 

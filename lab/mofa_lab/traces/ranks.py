@@ -45,7 +45,10 @@ def job_of(traces: Sequence[Trace]) -> RankGraph:
     numbers = _numbered(traces)
     first = min(trace.epoch for trace in traces)
     shifts = [trace.epoch - first for trace in traces]
-    graphs = [graph_of(trace, rank, shift=s) for trace, rank, s in zip(traces, numbers, shifts, strict=True)]
+    graphs = [
+        graph_of(trace, rank, shift=s)
+        for trace, rank, s in zip(traces, numbers, shifts, strict=True)
+    ]
     if len(traces) == 1:
         return RankGraph(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
     told = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
@@ -81,7 +84,9 @@ def _numbered(traces: Sequence[Trace]) -> list[int]:
     if any(said) and any(trace.world > 1 for trace in traces):
         twice = next(rank for rank in said if said.count(rank) > 1)
         paths = [trace.path for trace in traces if trace.rank == twice]
-        raise InputError(f"{paths[1]}: is of rank {twice}, as {paths[0]} is; give one file for each rank")
+        raise InputError(
+            f"{paths[1]}: is of rank {twice}, as {paths[0]} is; give one file for each rank"
+        )
     return list(range(len(traces)))
 
 
@@ -95,7 +100,9 @@ def _told(trace: Trace, graph: Graph) -> dict[int, About]:
     first = len(graph) - len(order)
     parsed = {int(d): about(trace.details[d]) for d in np.unique(rows[order])}
     return {
-        int(i): parsed[int(rows[order[i - first]])] for i in np.flatnonzero(_talking(graph)) if i >= first
+        int(i): parsed[int(rows[order[i - first]])]
+        for i in np.flatnonzero(_talking(graph))
+        if i >= first
     }
 
 
@@ -105,7 +112,9 @@ def _talking(graph: Graph) -> Array:
     return mask
 
 
-def _by_name(graphs: Sequence[Graph], told: Sequence[dict[int, About]]) -> dict[Key, list[tuple[int, int]]]:
+def _by_name(
+    graphs: Sequence[Graph], told: Sequence[dict[int, About]]
+) -> dict[Key, list[tuple[int, int]]]:
     """Members of each collective that says its group, as (place of the rank, task)."""
     found: dict[Key, list[tuple[int, int]]] = {}
     ranks = {int(graph.rank[0]): r for r, graph in enumerate(graphs) if len(graph)}
@@ -113,7 +122,11 @@ def _by_name(graphs: Sequence[Graph], told: Sequence[dict[int, About]]) -> dict[
     for r, (graph, says) in enumerate(zip(graphs, told, strict=True)):
         seen: dict[tuple[int, str, tuple[int, ...]], int] = {}
         own = int(graph.rank[0]) if len(graph) else 0
-        host = bool(says) and not any(one.group or one.ranks for one in says.values()) and _on_host(graph)
+        host = (
+            bool(says)
+            and not any(one.group or one.ranks for one in says.values())
+            and _on_host(graph)
+        )
         for task in sorted(says, key=lambda t: float(graph.start[t])):
             said, kind = says[task], int(graph.kind[task])
             group = said.ranks
@@ -140,7 +153,9 @@ def _offsets(graphs: Sequence[Graph], known: dict[Key, list[tuple[int, int]]]) -
     for who in known.values():
         r, task = who[0]
         for other, its in who[1:]:
-            pairs.setdefault((r, other), []).append(float(graphs[r].end[task] - graphs[other].end[its]))
+            pairs.setdefault((r, other), []).append(
+                float(graphs[r].end[task] - graphs[other].end[its])
+            )
     offsets = {0: 0.0}
     medians = {pair: float(np.median(apart)) for pair, apart in pairs.items()}
     for _ in range(len(graphs)):

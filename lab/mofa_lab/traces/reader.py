@@ -65,7 +65,8 @@ def batches(document: Document) -> Iterator[list[Any]]:
         raise BadFile(repr(document.path), f"cannot be read: {error}") from error
     except (EOFError, zlib.error) as error:
         raise BadFile(
-            path, f"is truncated or damaged: its compressed text breaks off after {document.events} events"
+            path,
+            f"is truncated or damaged: its compressed text breaks off after {document.events} events",
         ) from error
 
 
@@ -107,7 +108,8 @@ class _Pieces:
             if cut is None:
                 if len(held) > LONGEST:
                     raise BadFile(
-                        self._document.path, f"has {len(held)} bytes without the end of an event: not a trace"
+                        self._document.path,
+                        f"has {len(held)} bytes without the end of an event: not a trace",
                     )
                 continue
             events, rest = cut
@@ -147,7 +149,8 @@ class _Pieces:
         whole = _loads(held)
         if whole is None:
             raise BadFile(
-                self._document.path, "is truncated or not JSON: it ends before a list traceEvents begins"
+                self._document.path,
+                "is truncated or not JSON: it ends before a list traceEvents begins",
             )
         raise BadFile(self._document.path, "is not a trace: it is JSON without a list traceEvents")
 
@@ -171,10 +174,13 @@ class _Pieces:
             if self._document.events == 0 and not held.strip():
                 raise BadFile(self._document.path, "is truncated: it ends where its events begin")
             count = self._document.events + held.count(b'"ph"')
-            raise BadFile(self._document.path, f"is truncated: it breaks off after about {count} events")
+            raise BadFile(
+                self._document.path, f"is truncated: it breaks off after about {count} events"
+            )
         if not isinstance(events, list):
             raise BadFile(
-                self._document.path, f"is not JSON somewhere after its first {self._document.events} events"
+                self._document.path,
+                f"is not JSON somewhere after its first {self._document.events} events",
             )
         self._tail(held[close + 1 :])
         self._document.events += len(events)
@@ -192,7 +198,8 @@ class _Pieces:
         found = _loads(b"{" + tail.lstrip(b",") if tail[:1] == b"," else b"{" + tail)
         if not isinstance(found, dict):
             raise BadFile(
-                self._document.path, f"is truncated or not JSON after its {self._document.events} events"
+                self._document.path,
+                f"is truncated or not JSON after its {self._document.events} events",
             )
         self._document.head.update(found)
 
@@ -267,4 +274,6 @@ def _loads(text: bytes) -> Any:
 
 def _bare_numbers(text: str) -> str:
     """C's spellings of what is not a number, as Python's parser knows them."""
-    return re.sub(r":\s*-?nan(?=\s*[,}])", ": NaN", re.sub(r":\s*(-?)inf(?=\s*[,}])", r": \1Infinity", text))
+    return re.sub(
+        r":\s*-?nan(?=\s*[,}])", ": NaN", re.sub(r":\s*(-?)inf(?=\s*[,}])", r": \1Infinity", text)
+    )

@@ -96,10 +96,16 @@ def replay(graph: Graph) -> Replayed:
         stuck = next(i for i in range(n) if missing[i] or (group[i] >= 0 and absent[group[i]]))
         what = graph.names[graph.name[stuck]][:60]
         raise BadValue(
-            "trace", what, "its tasks wait for each other in a circle, or for a rank that never comes"
+            "trace",
+            what,
+            "its tasks wait for each other in a circle, or for a rank that never comes",
         )
     return Replayed(
-        graph=graph, start=np.array(start), end=np.array(end), decider=np.array(decider), by=np.array(by)
+        graph=graph,
+        start=np.array(start),
+        end=np.array(end),
+        decider=np.array(decider),
+        by=np.array(by),
     )
 
 
@@ -153,7 +159,8 @@ def critical_path(run: Replayed) -> Mapping[str, float]:
                 break
         began = bool(graph.from_start[edge])
         until = spend(
-            _WAITING[Why(int(graph.why[edge]))], float(run.start[source] if began else run.end[source])
+            _WAITING[Why(int(graph.why[edge]))],
+            float(run.start[source] if began else run.end[source]),
         )
         i = source
         if began:

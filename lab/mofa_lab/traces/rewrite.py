@@ -13,7 +13,15 @@ from statistics import median
 from mofa_lab.traces.drawing import Drawing, Stage
 from mofa_lab.traces.graph import Graph
 from mofa_lab.traces.operators import Class
-from mofa_lab.traces.prices import Layout, Prices, data_inside, data_time, hop_inside, hop_time, prices
+from mofa_lab.traces.prices import (
+    Layout,
+    Prices,
+    data_inside,
+    data_time,
+    hop_inside,
+    hop_time,
+    prices,
+)
 from mofa_lab.traces.templates import Piece, StepTemplates, Template
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.schedules.order import Operation, Order
@@ -49,7 +57,9 @@ class _Writer:
         self._was, self._is = prices(rewrite.old), prices(rewrite.new)
         self._data, self._hop = _data_factor(rewrite), _hop_factor(rewrite)
         self._layer = {work: self._rescaled(work) for work in (Work.FORWARD, Work.BACKWARD)}
-        self._update = max(self._learned.update, default=0.0) * _ratio(self._is.update, self._was.update)
+        self._update = max(self._learned.update, default=0.0) * _ratio(
+            self._is.update, self._was.update
+        )
         self._drawing = Drawing(int(rewrite.new.strategy.pp))
         self._overlap = self._learned.overlapped or float(rewrite.old.strategy.dp) <= 1
 
@@ -69,13 +79,23 @@ class _Writer:
             stage = self._drawing.stage(device)
             for operation in operations:
                 self._pass(
-                    stage, device, operation, home, last=last.get(operation.virtual_stage) is operation
+                    stage,
+                    device,
+                    operation,
+                    home,
+                    last=last.get(operation.virtual_stage) is operation,
                 )
             self._finish(stage, device)
         return self._drawing.graph()
 
     def _pass(
-        self, stage: Stage, device: int, o: Operation, home: dict[tuple[int, int], int], *, last: bool
+        self,
+        stage: Stage,
+        device: int,
+        o: Operation,
+        home: dict[tuple[int, int], int],
+        *,
+        last: bool,
     ) -> None:
         forward, depth = o.kind is Work.FORWARD, self._new.depth
         come, go = (
@@ -109,7 +129,9 @@ class _Writer:
         if outer_last:
             self._outer(stage, after[work], share)
             if last and not forward and float(self._new.strategy.dp) > 1:
-                stage.side("data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER)
+                stage.side(
+                    "data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER
+                )
         if sends and 0 <= go < depth and home[go, o.microbatch] != device:
             stage.meet(
                 self._key(forward, o.virtual_stage, go, o.microbatch),
@@ -122,7 +144,9 @@ class _Writer:
     def _launch(self) -> float:
         return self._learned.launch
 
-    def _key(self, forward: bool, source: int, target: int, microbatch: int) -> tuple[bool, int, int, int]:
+    def _key(
+        self, forward: bool, source: int, target: int, microbatch: int
+    ) -> tuple[bool, int, int, int]:
         return forward, source, target, microbatch
 
     def _hop_seconds(self) -> float:
@@ -138,18 +162,24 @@ class _Writer:
         )
         product = _ratio(self._is.head[Class.GEMM], self._was.head[Class.GEMM])
         scaled = (
-            replace(p, seconds=p.seconds * (product if p.kind is Class.GEMM else moved)) for p in template
+            replace(p, seconds=p.seconds * (product if p.kind is Class.GEMM else moved))
+            for p in template
         )
         stage.play(tuple(p for p in scaled if not p.axis), share)
 
     def _finish(self, stage: Stage, device: int) -> None:
         """What is left of the gradients, the update, and the parameters that come back."""
-        parallel, layers = float(self._new.strategy.dp) > 1, self._new.chunk * int(self._new.strategy.vpp)
+        parallel, layers = (
+            float(self._new.strategy.dp) > 1,
+            self._new.chunk * int(self._new.strategy.vpp),
+        )
         if parallel and not self._overlap:
             for _ in range(layers):
                 stage.side("data", self._is.reduce * self._data, self._launch, Class.REDUCE_SCATTER)
         if parallel and device == int(self._new.strategy.pp) - 1:
-            stage.side("data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER)
+            stage.side(
+                "data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER
+            )
         stage.join("data")
         stage.compute("optimizer", Class.OPTIMIZER, self._update, self._launch)
         if parallel:
@@ -179,7 +209,9 @@ class _Writer:
         if self._is.expert > 0 and "expert" not in had:
             made = _with_experts(made, self._is.expert, self._launch)
         if self._is.tensor > 0 and "tensor" not in had:
-            made = _with_tensor(made, self._is.tensor, self._launch, work, self._is.tensor_count // 2)
+            made = _with_tensor(
+                made, self._is.tensor, self._launch, work, self._is.tensor_count // 2
+            )
         return tuple(made)
 
 
@@ -214,7 +246,9 @@ def _with_experts(pieces: list[Piece], seconds: float, host: float) -> list[Piec
     )
 
 
-def _with_tensor(pieces: list[Piece], seconds: float, host: float, work: Work, halves: int) -> list[Piece]:
+def _with_tensor(
+    pieces: list[Piece], seconds: float, host: float, work: Work, halves: int
+) -> list[Piece]:
     """A gather before each half layer's products and a scatter after; backward, the last product runs beside the scatter."""
     at = [i for i, p in enumerate(pieces) if p.kind is Class.GEMM]
     each = 2 if work is Work.FORWARD else 4
@@ -228,7 +262,12 @@ def _with_tensor(pieces: list[Piece], seconds: float, host: float, work: Work, h
 
 
 def _inserted(
-    pieces: list[Piece], places: list[tuple[int, int]], axis: str, kind: Class, seconds: float, host: float
+    pieces: list[Piece],
+    places: list[tuple[int, int]],
+    axis: str,
+    kind: Class,
+    seconds: float,
+    host: float,
 ) -> list[Piece]:
     new = dict(places)
     found: list[Piece] = []

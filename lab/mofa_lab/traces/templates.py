@@ -88,10 +88,13 @@ def learned(
         return _axis(op, tensor, stride, early)
 
     bare = [
-        (p, [op for op in p.ops if axis(op) not in {"pipeline", "data"}]) for s in steps for p in s.passes
+        (p, [op for op in p.ops if axis(op) not in {"pipeline", "data"}])
+        for s in steps
+        for p in s.passes
     ]
     sequences = {
-        work: _sequence([(p, ops) for p, ops in bare if p.work.kind is work], layers) for work in _WORKS
+        work: _sequence([(p, ops) for p, ops in bare if p.work.kind is work], layers)
+        for work in _WORKS
     }
     gathered: dict[tuple[str, Work], list[list[list[Op]]]] = {}
     for p, ops in bare:
@@ -108,7 +111,9 @@ def learned(
         for key, parts in gathered.items()
     }
     every = [
-        op for step in steps for op in (*step.before, *(o for p in step.passes for o in p.ops), *step.after)
+        op
+        for step in steps
+        for op in (*step.before, *(o for p in step.passes for o in p.ops), *step.after)
     ]
     within = any(axis(op) == "data" for step in steps for p in step.passes for op in p.ops)
     return StepTemplates(
@@ -118,7 +123,9 @@ def learned(
         hops=tuple(op for op in every if axis(op) == "pipeline"),
         data=tuple(op for op in every if axis(op) == "data"),
         overlapped=within,
-        update=tuple(sum(op.seconds for op in s.after if op.kind not in COMMUNICATION) for s in steps),
+        update=tuple(
+            sum(op.seconds for op in s.after if op.kind not in COMMUNICATION) for s in steps
+        ),
         launch=usual,
     )
 
@@ -145,7 +152,9 @@ def _sequence(given: Sequence[tuple[Pass, list[Op]]], layers: int) -> tuple[str,
     """Kernel names of one layer: the longest repetition that any pass shows; of chunks of one layer the shortest pass."""
     shortest = min((ops for _, ops in given), key=len, default=[])
     if not shortest:
-        raise InputError("trace: has passes without any kernel; it cannot be told what a layer does")
+        raise InputError(
+            "trace: has passes without any kernel; it cannot be told what a layer does"
+        )
     names = [op.name for op in shortest]
     if layers == 1:
         return tuple(names)
@@ -192,7 +201,9 @@ def _template(parts: list[list[Op]], axis: Any, usual: float) -> Template:
             kind=first.kind,
             axis=kind,
             seconds=median(times) if kind else mean,
-            scatter=(fmean((t - mean) * (t - mean) for t in times)) ** 0.5 / mean if mean > 0 else 0.0,
+            scatter=(fmean((t - mean) * (t - mean) for t in times)) ** 0.5 / mean
+            if mean > 0
+            else 0.0,
             host=fmean(hosts),
             join=0,
             size=first.said.size,

@@ -55,9 +55,14 @@ class Waits:
         by_id = dict(zip(calls.correlation.tolist(), calls.start.tolist(), strict=True))
         streams = {lane.name: i for i, lane in enumerate(self._trace.lanes) if lane.device}
         found: dict[int, list[int]] = {}
-        for correlation, detail in zip(syncs.correlation.tolist(), syncs.detail.tolist(), strict=True):
+        for correlation, detail in zip(
+            syncs.correlation.tolist(), syncs.detail.tolist(), strict=True
+        ):
             said = self._trace.details[detail]
-            here, there = streams.get(str(said.get("stream"))), streams.get(str(said.get("wait_on_stream")))
+            here, there = (
+                streams.get(str(said.get("stream"))),
+                streams.get(str(said.get("wait_on_stream"))),
+            )
             waited = by_id.get(correlation)
             recorded = by_id.get(said.get("wait_on_cuda_event_record_corr_id", 0), waited)
             if here is None or there is None or waited is None or recorded is None:
@@ -84,7 +89,10 @@ class Waits:
     def inferred(self, kernel: int) -> int:
         """The kernel of another stream whose end is nearest to this one's start; -1 = none is near."""
         start, lane = self._start[kernel], self._lane[kernel]
-        low, high = bisect_left(self._ends, start - COINCIDENT), bisect_right(self._ends, start + COINCIDENT)
+        low, high = (
+            bisect_left(self._ends, start - COINCIDENT),
+            bisect_right(self._ends, start + COINCIDENT),
+        )
         fitting = (
             (abs(self._ends[at] - start), other)
             for at in range(low, high)

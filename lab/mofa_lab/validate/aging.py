@@ -22,7 +22,9 @@ from mofa_model.units import Count, Ratio, Seconds
 _CELLS = 800
 
 
-def expected_renewals(shape: float, mean: Seconds, duration: Seconds, cells: int = _CELLS) -> NDArray[Any]:
+def expected_renewals(
+    shape: float, mean: Seconds, duration: Seconds, cells: int = _CELLS
+) -> NDArray[Any]:
     """Failures of one fresh Weibull node up to each of `cells` + 1 times. Source: renewal equation, midpoint rule. [1]
 
     `shape` is the Weibull shape [1], `mean` its mean time between failures [s].

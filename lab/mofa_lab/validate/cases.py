@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from mofa_lab.validate.conventions import measurements
-from mofa_lab.validate.facts import cluster_of, model_of, placement_of, precision_of, stack_of, strategy_of
+from mofa_lab.validate.facts import (
+    cluster_of,
+    model_of,
+    placement_of,
+    precision_of,
+    stack_of,
+    strategy_of,
+)
 from mofa_lab.validate.record import Record, read
 from mofa_lab.validate.wording import features_of, release_of
 from mofa_model import presets
@@ -64,7 +71,9 @@ def case_of(record: Record) -> Case:
     micro_batch = int(strategy.dp) * int(strategy.mbs)
     if batch % micro_batch or not batch:
         raise BadValue("strategy.gbs", batch, f"a multiple of dp x mbs = {micro_batch}")
-    training = Training(sequence=record.inner("model").count("seq"), global_batch=batch, precision=precision)
+    training = Training(
+        sequence=record.inner("model").count("seq"), global_batch=batch, precision=precision
+    )
     workload = Workload(model=model, training=training)
     normalized = record.inner("normalized")
     return Case(

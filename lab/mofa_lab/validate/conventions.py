@@ -59,7 +59,9 @@ def measurements(
     step = step_time(record, workload, cluster, strategy)
     found = [step] if step else []
     rank = (
-        "first stage" if "rank 0" in str(record.get("memory_basis") or given.get("memory_basis")) else "peak"
+        "first stage"
+        if "rank 0" in str(record.get("memory_basis") or given.get("memory_basis"))
+        else "peak"
     )
     for quantity in ("memory_gib", "memory_static_gib"):
         value = given.measured(quantity)
@@ -77,7 +79,9 @@ def measurements(
     for variant in ratios.values:
         value = ratios.measured(variant)
         if value is not None:
-            found.append(MeasuredFigure(quantity="activation_ratio", value=value / 100, basis=variant))
+            found.append(
+                MeasuredFigure(quantity="activation_ratio", value=value / 100, basis=variant)
+            )
     return tuple(found)
 
 
@@ -112,7 +116,9 @@ def step_time(
             strategy,
             parameters=given.number("n_params", 0.0),
         )
-        rate = value * (_TERAFLOPS if name == "tflops_per_gpu" else _peak(record, workload, cluster))
+        rate = value * (
+            _TERAFLOPS if name == "tflops_per_gpu" else _peak(record, workload, cluster)
+        )
         seconds = step_from_rate(flops, cluster.gpus, rate)
     return MeasuredFigure(quantity="step_time_s", value=float(seconds), basis=name)
 
@@ -163,8 +169,13 @@ def flops_per_token(
         forward = 2 * (parameters or total_parameters(model)) + core
         head = 0.0
     else:
-        convention, twice = ("causal" if formula == "causal" else "full"), formula == "head_counted_twice"
-        forward = forward_flops_per_token(model, sequence, convention=convention, head_counted_twice=twice)
+        convention, twice = (
+            ("causal" if formula == "causal" else "full"),
+            formula == "head_counted_twice",
+        )
+        forward = forward_flops_per_token(
+            model, sequence, convention=convention, head_counted_twice=twice
+        )
     again = {"hardware_full_recompute": forward - head, "hardware_selective_recompute": 3 * core}
     return 3 * forward + again.get(basis, 0.0)
 
@@ -173,5 +184,7 @@ def _recomputed(strategy: Strategy) -> Recompute:
     """Full or selective only where a source counts it: norms and activation functions have no FLOPs to count."""
     selective = strategy.recompute is Recompute.SELECTIVE
     return (
-        Recompute.NONE if selective and "core_attn" not in strategy.recompute_modules else strategy.recompute
+        Recompute.NONE
+        if selective and "core_attn" not in strategy.recompute_modules
+        else strategy.recompute
     )

@@ -21,7 +21,9 @@ AT_LEAST: Final = frozenset({"ettr_at_least"})
 """Kinds whose expected value is a floor."""
 GIVEN: Final = {"async_checkpoint": ("blocked_s", "background_s", "first_checkpoint_background_s")}
 """Measured times that a kind starts from, by its name; they are not compared."""
-UNSUPPORTED: Final = {"known_inconsistency": "the source contradicts itself here; see the case's note"}
+UNSUPPORTED: Final = {
+    "known_inconsistency": "the source contradicts itself here; see the case's note"
+}
 """Kinds that no model should reproduce."""
 
 
@@ -68,7 +70,11 @@ def _case(name: str, kind: str, record: Record) -> dict[str, Any]:
 def _tolerance(record: Record) -> Record:
     """`abs` and `rel` of a case; a bare number is relative."""
     bare = isinstance(record.get("tolerance"), int | float)
-    return Record({"rel": record.number("tolerance")}, "tolerance") if bare else record.inner("tolerance")
+    return (
+        Record({"rel": record.number("tolerance")}, "tolerance")
+        if bare
+        else record.inner("tolerance")
+    )
 
 
 def _close(predicted: Any, expected: Any, absolute: float, relative: float, *, floor: bool) -> bool:

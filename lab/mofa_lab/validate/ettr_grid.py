@@ -151,7 +151,9 @@ def markdown(rows: Iterable[Compared]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _regime(number: int, nodes: int, rate: int, save: int, mode: int, tiers: int, law: int) -> Regime:
+def _regime(
+    number: int, nodes: int, rate: int, save: int, mode: int, tiers: int, law: int
+) -> Regime:
     every, cost = EVERY[tiers], SAVES[save]
     blocking, background = _times(cost, len(every), synchronous=mode == 0)
     job_rate = NODES[nodes] * RATES[rate] / 86400
@@ -207,7 +209,9 @@ def _regime(number: int, nodes: int, rate: int, save: int, mode: int, tiers: int
     )
 
 
-def _times(cost: float, tiers: int, *, synchronous: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _times(
+    cost: float, tiers: int, *, synchronous: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Blocking and background times: nearer tiers are cheaper; asynchronous copies take twice a synchronous save."""
     nearer = {1: (), 2: (0.1 * cost,), 3: (0.02 * cost, 0.1 * cost)}[tiers]
     if synchronous:

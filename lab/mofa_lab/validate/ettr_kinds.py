@@ -46,7 +46,9 @@ _WORDS: Final = {
 
 
 def _nodes(case: Record) -> float:
-    nodes = case.number("nodes", 0.0) or case.number("n_gpu", 0.0) / case.number("gpus_per_node", 8.0)
+    nodes = case.number("nodes", 0.0) or case.number("n_gpu", 0.0) / case.number(
+        "gpus_per_node", 8.0
+    )
     if not nodes:
         raise BadValue("nodes", nodes, "give nodes, or n_gpu and gpus_per_node")
     return nodes
@@ -71,7 +73,9 @@ def _paper_numbers(case: Record) -> dict[str, float]:
 def _paper_ettr(case: Record) -> Any:
     start = case.number("t_init_s", 0.0)
     share = start / (case.number("total_steps") * case.number("step_s")) if start else 0.0
-    return paper.ettr(interval=case.number("ckpt_interval_steps"), start_share=share, **_paper_numbers(case))
+    return paper.ettr(
+        interval=case.number("ckpt_interval_steps"), start_share=share, **_paper_numbers(case)
+    )
 
 
 def _paper_total(case: Record) -> Any:
@@ -99,15 +103,21 @@ def _law(words: Any, rate: float) -> FailureLaw:
     if name == "weibull":
         return FailureLaw(kind="weibull", shape=float(numbers[0]))
     if len(numbers) == 2 and name in {"mixture", "hyperexp", "hyperexponential", "mix", "lemon"}:
-        return FailureLaw(kind="mixture", short_share=float(numbers[0]), short_mean=float(numbers[1]) * rate)
+        return FailureLaw(
+            kind="mixture", short_share=float(numbers[0]), short_mean=float(numbers[1]) * rate
+        )
     raise BadValue(
-        "interfailure", words, 'give ["exponential"], ["weibull", shape] or ["mixture", share, mean_s]'
+        "interfailure",
+        words,
+        'give ["exponential"], ["weibull", shape] or ["mixture", share, mean_s]',
     )
 
 
 def _recovery(case: Record) -> RecoveryTime:
     law = case.text("law")
-    return RecoveryTime(mean=case.number("mean_s"), law=LAWS.get(law, law), cv=case.number("cv", 1.0))
+    return RecoveryTime(
+        mean=case.number("mean_s"), law=LAWS.get(law, law), cv=case.number("cv", 1.0)
+    )
 
 
 def _simulated_job(case: Record) -> model.Job:
@@ -141,7 +151,9 @@ def _ettr(case: Record) -> Any:
         return model.ettr(_simulated_job(case), case.number("interval_steps"), every)
     work = case.number("interval_s", 0.0) or case.number("interval_steps") * case.number("step_s")
     cv = case.number("mttr_cv", 0.0)
-    back = RecoveryTime(mean=case.number("mttr_s"), law="lognormal" if cv else "deterministic", cv=cv)
+    back = RecoveryTime(
+        mean=case.number("mttr_s"), law="lognormal" if cv else "deterministic", cv=cv
+    )
     saves = (
         work,
         case.number("ckpt_save_s"),
@@ -164,14 +176,17 @@ def _copied(case: Record) -> Mapping[str, float]:
         "tokens_per_s_per_gpu_at_worst": normal / (1 + slowdown),
         "throughput_ratio_at_worst": 1 / (1 + slowdown),
         "slowdown_at_worst": 1 + slowdown,
-        "work_lost_upper_bound_s": float(renewal.time_between_saves(DAY, blocked, copied, slowdown)) - DAY,
+        "work_lost_upper_bound_s": float(renewal.time_between_saves(DAY, blocked, copied, slowdown))
+        - DAY,
     }
 
 
 def _ettr_sd(case: Record) -> Any:
     rate = _job_rate(case)
     cv = case.number("mttr_cv", 0.0)
-    back = RecoveryTime(mean=case.number("mttr_s"), law="lognormal" if cv else "deterministic", cv=cv)
+    back = RecoveryTime(
+        mean=case.number("mttr_s"), law="lognormal" if cv else "deterministic", cv=cv
+    )
     return renewal.deviation(
         rate,
         recovery.laplace_of(back, rate),
@@ -206,9 +221,17 @@ def _shares(case: Record) -> Mapping[str, float]:
 
 
 def _exposure(case: Record) -> Mapping[str, Any]:
-    samples = [exposure.ScrapeSample(time=t, up=bool(up), boot=boot) for t, up, boot in case.get("samples")]
-    found = exposure.exposure_of(samples, scrape=case.number("scrape_s"), stale=case.number("stale_s"))
-    return {"exposure_s": found.seconds, "exact_failures": found.failures, "censored_gaps_s": found.gaps}
+    samples = [
+        exposure.ScrapeSample(time=t, up=bool(up), boot=boot) for t, up, boot in case.get("samples")
+    ]
+    found = exposure.exposure_of(
+        samples, scrape=case.number("scrape_s"), stale=case.number("stale_s")
+    )
+    return {
+        "exposure_s": found.seconds,
+        "exact_failures": found.failures,
+        "censored_gaps_s": found.gaps,
+    }
 
 
 def _availability(case: Record) -> Any:
@@ -246,7 +269,9 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "total_steps": lambda c: int(
         forms.total_steps(c.number("tokens"), c.number("global_batch"), c.number("seq_len"))
     ),
-    "mixture_mttr": lambda c: forms.mean_recovery(np.array(c.get("p")), np.array(c.get("recovery_s"))),
+    "mixture_mttr": lambda c: forms.mean_recovery(
+        np.array(c.get("p")), np.array(c.get("recovery_s"))
+    ),
     "job_mttf_hours": lambda c: 1 / _job_rate(c) / HOUR,
     "job_mtbf_hours": lambda c: c.number("days") * DAY / HOUR / c.number("failures"),
     "rate_per_node_day": lambda c: c.number("failures") / (c.number("days") * _nodes(c)),
@@ -255,7 +280,9 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "garwood_interval": _garwood,
     "rate_check_p": lambda c: forms.mid_p(c.number("failures"), c.number("expected")),
     "e_value_gamma11": lambda c: forms.e_value(c.number("failures"), c.number("expected")),
-    "p_fail_one_day": lambda c: forms.chance_of_failure(c.number("rate_per_gpu_day") * c.number("n_gpu")),
+    "p_fail_one_day": lambda c: forms.chance_of_failure(
+        c.number("rate_per_gpu_day") * c.number("n_gpu")
+    ),
     "class_share": _shares,
     "ettr": _ettr,
     "ettr_at_least": _ettr,
@@ -277,7 +304,9 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "excess_overhead_of_young": lambda c: forms.excess_of_wrong_rate(c.number("assumed_over_true")),
     "minimax_work_s": _minimax,
     "exposure": _exposure,
-    "p_recoverable": lambda c: forms.groups_survive(c.count("nodes"), c.count("group"), c.count("killed")),
+    "p_recoverable": lambda c: forms.groups_survive(
+        c.count("nodes"), c.count("group"), c.count("killed")
+    ),
     "spares_availability": _availability,
 }
 """How each kind of case is answered."""

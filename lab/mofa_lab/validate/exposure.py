@@ -73,7 +73,11 @@ _TOLERANCE: Final = 2.0
 
 
 def exposure_of(
-    samples: Sequence[ScrapeSample], *, scrape: Seconds, stale: Seconds, jitter: Seconds = _TOLERANCE
+    samples: Sequence[ScrapeSample],
+    *,
+    scrape: Seconds,
+    stale: Seconds,
+    jitter: Seconds = _TOLERANCE,
 ) -> Exposure:
     """Exposure, failures and censored gaps of one node's samples in order of time. Ours. [s]
 

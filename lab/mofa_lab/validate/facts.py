@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from mofa_lab.validate.record import Record
 from mofa_model import presets
-from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
+from mofa_model.blocks import (
+    Block,
+    Embedding,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    Layer,
+    SoftmaxAttention,
+)
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.schedules import DUALPIPE, DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV, ZERO_BUBBLE
 from mofa_model.spec import Cluster, Precision, Run, Transformer
@@ -84,7 +92,9 @@ def model_of(record: Record) -> Transformer:
         embedding=Embedding(
             vocabulary=given.count("vocab"),
             tied=given.flag("tied_embeddings"),
-            positions=given.count("seq") if given.text("position_embedding", "rope") == LEARNED else 0,
+            positions=given.count("seq")
+            if given.text("position_embedding", "rope") == LEARNED
+            else 0,
         ),
         prediction_modules=given.count("mtp_layers", 0, most=DEEPEST),
     )
@@ -114,7 +124,9 @@ def precision_of(record: Record) -> Precision:
 
 
 @lru_cache(maxsize=256)
-def _recipe(name: str, stack: str, fp8_params: bool, widths: tuple[tuple[str, Any], ...]) -> Precision:
+def _recipe(
+    name: str, stack: str, fp8_params: bool, widths: tuple[tuple[str, Any], ...]
+) -> Precision:
     return replace(presets.precision(name, stack=stack, fp8_params=fp8_params), **dict(widths))
 
 
@@ -126,7 +138,10 @@ def cluster_of(record: Record, strategy: Strategy) -> Cluster:
     if gpus != used:
         raise BadValue("system.gpus", gpus, f"tp x pp x cp x dp = {used}")
     return _cluster(
-        system.text("gpu"), gpus, system.count("gpus_per_node", 0), system.number("nic_gbps_per_gpu", 0.0)
+        system.text("gpu"),
+        gpus,
+        system.count("gpus_per_node", 0),
+        system.number("nic_gbps_per_gpu", 0.0),
     )
 
 

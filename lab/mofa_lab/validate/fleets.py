@@ -127,10 +127,19 @@ def _forecasts(one: _System, ahead: int) -> Iterator[tuple[float, float, float]]
         if not one.failures[:origin].any():
             continue
         said = mixture(
-            np.full(origin, float(one.span)), one.exposure[:origin], one.failures[:origin], ahead=ahead
+            np.full(origin, float(one.span)),
+            one.exposure[:origin],
+            one.failures[:origin],
+            ahead=ahead,
         )
         exposure = float(one.exposure[origin : origin + step].sum())
         came = int(one.failures[origin : origin + step].sum())
         band = outlook(said, ahead, exposure)
-        chance = np.exp(log_chance(came, exposure, said.shape, said.scale, said.spread)) @ said.weight
-        yield float(band.lower <= came <= band.upper), float(band.upper - band.lower), float(np.log(chance))
+        chance = (
+            np.exp(log_chance(came, exposure, said.shape, said.scale, said.spread)) @ said.weight
+        )
+        yield (
+            float(band.lower <= came <= band.upper),
+            float(band.upper - band.lower),
+            float(np.log(chance)),
+        )

@@ -170,5 +170,7 @@ def e_value(failures: Count, expected: Numeric) -> Numeric:
     """
     from scipy.special import gammaln
 
-    evidence: Numeric = np.exp(gammaln(1 + failures) - (1 + failures) * np.log1p(expected) + expected)
+    evidence: Numeric = np.exp(
+        gammaln(1 + failures) - (1 + failures) * np.log1p(expected) + expected
+    )
     return evidence

@@ -39,7 +39,9 @@ GAINS: Final = (0.1, 0.2, 0.5)
 """Edges of the gains that are told apart. [1]"""
 
 
-def odds_document(cases: Sequence[Case], advance: Callable[[float], None] = lambda _: None) -> dict[str, Any]:
+def odds_document(
+    cases: Sequence[Case], advance: Callable[[float], None] = lambda _: None
+) -> dict[str, Any]:
     """All figures of some cases; runs of sweeps are those with a group."""
     runs = measured_runs()
     group_of = dict(zip(runs.names, runs.groups, strict=True))
@@ -79,7 +81,11 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     chance, right = np.concatenate(chances), np.concatenate(won)
     which = np.clip(np.digitize(chance, BINS) - 1, 0, len(BINS) - 2)
     bins = [
-        {"said": float(chance[mine].mean()), "was": float(right[mine].mean()), "pairs": int(mine.sum())}
+        {
+            "said": float(chance[mine].mean()),
+            "was": float(right[mine].mean()),
+            "pairs": int(mine.sum()),
+        }
         for mine in (which == at for at in range(len(BINS) - 1))
         if mine.any()
     ]
@@ -133,7 +139,10 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
-    brier, constant = float(np.mean((said - fitted) ** 2)), float(np.mean((1.0 * edge - fitted) ** 2))
+    brier, constant = (
+        float(np.mean((said - fitted) ** 2)),
+        float(np.mean((1.0 * edge - fitted) ** 2)),
+    )
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}
 
 

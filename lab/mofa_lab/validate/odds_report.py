@@ -95,12 +95,19 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     for stack, found in document["pairs"].items():
         error = found["calibration_error"]
         odds.append(
-            (f"{stack}: calibration error of {found['pairs']} pairs", _percent(error), "5 %", error <= 0.05)
+            (
+                f"{stack}: calibration error of {found['pairs']} pairs",
+                _percent(error),
+                "5 %",
+                error <= 0.05,
+            )
         )
     for stack, found in document["fits"].items():
         better = found["better"]
         what = f"{stack}: Brier score of {found['runs']} chances to fit, against {found['edge']:.4f} of a constant edge"
-        odds.append((what, f"{found['brier']:.4f}, {_percent(better)} better", "30 % better", better >= 0.3))
+        odds.append(
+            (what, f"{found['brier']:.4f}, {_percent(better)} better", "30 % better", better >= 0.3)
+        )
     for stack, found in document["regret"].items():
         rule, least = found["rule"], found["estimate"]
         what = f"{stack}: regret of {rule['questions']} picks, against {_percent(least['mean'])} of the least estimate"
@@ -113,7 +120,13 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     )
     return [
         *(
-            [Table(title="First choices for published jobs", columns=heads, rows=_picked(document["picks"]))]
+            [
+                Table(
+                    title="First choices for published jobs",
+                    columns=heads,
+                    rows=_picked(document["picks"]),
+                )
+            ]
             if "picks" in document
             else []
         ),
@@ -121,7 +134,12 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         _probed(document["probes"]),
         Table(
             title="Gains of the least estimate over other runs that fit, below 512 GPUs",
-            columns=(Column("sweep"), Column("said", unit="%"), Column("was", unit="%"), Column("pairs")),
+            columns=(
+                Column("sweep"),
+                Column("said", unit="%"),
+                Column("was", unit="%"),
+                Column("pairs"),
+            ),
             rows=tuple(
                 (stack, row["said"], row["was"], row["pairs"])
                 for stack, found in document["gains"].items()
@@ -130,7 +148,12 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         ),
         Table(
             title="Pairs by the chance that is said",
-            columns=(Column("sweep"), Column("said", unit="%"), Column("was", unit="%"), Column("pairs")),
+            columns=(
+                Column("sweep"),
+                Column("said", unit="%"),
+                Column("was", unit="%"),
+                Column("pairs"),
+            ),
             rows=reliability,
         ),
     ]
@@ -149,8 +172,18 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         ),
         ("gain, median", _percent(p["median_gain"]), "5 %", p["median_gain"] <= 0.05),
         ("gain above 20 %, share of jobs", _percent(p["above_20"]), "5 %", p["above_20"] <= 0.05),
-        ("P(out of memory), mean", _percent(p["mean_out_of_memory"]), "5 %", p["mean_out_of_memory"] <= 0.05),
-        ("P(out of memory) above 10 %, share of jobs", _percent(p["risky"]), "0 %", p["risky"] == 0),
+        (
+            "P(out of memory), mean",
+            _percent(p["mean_out_of_memory"]),
+            "5 %",
+            p["mean_out_of_memory"] <= 0.05,
+        ),
+        (
+            "P(out of memory) above 10 %, share of jobs",
+            _percent(p["risky"]),
+            "0 %",
+            p["risky"] == 0,
+        ),
     )
 
 

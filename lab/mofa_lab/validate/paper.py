@@ -15,7 +15,13 @@ from mofa_lab.validate import paper_dense as dense_table
 from mofa_lab.validate import paper_mixture as mixture_table
 from mofa_lab.validate.forms import total_time
 from mofa_lab.validate.paper_dense import Dense
-from mofa_lab.validate.paper_fit import fit_dense, fit_mixture, published, shipped_dense, shipped_mixture
+from mofa_lab.validate.paper_fit import (
+    fit_dense,
+    fit_mixture,
+    published,
+    shipped_dense,
+    shipped_mixture,
+)
 from mofa_lab.validate.paper_mixture import Mixture
 from mofa_lab.validate.record import Record, read
 from mofa_model import units
@@ -98,7 +104,9 @@ def _overflows(paper: Paper, row: Record) -> bool:
     return bool(mixture_table.overflow(paper.mixture, mixture_table.layout_of(row)) > 0)
 
 
-def _of_dense(form: Callable[[Dense, dense_table.DenseColumns], Any]) -> Callable[[Paper, Record], Any]:
+def _of_dense(
+    form: Callable[[Dense, dense_table.DenseColumns], Any],
+) -> Callable[[Paper, Record], Any]:
     return lambda paper, row: form(paper.dense, _layout(row))
 
 
@@ -109,13 +117,32 @@ def _of_mixture(
 
 
 CHECKS: Final = (
-    Check(table=5, quantity="total_s", column="total_s", predict=_total, tolerance=1e-6, relative=True),
-    Check(table=5, quantity="ettr_pct", column="ettr_pct", predict=_ettr, tolerance=0.01, relative=False),
     Check(
-        table=6, quantity="tflops", column="tflops_per_gpu", predict=_tflops, tolerance=3e-4, relative=True
+        table=5, quantity="total_s", column="total_s", predict=_total, tolerance=1e-6, relative=True
     ),
     Check(
-        table=6, quantity="memory_gib", column="memory_gib", predict=_memory, tolerance=0.006, relative=False
+        table=5,
+        quantity="ettr_pct",
+        column="ettr_pct",
+        predict=_ettr,
+        tolerance=0.01,
+        relative=False,
+    ),
+    Check(
+        table=6,
+        quantity="tflops",
+        column="tflops_per_gpu",
+        predict=_tflops,
+        tolerance=3e-4,
+        relative=True,
+    ),
+    Check(
+        table=6,
+        quantity="memory_gib",
+        column="memory_gib",
+        predict=_memory,
+        tolerance=0.006,
+        relative=False,
     ),
     Check(
         table=6,
@@ -144,7 +171,12 @@ CHECKS: Final = (
         applies=lambda row: row.count("v", 1) > 1,
     ),
     Check(
-        table=7, quantity="memory_gib", column="memory_gib", predict=_memory, tolerance=0.006, relative=False
+        table=7,
+        quantity="memory_gib",
+        column="memory_gib",
+        predict=_memory,
+        tolerance=0.006,
+        relative=False,
     ),
     Check(
         table=8,
@@ -173,7 +205,12 @@ CHECKS: Final = (
         loose_tolerance=0.05,
     ),
     Check(
-        table=9, quantity="tflops", column="tflops_per_gpu", predict=_tflops, tolerance=3e-4, relative=True
+        table=9,
+        quantity="tflops",
+        column="tflops_per_gpu",
+        predict=_tflops,
+        tolerance=3e-4,
+        relative=True,
     ),
 )
 """Every test that can be held against the tables."""
@@ -223,7 +260,9 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mean errors of the checks that ask for one."""
     found = []
     for check in CHECKS:
-        errors = [r["error"] for r in rows if (r["table"], r["quantity"]) == (check.table, check.quantity)]
+        errors = [
+            r["error"] for r in rows if (r["table"], r["quantity"]) == (check.table, check.quantity)
+        ]
         if check.mean and errors:
             mean = float(np.mean(errors))
             found.append(
@@ -240,7 +279,9 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def validate_paper(files: Sequence[str], *, calibrate_on: Sequence[str] = ()) -> dict[str, Any]:
     """What `mofa validate paper` answers: every check of every row, mean errors, rows that could not be read."""
-    records = [Record(row if isinstance(row, dict) else {}) for name in files for row in read(name)[0]]
+    records = [
+        Record(row if isinstance(row, dict) else {}) for name in files for row in read(name)[0]
+    ]
     paper = _calibrated(records, calibrate_on)
     rows: list[dict[str, Any]] = []
     unsupported: list[dict[str, str]] = []
@@ -250,7 +291,9 @@ def validate_paper(files: Sequence[str], *, calibrate_on: Sequence[str] = ()) ->
             checks = [check for check in CHECKS if check.table == table and check.applies(record)]
             rows += [compared(check, paper, record) for check in checks]
         except InputError as error:
-            unsupported.append({"id": str(record.get("id") or f"#{position}"), "reason": str(error)})
+            unsupported.append(
+                {"id": str(record.get("id") or f"#{position}"), "reason": str(error)}
+            )
     found = means(rows)
     good = sum(row["ok"] for row in rows) + sum(mean["ok"] for mean in found)
     summary = {"n": len(rows) + len(found), "ok": good}
@@ -265,7 +308,9 @@ def _calibrated(records: Sequence[Record], ids: Sequence[str]) -> Paper:
     chosen = [row for row in records if str(row.get("id")) in ids]
     missing = set(ids) - {str(row.get("id")) for row in chosen}
     if missing:
-        raise BadValue("--calibrate-on", ", ".join(sorted(missing)), "give ids of rows in the files")
+        raise BadValue(
+            "--calibrate-on", ", ".join(sorted(missing)), "give ids of rows in the files"
+        )
     of_dense = [row for row in chosen if table_of(row) == 6]
     of_mixture = [row for row in chosen if table_of(row) == 8]
     dense = fit_dense(paper.dense, of_dense) if of_dense else paper.dense

@@ -174,7 +174,9 @@ def data(dense: Dense, run: DenseColumns) -> Seconds:
     s = dense.shared
     if run.d == 1:
         return 0.0
-    whole = paper.data_time(parameters(dense, run), s.data, s.data_growth, np.log2(run.d / s.data_ranks))
+    whole = paper.data_time(
+        parameters(dense, run), s.data, s.data_growth, np.log2(run.d / s.data_ranks)
+    )
     return whole * s.data_exposed if run.data_overlap else whole
 
 
@@ -217,11 +219,17 @@ def physical_pipeline(
     stage = dense.model.layers / run.p * layer
     schedule = INTERLEAVED if run.v > 1 else ONE_F_ONE_B
     flow = Flow(
-        slowest=stage + head, total=run.p * stage + head, microbatches=run.m, stages=run.p, virtual=run.v
+        slowest=stage + head,
+        total=run.p * stage + head,
+        microbatches=run.m,
+        stages=run.p,
+        virtual=run.v,
     )
     work = schedule.time(flow)
     # Eq. (23) hides the hops of the steady phase however long they are, as if stages had all the time of the world.
-    return work + exposed_hops(slowest=np.inf, microbatches=run.m, stages=run.p, virtual=run.v, hop=hop)
+    return work + exposed_hops(
+        slowest=np.inf, microbatches=run.m, stages=run.p, virtual=run.v, hop=hop
+    )
 
 
 def physical_step(dense: Dense, run: DenseColumns) -> Seconds:

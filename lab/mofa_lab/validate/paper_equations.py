@@ -46,7 +46,9 @@ def tensor_exposed(time: Seconds, pieces: Count) -> Seconds:
     return time / pieces
 
 
-def data_time(parameters: Count, per_parameter: Seconds, growth: Ratio, doublings: Count) -> Seconds:
+def data_time(
+    parameters: Count, per_parameter: Seconds, growth: Ratio, doublings: Count
+) -> Seconds:
     """Gradient reduce-scatter and parameter all-gather of a device, Eq. (13): P x time per parameter, growing per doubling. [s]
 
     Source: 0.2716 ns per parameter at d = 32 and 1.09 per doubling in Table 6. The form of the growth is open.
@@ -96,7 +98,9 @@ def first_rank_parameters(
     (29.0, 40.0)
     """
     layers = slots / stages - 1
-    return layers * attention + dense_layers * dense, (layers - dense_layers) * local_experts * expert
+    return layers * attention + dense_layers * dense, (
+        layers - dense_layers
+    ) * local_experts * expert
 
 
 def pipeline_time(

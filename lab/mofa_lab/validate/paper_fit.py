@@ -151,8 +151,14 @@ def _shared(dense: Dense, runs: Any, hopping: Any) -> dict[str, float]:
     sharing = [(row, run) for row, run in runs if run.d > 1]
     logs = _solved(
         {name: float(np.log(getattr(s, name))) for name in ("data", "data_growth", "data_exposed")},
-        [[1.0, float(np.log2(run.d / s.data_ranks)), float(run.data_overlap)] for _, run in sharing],
-        [float(np.log(row.number("dp_s") / dense_table.parameters(dense, run))) for row, run in sharing],
+        [
+            [1.0, float(np.log2(run.d / s.data_ranks)), float(run.data_overlap)]
+            for _, run in sharing
+        ],
+        [
+            float(np.log(row.number("dp_s") / dense_table.parameters(dense, run)))
+            for row, run in sharing
+        ],
         relative=False,
     )
     return found | {name: float(np.exp(value)) for name, value in logs.items()}
@@ -169,13 +175,19 @@ def _effective(dense: Dense, runs: Any) -> dict[str, float]:
 
     def pipeline(run: dense_table.DenseColumns, layer: float, head: float, hop: float) -> Seconds:
         wide = node / run.t
-        return dense_table.effective_pipeline(dense, run, layer=layer * wide, head=head * wide, hop=hop)
+        return dense_table.effective_pipeline(
+            dense, run, layer=layer * wide, head=head * wide, hop=hop
+        )
 
     shipped = {"layer": e.layer, "head": e.head, "hop": e.hop}
     slopes = [_slopes(pipeline, run, shipped) for _, run in runs]
     # One of the columns holds a small part of the hops: its own hop constant is added to that of the other.
-    computed = _solved({**shipped, "hop": 0.0}, slopes, [row.number("compute_s") for row, _ in runs])
-    hop = _solved({"hop": e.hop}, [[s[2]] for s in slopes], [row.number("pp_s") for row, _ in runs])["hop"]
+    computed = _solved(
+        {**shipped, "hop": 0.0}, slopes, [row.number("compute_s") for row, _ in runs]
+    )
+    hop = _solved(
+        {"hop": e.hop}, [[s[2]] for s in slopes], [row.number("pp_s") for row, _ in runs]
+    )["hop"]
     return {**computed, "hop": computed["hop"] + hop} if runs else {}
 
 
@@ -183,9 +195,13 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
     """Layers at t = 8 and 4 and the head from the compute column, the hop from the PP column."""
     c, node = dense.physical, dense.shared.node
 
-    def pipeline(run: dense_table.DenseColumns, layer: float, layer_half: float, head: float) -> Seconds:
+    def pipeline(
+        run: dense_table.DenseColumns, layer: float, layer_half: float, head: float
+    ) -> Seconds:
         mine = layer if run.t == node else layer_half
-        return dense_table.physical_pipeline(dense, run, layer=mine, head=head * node / run.t, hop=0.0)
+        return dense_table.physical_pipeline(
+            dense, run, layer=mine, head=head * node / run.t, hop=0.0
+        )
 
     def hops(run: dense_table.DenseColumns, hop: float) -> Seconds:
         return dense_table.physical_pipeline(dense, run, layer=c.layer, head=0.0, hop=hop)
@@ -199,14 +215,18 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
     )
     alone = {"hop": c.hop}
     return computed | _solved(
-        alone, [_slopes(hops, run, alone) for _, run in runs], [row.number("pp_s") for row, _ in runs]
+        alone,
+        [_slopes(hops, run, alone) for _, run in runs],
+        [row.number("pp_s") for row, _ in runs],
     )
 
 
 def _slopes(form: Callable[..., Any], run: Any, at: Mapping[str, float]) -> list[float]:
     """What a linear form gains per unit of each constant."""
     here = float(form(run, **at))
-    return [(float(form(run, **{**at, name: value * 2})) - here) / value for name, value in at.items()]
+    return [
+        (float(form(run, **{**at, name: value * 2})) - here) / value for name, value in at.items()
+    ]
 
 
 def _solved(

@@ -121,7 +121,9 @@ def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:
 def update(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Optimizer column, Eq. (28), on the rank that holds the embedding. [s]"""
     outside, inside = parameters(mixture, run)
-    return mixture.constants.update * (outside + inside + mixture.model.embedding.rows(mixture.model.hidden))
+    return mixture.constants.update * (
+        outside + inside + mixture.model.embedding.rows(mixture.model.hidden)
+    )
 
 
 def pipeline(mixture: Mixture, run: MixtureColumns, *, layer: Seconds, head: Seconds) -> Seconds:

@@ -96,7 +96,10 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
     """Cases with a step by what is asked: model, batch, precision, stack, machines."""
     found: dict[object, list[Case]] = {}
     for case in cases:
-        training, nodes = case.workload.training, float(case.cluster.gpus) / float(case.cluster.gpus_per_node)
+        training, nodes = (
+            case.workload.training,
+            float(case.cluster.gpus) / float(case.cluster.gpus_per_node),
+        )
         question = (
             case.workload.model, training.sequence, training.global_batch, training.precision.name, case.key.stack, case.gpu, nodes,
         )  # fmt: skip
@@ -131,7 +134,11 @@ def _told(request: Request, answer: Advice, case: Case) -> dict[str, Any]:
 
 def _surer(request: Request, answer: Advice) -> bool:
     """Whether what runs have could have been chosen, and fits as surely as is asked for."""
-    every = (one for share in SHARES for one in supported(request.of(answer.trainer), answer.nodes, share))
+    every = (
+        one
+        for share in SHARES
+        for one in supported(request.of(answer.trainer), answer.nodes, share)
+    )
     return any(one.fits >= 1.0 - RISKY and not one.unmeasured for one in every)
 
 

@@ -38,14 +38,20 @@ WAYS: Final = 10
 def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
     """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of the planned runs failed."""
     curves: dict[str, list[float]] = {"steps": [], "plan": [], "top": [], "random": []}
-    plans, steps, failed = [_planned(one, [], MOST) for one in some], [_stepped(one) for one in some], 0
+    plans, steps, failed = (
+        [_planned(one, [], MOST) for one in some],
+        [_stepped(one) for one in some],
+        0,
+    )
     for count in range(MOST + 1):
         for way, places in (("plan", plans), ("steps", steps)):
             curves[way].append(
                 _mean(_regret(one, ran[:count]) for one, ran in zip(some, places, strict=True))
             )
         curves["top"].append(_mean(_regret(one, _by_pace(one)[:count]) for one in some))
-        curves["random"].append(_mean(_regret(one, ran) for one in some for ran in _random(one, count)))
+        curves["random"].append(
+            _mean(_regret(one, ran) for one in some for ran in _random(one, count))
+        )
     failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, plans, strict=True))
     return {"questions": len(some), "failed": failed, **curves}
 
@@ -59,7 +65,9 @@ def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
     seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
     space, known = one.space.copy(), np.zeros(len(one.at), dtype=bool)
     space[list(ran)], known[fine] = NOTHING, True
-    places = plan(seen, one.predicted * np.exp(seen.centres["step"]), space, count, LIKELY, known).places
+    places = plan(
+        seen, one.predicted * np.exp(seen.centres["step"]), space, count, LIKELY, known
+    ).places
     return [at for at in places if at not in ran]
 
 

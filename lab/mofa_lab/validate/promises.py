@@ -57,7 +57,9 @@ class Promise:
     """What nine of ten pools need for that. [d]"""
 
 
-def promise(nodes: int, batch: int = 1, *, pools: int = 200, looks: int = 24, seed: int = 1) -> Promise:
+def promise(
+    nodes: int, batch: int = 1, *, pools: int = 200, looks: int = 24, seed: int = 1
+) -> Promise:
     """Simulate pools of one size, `looks` times a day. Ours. []"""
     generator = np.random.default_rng(seed)
     days = int(YEAR)
@@ -65,7 +67,11 @@ def promise(nodes: int, batch: int = 1, *, pools: int = 200, looks: int = 24, se
     delays = {}
     for ratio, times in _AFTER.items():
         # A known change is found after log(20 years in days) / information per day, in the mean.
-        wait = batch * np.log(YEAR / ALARM) / (PAPER_RATE * nodes * (ratio * np.log(ratio) - ratio + 1))
+        wait = (
+            batch
+            * np.log(YEAR / ALARM)
+            / (PAPER_RATE * nodes * (ratio * np.log(ratio) - ratio + 1))
+        )
         rate = np.append(np.ones(BEFORE), np.full(int(np.ceil(times * wait)), ratio))
         found = _first(nodes, batch, rate, pools, looks, generator).min(axis=1)
         after = found[found >= BEFORE] - BEFORE
@@ -83,7 +89,12 @@ def promise(nodes: int, batch: int = 1, *, pools: int = 200, looks: int = 24, se
 
 
 def _first(
-    nodes: int, batch: int, rate: NDArray[Any], pools: int, looks: int, generator: np.random.Generator
+    nodes: int,
+    batch: int,
+    rate: NDArray[Any],
+    pools: int,
+    looks: int,
+    generator: np.random.Generator,
 ) -> NDArray[Any]:
     """When each pool has its first verdict, by direction; infinite for never. [d]"""
     parts = [
@@ -94,19 +105,29 @@ def _first(
 
 
 def _some(
-    nodes: int, batch: int, rate: NDArray[Any], pools: int, looks: int, generator: np.random.Generator
+    nodes: int,
+    batch: int,
+    rate: NDArray[Any],
+    pools: int,
+    looks: int,
+    generator: np.random.Generator,
 ) -> NDArray[Any]:
     by_class = np.array([one.share for one in RecoveryClass if one.share]) * PAPER_RATE * nodes
     events = generator.poisson(
-        rate[:, None, None, None] * by_class / (batch * looks), (len(rate), looks, pools, len(by_class))
+        rate[:, None, None, None] * by_class / (batch * looks),
+        (len(rate), looks, pools, len(by_class)),
     )
     seen = np.cumsum(batch * events, axis=1)
-    seen = np.concatenate([seen, seen.sum(axis=-1, keepdims=True)], axis=-1)  # hours of today, and the total
+    seen = np.concatenate(
+        [seen, seen.sum(axis=-1, keepdims=True)], axis=-1
+    )  # hours of today, and the total
     expected = np.append(by_class, by_class.sum())
     shares = np.append(np.full(len(by_class), 0.5 / len(by_class)), 0.5)
     needed = np.array([needed_evidence(ALARM * share) for share in shares])[:, None]
     whole = np.broadcast_to(expected, seen[:, -1].shape)
-    evidence, size = replay(np.ones(len(rate)), whole, seen[:, -1], most=float(needed.max()) + MEMORY)
+    evidence, size = replay(
+        np.ones(len(rate)), whole, seen[:, -1], most=float(needed.max()) + MEMORY
+    )
     first = np.full((pools, len(needed), 2), np.inf)
     before = np.concatenate([np.full_like(evidence[:1], -np.inf), evidence[:-1]])
     yesterday = np.concatenate([np.zeros_like(size[:1]), size[:-1]])

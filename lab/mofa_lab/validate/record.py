@@ -67,7 +67,9 @@ class Record:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadValue(self._field(name), value, "give a number")
         if not math.isfinite(value) or not 0 <= value <= MOST:
-            raise BadValue(self._field(name), value, f"give a finite number between zero and {MOST:g}")
+            raise BadValue(
+                self._field(name), value, f"give a finite number between zero and {MOST:g}"
+            )
         return value
 
     def count(self, name: str, default: int | None = None, *, most: float = MOST) -> int:

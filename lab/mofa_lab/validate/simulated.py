@@ -42,10 +42,16 @@ def simulate_ettr(
 ) -> SimulatedEttr:
     """Simulate renewal cycles until the standard error is at most `error`, or `most` cycles are done. [1]"""
     if scenario.rate == 0:
-        raise BadValue("rate", scenario.rate, "renewal cycles end at failures; give a rate above zero")
-    if not any(cause.share > 0 and cause.tier == len(scenario.every) - 1 for cause in scenario.causes):
         raise BadValue(
-            "tiers", scenario.every, "renewal cycles end at failures that read the last tier; give it some"
+            "rate", scenario.rate, "renewal cycles end at failures; give a rate above zero"
+        )
+    if not any(
+        cause.share > 0 and cause.tier == len(scenario.every) - 1 for cause in scenario.causes
+    ):
+        raise BadValue(
+            "tiers",
+            scenario.every,
+            "renewal cycles end at failures that read the last tier; give it some",
         )
     generator = np.random.default_rng(seed)
     period = measure_period(scenario) if skip else None

@@ -50,7 +50,9 @@ class Predictions:
         return np.asarray(self.columns["fits"] == 0)
 
 
-def predict(cases: Sequence[Case], resolve: Resolve = shipped, price: Estimator = estimate) -> Predictions:
+def predict(
+    cases: Sequence[Case], resolve: Resolve = shipped, price: Estimator = estimate
+) -> Predictions:
     """Figures of every case; one that cannot be priced does not spoil its neighbours."""
     columns = {name: np.full(len(cases), np.nan) for name in FIGURES}
     refused: list[Unsupported] = []
@@ -81,11 +83,15 @@ def singles(batch: Batch, cases: Sequence[Case]) -> Iterator[Batch]:
 def calibrated(batch: Batch, resolve: Resolve) -> Batch:
     """The same cases with the constants that their keys resolve to, row by row."""
     found = {key: resolve(key) for key in dict.fromkeys(batch.keys)}
-    constants = found[batch.keys[0]] if len(found) == 1 else stacked([found[key] for key in batch.keys])
+    constants = (
+        found[batch.keys[0]] if len(found) == 1 else stacked([found[key] for key in batch.keys])
+    )
     return replace(batch, cluster=replace(batch.cluster, calibration=constants))
 
 
-def _fill(columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, price: Estimator) -> None:
+def _fill(
+    columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, price: Estimator
+) -> None:
     ready = calibrated(batch, resolve)
     result = price(ready.workload, ready.cluster, ready.strategy)
     figures = (
@@ -104,7 +110,10 @@ def _fill(columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, pric
 
 
 def scored(
-    cases: Sequence[Case], found: Predictions, resolve: Resolve = shipped, price: Estimator = estimate
+    cases: Sequence[Case],
+    found: Predictions,
+    resolve: Resolve = shipped,
+    price: Estimator = estimate,
 ) -> list[Scored]:
     """Every measured figure of every supported case beside its prediction."""
     refused = {item.id for item in found.unsupported}
@@ -112,7 +121,11 @@ def scored(
     for index, case in enumerate(cases):
         if case.id in refused:
             continue
-        ratios = activation_ratios(case, resolve, price) if case.kind == "activation-memory-ratio" else {}
+        ratios = (
+            activation_ratios(case, resolve, price)
+            if case.kind == "activation-memory-ratio"
+            else {}
+        )
         for figure in case.measured:
             column = {
                 "step_time_s": "step",
@@ -161,6 +174,8 @@ def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
     fits = dict(zip((case.id for case in cases), (~found.oversized()).tolist(), strict=True))
     return {
         "cases": [{**row.row(), "fits": fits[row.case.id]} for row in rows],
-        "unsupported": [{"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)],
+        "unsupported": [
+            {"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)
+        ],
         "summary": figures,
     }

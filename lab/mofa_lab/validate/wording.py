@@ -49,7 +49,9 @@ def release_of(record: Record) -> str:
 
 def facts_of(record: Record) -> dict[str, Any]:
     """What the rules may ask about a case; a fact that is not stated is left out."""
-    normalized, strategy, system = (record.inner(name) for name in ("normalized", "strategy", "system"))
+    normalized, strategy, system = (
+        record.inner(name) for name in ("normalized", "strategy", "system")
+    )
     gpus = system.count("gpus", 1)
     facts = {
         **{name: strategy.get(name) for name in STATED},

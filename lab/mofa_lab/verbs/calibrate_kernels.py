@@ -29,7 +29,10 @@ def configure(parser: ArgumentParser) -> None:
         "--to", required=True, metavar="FOLDER", help="folder to write DEVICE.json to, one a device"
     )
     parser.add_argument(
-        "--source", default="your own measurements", metavar="TEXT", help="where the calls were measured"
+        "--source",
+        default="your own measurements",
+        metavar="TEXT",
+        help="where the calls were measured",
     )
     output.add_options(parser)
 
@@ -39,16 +42,27 @@ def run(arguments: Namespace) -> int:
     from mofa_lab.kernels import device
 
     with output.progress("fitting") as advance:
-        found = device.made(device.calls_of(arguments.files), arguments.source, lambda _: advance(1.0))
+        found = device.made(
+            device.calls_of(arguments.files), arguments.source, lambda _: advance(1.0)
+        )
     written = device.write(found, arguments.to)
     rows = tuple(
         (name, operator, form, surface.rows, surface.corrections.size)
         for name, surfaces in found.items()
         for (operator, form), surface in sorted(surfaces.items())
     )
-    columns = (Column("device"), Column("operator"), Column("form"), Column("calls"), Column("numbers"))
+    columns = (
+        Column("device"),
+        Column("operator"),
+        Column("form"),
+        Column("calls"),
+        Column("numbers"),
+    )
     table = Table(
-        title="Surfaces", columns=columns, rows=rows, notes=tuple(f"written: {name}" for name in written)
+        title="Surfaces",
+        columns=columns,
+        rows=rows,
+        notes=tuple(f"written: {name}" for name in written),
     )
     output.emit(arguments.output, [table])
     return 0

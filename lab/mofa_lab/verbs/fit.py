@@ -34,17 +34,27 @@ def configure(parser: ArgumentParser) -> None:
         "files", nargs="+", metavar="CASES.json", help="case files, as for `mofa validate steps`"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="fit only, without cross-validation (no scatter, no bands)"
+        "--quick",
+        action="store_true",
+        help="fit only, without cross-validation (no scatter, no bands)",
     )
     parser.add_argument(
         "--without", action="append", default=[], metavar="KEY=NAME",
         help="leave runs out of the fit: publisher, group, stack, device, model or scale; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--priors", metavar="FILE", help="priors in the form of fitting/priors.toml")
-    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.gz to")
-    parser.add_argument("--write", action="store_true", help="write the presets of this installation")
+    parser.add_argument(
+        "--priors", metavar="FILE", help="priors in the form of fitting/priors.toml"
+    )
+    parser.add_argument(
+        "--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.gz to"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the presets of this installation"
+    )
     parser.add_argument("--force", action="store_true", help="write even where the loss gets worse")
-    parser.add_argument("--report", metavar="DIR", help="write validation.md and its plots to this folder")
+    parser.add_argument(
+        "--report", metavar="DIR", help="write validation.md and its plots to this folder"
+    )
     output.add_options(parser)
 
 
@@ -66,7 +76,9 @@ def run(arguments: Namespace) -> int:
     if arguments.write:
         if found.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
             raise BadValue(
-                "--write", found.loss, f"the shipped constants have a loss of {shipped:.6g}; --force writes"
+                "--write",
+                found.loss,
+                f"the shipped constants have a loss of {shipped:.6g}; --force writes",
             )
         written += _write(_presets(), _bands(), found)
     if arguments.report:
@@ -75,7 +87,12 @@ def run(arguments: Namespace) -> int:
         with _told("reporting") as progress:
             written += report.write(found, Path(arguments.report), progress=progress)
     tables = _summary(found, written)
-    document = {"loss": found.loss, "shipped_loss": shipped, "written": written, **_document(tables)}
+    document = {
+        "loss": found.loss,
+        "shipped_loss": shipped,
+        "written": written,
+        **_document(tables),
+    }
     output.emit(arguments.output, tables, document)
     return 0
 
@@ -88,7 +105,9 @@ def _read(files: Iterable[str]) -> list[Case]:
         found, refused = load(file)
         if refused:
             raise BadValue(
-                f"{file}: {refused[0].id}", refused[0].reason, "every case of a fit must be readable"
+                f"{file}: {refused[0].id}",
+                refused[0].reason,
+                "every case of a fit must be readable",
             )
         cases += found
     return cases
@@ -142,7 +161,12 @@ def _bands() -> Path:
 def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
     from mofa_lab.fitting import figures
 
-    spread = (Column("n"), Column("median", unit="%"), Column("mean", unit="%"), Column("p90", unit="%"))
+    spread = (
+        Column("n"),
+        Column("median", unit="%"),
+        Column("mean", unit="%"),
+        Column("p90", unit="%"),
+    )
     rows = tuple(
         (
             line.subject.name,
@@ -156,7 +180,11 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
         if line.errors["n"]
     )
     notes = tuple(f"written: {name}" for name in written)
-    return [Table(title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes)]
+    return [
+        Table(
+            title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes
+        )
+    ]
 
 
 def _document(tables: Sequence[Table]) -> Mapping[str, Any]:

@@ -36,7 +36,9 @@ def configure(parser: ArgumentParser) -> None:
         action.add_argument(
             "files", nargs="+", metavar="FILE", help="a trace, .json or .json.gz; one for each rank"
         )
-        action.add_argument("--picture", metavar="FILE", help="write the timeline of the first rank as SVG")
+        action.add_argument(
+            "--picture", metavar="FILE", help="write the timeline of the first rank as SVG"
+        )
         if name == "predict":
             trace_layout.add_options(action)
             trace_layout.add_targets(action)
@@ -57,7 +59,9 @@ def run(arguments: Namespace) -> int:
         tables, document = trace_answers.predicted(traces, old, new)
     else:
         traces = read(arguments.files)
-        answer = trace_answers.inspected if arguments.action == "inspect" else trace_answers.replayed
+        answer = (
+            trace_answers.inspected if arguments.action == "inspect" else trace_answers.replayed
+        )
         tables, document = answer(traces)
     from mofa_lab.traces.picture import timeline
 

@@ -34,16 +34,23 @@ def inspected(traces: Sequence[Trace]) -> Answer:
                 "events": len(one.trace.events),
                 "dropped": one.trace.dropped,
                 "steps": [
-                    {f: getattr(step, f) for f in step.__slots__} | {"span": step.span} for step in one.steps
+                    {f: getattr(step, f) for f in step.__slots__} | {"span": step.span}
+                    for step in one.steps
                 ],
                 "streams": one.streams,
                 "classes": [
-                    {"class": kind.value, "kernels": count, "seconds": time, "exposed_seconds": alone}
+                    {
+                        "class": kind.value,
+                        "kernels": count,
+                        "seconds": time,
+                        "exposed_seconds": alone,
+                    }
                     for kind, count, time, alone in one.by_class
                 ],
                 "communication": one.talks,
                 "collectives": [
-                    {f: getattr(m, f) for f in m.__slots__} | {"bandwidth": m.bandwidth} for m in one.messages
+                    {f: getattr(m, f) for f in m.__slots__} | {"bandwidth": m.bandwidth}
+                    for m in one.messages
                 ],
             }
             for one in ranks
@@ -55,7 +62,9 @@ def inspected(traces: Sequence[Trace]) -> Answer:
 
 def _slowest(ranks: Sequence[Account]) -> int:
     """The rank that computes longest: the others wait for it in collectives."""
-    return max(ranks, key=lambda one: sum(step.compute - step.hidden for step in one.steps)).trace.rank
+    return max(
+        ranks, key=lambda one: sum(step.compute - step.hidden for step in one.steps)
+    ).trace.rank
 
 
 def _steps(ranks: Sequence[Account]) -> Table:
@@ -215,7 +224,9 @@ def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
         Table(
             title="Critical path of the layout asked for",
             columns=(Column("spent on"), Column("time", unit="s"), Column("share", unit="%")),
-            rows=tuple((what, time, time / sum(told.path.values())) for what, time in told.path.items()),
+            rows=tuple(
+                (what, time, time / sum(told.path.values())) for what, time in told.path.items()
+            ),
         ),
         Table(
             title="Constants that the traces say",

@@ -28,7 +28,10 @@ def add_action(actions: _SubParsersAction[ArgumentParser]) -> None:
     summary = "a layer of constants from the traces of one stack"
     action = actions.add_parser("calibrate", help=summary, description=summary)
     action.add_argument(
-        "files", nargs="+", metavar="FILE", help="profiler traces of one run, or a .toml of several runs"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="profiler traces of one run, or a .toml of several runs",
     )
     action.add_argument("--to", metavar="FILE", help="file to write")
     for name, what in (
@@ -66,7 +69,9 @@ def run(arguments: Namespace) -> int:
         Column("how"),
     )
     notes = (
-        (f"written: {arguments.to}; let it hold with MOFA_CONSTANTS={arguments.to}",) if arguments.to else ()
+        (f"written: {arguments.to}; let it hold with MOFA_CONSTANTS={arguments.to}",)
+        if arguments.to
+        else ()
     )
     table = Table(
         title=f"Constants from {len(sources)} traced runs on {devices.pop()}",
@@ -75,7 +80,9 @@ def run(arguments: Namespace) -> int:
         notes=notes,
     )
     output.emit(
-        arguments.output, [table], {"constants": found, "written": [arguments.to] if arguments.to else []}
+        arguments.output,
+        [table],
+        {"constants": found, "written": [arguments.to] if arguments.to else []},
     )
     return 0
 
@@ -101,7 +108,11 @@ def _runs(arguments: Namespace) -> list[tuple[list[Path], Mapping[str, Any]]]:
             if key not in ("files", *NEEDED, *POSSIBLE):
                 raise UnknownName("run", key, ("files", *NEEDED, *POSSIBLE))
         files = run.get("files")
-        if not isinstance(files, list) or not files or not all(isinstance(name, str) for name in files):
+        if (
+            not isinstance(files, list)
+            or not files
+            or not all(isinstance(name, str) for name in files)
+        ):
             raise BadFile(names[0], "each [[run]] must have files: a list of names")
         found.append(([folder / name for name in files], run))
     return found
@@ -120,7 +131,9 @@ def _layout(given: Mapping[str, Any]) -> Layout:
 
     for key in NEEDED:
         if key not in given:
-            raise BadValue(f"--{key.replace('_', '-')}", None, "a trace does not say it, so it must be given")
+            raise BadValue(
+                f"--{key.replace('_', '-')}", None, "a trace does not say it, so it must be given"
+            )
     model = presets.model_named(str(given["model"]))
     stack = presets.resolve("stacks", str(given.get("stack") or "default"), field="--stack")
     precision = presets.precision(str(given.get("precision") or "bf16"), stack=stack)
@@ -128,7 +141,9 @@ def _layout(given: Mapping[str, Any]) -> Layout:
     strategy = parse_strategy(given["strategy"], gpus=gpus, field="--strategy")
     batch = units.count(given["global_batch"], field="--global-batch")
     if batch % (int(strategy.dp) * int(strategy.mbs)):
-        raise BadValue("--global-batch", batch, f"give a multiple of dp x mbs = {strategy.dp * strategy.mbs}")
+        raise BadValue(
+            "--global-batch", batch, f"give a multiple of dp x mbs = {strategy.dp * strategy.mbs}"
+        )
     training = Training(
         sequence=units.count(given["seq"], field="--seq"), global_batch=batch, precision=precision
     )

@@ -24,7 +24,9 @@ def add_options(parser: ArgumentParser) -> None:
     """What was traced."""
     problem_options.add_options(parser)
     parser.add_argument(
-        "--strategy", metavar="LAYOUT", help="the layout that was traced, for example tp=2,pp=2,dp=2"
+        "--strategy",
+        metavar="LAYOUT",
+        help="the layout that was traced, for example tp=2,pp=2,dp=2",
     )
 
 
@@ -32,10 +34,14 @@ def add_targets(parser: ArgumentParser) -> None:
     """What is asked for."""
     to = parser.add_argument_group("asked for; what is not given stays as it was traced")
     to.add_argument(
-        "--to", metavar="LAYOUT", help="degrees that change, for example tp=4,pp=4; dp follows from --to-gpus"
+        "--to",
+        metavar="LAYOUT",
+        help="degrees that change, for example tp=4,pp=4; dp follows from --to-gpus",
     )
     to.add_argument("--to-layers", metavar="N", help="layers of the model")
-    to.add_argument("--to-hidden", metavar="H", help="hidden size; heads and feed-forward width grow with it")
+    to.add_argument(
+        "--to-hidden", metavar="H", help="hidden size; heads and feed-forward width grow with it"
+    )
     to.add_argument("--to-global-batch", metavar="B", help="sequences in a step")
     to.add_argument("--to-gpu", metavar="GPU", help="device preset")
     to.add_argument("--to-gpus", metavar="N", help="devices")
@@ -47,14 +53,18 @@ def traced(arguments: Namespace) -> Layout:
 
     for name in ("model", "gpu", "sequence_length", "global_batch_size", "strategy"):
         if getattr(arguments, name) is None:
-            raise InputError(f"{option_of(name)}: is missing; a trace does not say it, so it must be given")
+            raise InputError(
+                f"{option_of(name)}: is missing; a trace does not say it, so it must be given"
+            )
     gpus = units.count(arguments.gpus, field="--gpus") if arguments.gpus else None
     strategy = parse_strategy(arguments.strategy, gpus=gpus, field="--strategy")
     (problem, *more) = problems_of(question_of(TrainingWords, arguments), nodes=1)
     if more:
         raise BadValue("--precision", arguments.precision, "give the one that was traced")
     cluster = replace(problem.cluster, gpus=strategy.gpus)
-    return _checked(Layout(workload=problem.workload, cluster=cluster, strategy=strategy), "--global-batch")
+    return _checked(
+        Layout(workload=problem.workload, cluster=cluster, strategy=strategy), "--global-batch"
+    )
 
 
 def asked(arguments: Namespace, old: Layout) -> Layout:
@@ -62,7 +72,9 @@ def asked(arguments: Namespace, old: Layout) -> Layout:
     workload, cluster = old.workload, old.cluster
     model, training = workload.model, workload.training
     if arguments.to_layers:
-        deeper = replace(model.runs[-1], repeats=units.count(arguments.to_layers, field="--to-layers"))
+        deeper = replace(
+            model.runs[-1], repeats=units.count(arguments.to_layers, field="--to-layers")
+        )
         model = replace(model, runs=(*model.runs[:-1], deeper))
     if arguments.to_hidden:
         model = _wider(old, units.count(arguments.to_hidden, field="--to-hidden"))
@@ -103,7 +115,8 @@ def _wider(old: Layout, hidden: int) -> Transformer:
 
     layer = model.kinds[0]
     runs = tuple(
-        replace(run, layers=(replace(layer, blocks=tuple(map(wider, layer.blocks))),)) for run in model.runs
+        replace(run, layers=(replace(layer, blocks=tuple(map(wider, layer.blocks))),))
+        for run in model.runs
     )
     return replace(model, hidden=hidden, runs=runs)
 

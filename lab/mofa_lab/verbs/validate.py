@@ -94,7 +94,9 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     """Each kind of cases with its options."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
-    steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
+    steps = kinds.add_parser(
+        "steps", help="step time and memory of measured runs", description=_STEPS
+    )
     steps.add_argument(
         "files", metavar="CASES.json", nargs="+", help="cases: a list, or an object with `cases`"
     )
@@ -116,7 +118,9 @@ def configure(parser: ArgumentParser) -> None:
         description=_PAPER,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    paper.add_argument("files", metavar="TABLE.json", nargs="+", help="rows of a table of the paper")
+    paper.add_argument(
+        "files", metavar="TABLE.json", nargs="+", help="rows of a table of the paper"
+    )
     paper.add_argument(
         "--calibrate-on",
         metavar="IDS",
@@ -124,23 +128,41 @@ def configure(parser: ArgumentParser) -> None:
         help="fit the constants anew from these row ids, for example 1,5,6,7,9,12,16,18",
     )
     output.add_options(paper)
-    measured = kinds.add_parser("kernels", help="measured kernels and collectives", description=_KERNELS)
-    measured.add_argument("files", metavar="TABLE.csv", nargs="+", help="tables of kernels, .csv or .csv.xz")
-    measured.add_argument(
-        "--left-out", choices=("family", "device"), help="compare with a fit that did not see the row"
+    measured = kinds.add_parser(
+        "kernels", help="measured kernels and collectives", description=_KERNELS
     )
-    fleets = kinds.add_parser("fleets", help="forecasts of failures on real fleets", description=_FLEETS)
-    fleets.add_argument("folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv")
+    measured.add_argument(
+        "files", metavar="TABLE.csv", nargs="+", help="tables of kernels, .csv or .csv.xz"
+    )
+    measured.add_argument(
+        "--left-out",
+        choices=("family", "device"),
+        help="compare with a fit that did not see the row",
+    )
+    fleets = kinds.add_parser(
+        "fleets", help="forecasts of failures on real fleets", description=_FLEETS
+    )
+    fleets.add_argument(
+        "folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv"
+    )
     output.add_options(fleets)
     validate_odds.configure(kinds)
     promised = kinds.add_parser(
-        "assumptions", help="what the check of assumed failure rates promises", description=_ASSUMPTIONS
+        "assumptions",
+        help="what the check of assumed failure rates promises",
+        description=_ASSUMPTIONS,
     )
     promised.add_argument("--nodes", metavar="N[,…]", default="64,256,1024", help="nodes of a pool")
-    promised.add_argument("--batch", metavar="B[,…]", default="1", help="failures of one event (default: 1)")
-    promised.add_argument("--pools", type=int, default=200, help="pools of each kind (default: 200)")
+    promised.add_argument(
+        "--batch", metavar="B[,…]", default="1", help="failures of one event (default: 1)"
+    )
+    promised.add_argument(
+        "--pools", type=int, default=200, help="pools of each kind (default: 200)"
+    )
     output.add_options(promised)
-    measured.add_argument("--record", metavar="FILE.json", help="keep the summary for docs/validation.md")
+    measured.add_argument(
+        "--record", metavar="FILE.json", help="keep the summary for docs/validation.md"
+    )
     output.add_options(measured)
 
 
@@ -170,7 +192,11 @@ def _steps(arguments: Namespace) -> None:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     if arguments.cases:
         tables.append(
-            _rows("Cases", ("id", "quantity", "measured", "predicted", "error", "fits"), document["cases"])
+            _rows(
+                "Cases",
+                ("id", "quantity", "measured", "predicted", "error", "fits"),
+                document["cases"],
+            )
         )
     output.emit(arguments.output, tables, document, records=tables[-1 if arguments.cases else 0])
 
@@ -181,7 +207,9 @@ def _ettr(arguments: Namespace) -> None:
     document = validate_ettr(arguments.file)
     columns = ("id", "kind", "expected", "predicted", "tolerance", "ok")
     shown = [{**row, **{name: _brief(row[name]) for name in columns}} for row in document["cases"]]
-    tables = [_rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)]
+    tables = [
+        _rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)
+    ]
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     exact = [{name: _exact(row[name]) for name in columns} for row in document["cases"]]
@@ -198,7 +226,9 @@ def _paper(arguments: Namespace) -> None:
     tables = [_rows(f"{summary['ok']} of {summary['n']} hold", columns, document["rows"])]
     if document["means"]:
         tables.append(
-            _rows("Mean errors", ("table", "quantity", "mean", "tolerance", "ok"), document["means"])
+            _rows(
+                "Mean errors", ("table", "quantity", "mean", "tolerance", "ok"), document["means"]
+            )
         )
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
@@ -215,14 +245,18 @@ def _assumptions(arguments: Namespace) -> None:
         for batch in given["batch"]
         for nodes in given["nodes"]
     ]
-    output.emit(arguments.output, [_rows("Looked at every hour", tuple(found[0]), found)], {"pools": found})
+    output.emit(
+        arguments.output, [_rows("Looked at every hour", tuple(found[0]), found)], {"pools": found}
+    )
 
 
 def _fleets(arguments: Namespace) -> None:
     from mofa_lab.validate.fleets import fleet_scores
 
     found = [output.as_data(one) for one in fleet_scores(arguments.folder)]
-    output.emit(arguments.output, [_rows("Rolling origins", tuple(found[0]), found)], {"fleets": found})
+    output.emit(
+        arguments.output, [_rows("Rolling origins", tuple(found[0]), found)], {"fleets": found}
+    )
 
 
 def _whole(text: str, field: str) -> list[int]:
@@ -244,14 +278,24 @@ def _kernels(arguments: Namespace) -> None:
         score.record(arguments.record, arguments.left_out or "fitted", summary["groups"])
     tables = [
         _spreads("Errors", "kernels", {"all": summary}),
-        _spreads("By device", "kernels", {f"{row['device']} {row['op']}": row for row in summary["groups"]}),
+        _spreads(
+            "By device",
+            "kernels",
+            {f"{row['device']} {row['op']}": row for row in summary["groups"]},
+        ),
     ]
     if document["unsupported"]:
-        reasons = Counter((row["device"], row["op"], row["reason"]) for row in document["unsupported"])
-        rows = [{"device": d, "op": op, "reason": why, "rows": n} for (d, op, why), n in reasons.items()]
+        reasons = Counter(
+            (row["device"], row["op"], row["reason"]) for row in document["unsupported"]
+        )
+        rows = [
+            {"device": d, "op": op, "reason": why, "rows": n} for (d, op, why), n in reasons.items()
+        ]
         tables.append(_rows("Unsupported", ("device", "op", "reason", "rows"), rows))
     names = ("id", "device", "op", "predicted_s", "measured_s")
-    output.emit(arguments.output, tables, document, records=_rows("Cases", names, document["cases"]))
+    output.emit(
+        arguments.output, tables, document, records=_rows("Cases", names, document["cases"])
+    )
 
 
 def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:
@@ -268,20 +312,29 @@ def _regrets(found: Mapping[str, Any]) -> Table:
         for least, every in (("five", found), ("two", found["every_choice"]))
         for words, part in (("", every), (", below 512 GPUs", every["below_512_gpus"]))
     )
-    columns = (Column("groups of runs"), Column("n"), Column("mean", unit="%"), Column("p90", unit="%"))
+    columns = (
+        Column("groups of runs"),
+        Column("n"),
+        Column("mean", unit="%"),
+        Column("p90", unit="%"),
+    )
     return Table(title="Throughput lost by the pick", columns=columns, rows=rows)
 
 
 def _memory(found: Mapping[str, int]) -> Table:
     rows = tuple((name.replace("_", " "), count) for name, count in found.items())
     return Table(
-        title="Out of memory: predicted not to fit", columns=(Column("outcome"), Column("runs")), rows=rows
+        title="Out of memory: predicted not to fit",
+        columns=(Column("outcome"), Column("runs")),
+        rows=rows,
     )
 
 
 def _rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Table:
     named = tuple(Column(name, unit="%" if name == "error" else "") for name in columns)
-    return Table(title=title, columns=named, rows=tuple(tuple(row[name] for name in columns) for row in rows))
+    return Table(
+        title=title, columns=named, rows=tuple(tuple(row[name] for name in columns) for row in rows)
+    )
 
 
 def _exact(value: Any) -> Any:
@@ -293,7 +346,9 @@ def _brief(value: Any) -> Any:
     """A cell of a table: lists and objects as short text; JSON has them whole."""
     if isinstance(value, Mapping):
         return shorten(
-            ", ".join(f"{name} {_brief(part)}" for name, part in value.items()), _WIDEST, placeholder=" …"
+            ", ".join(f"{name} {_brief(part)}" for name, part in value.items()),
+            _WIDEST,
+            placeholder=" …",
         )
     if isinstance(value, list):
         return shorten(", ".join(str(_brief(part)) for part in value), _WIDEST, placeholder=" …")

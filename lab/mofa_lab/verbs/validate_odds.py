@@ -22,7 +22,9 @@ def configure(kinds: Any) -> None:
     parser.add_argument(
         "files", metavar="CASES.json", nargs="+", help="cases: a list, or an object with `cases`"
     )
-    parser.add_argument("--record", metavar="FILE.json", help="keep the figures for docs/validation.md")
+    parser.add_argument(
+        "--record", metavar="FILE.json", help="keep the figures for docs/validation.md"
+    )
     output.add_options(parser)
 
 
@@ -32,7 +34,9 @@ def run(arguments: Namespace) -> None:
     from mofa_lab.validate.cases import load
 
     with output.progress("asking", total=1.0) as advance:
-        document = odds.odds_document([case for path in arguments.files for case in load(path)[0]], advance)
+        document = odds.odds_document(
+            [case for path in arguments.files for case in load(path)[0]], advance
+        )
     if arguments.record:
         odds_report.record(arguments.record, document)
     rows = tuple(tuple(job.get(name) for name in _JOBS) for job in document["jobs"])

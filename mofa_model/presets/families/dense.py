@@ -102,7 +102,9 @@ def olmo2(f: Fields) -> Transformer:
 def cohere(f: Fields) -> Transformer:
     """Command R: one norm for both blocks of a layer, and on wish norms on queries and keys."""
     normed = f.flag("use_qk_norm", default=False)
-    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="whole" if normed else "")
+    whole = attention(
+        f, bias=f.flag("attention_bias", default=False), qk_norm="whole" if normed else ""
+    )
     return network(f, alike([whole] * layers_of(f), feed_forward(f), norms=1), tied=True)
 
 
@@ -120,7 +122,9 @@ def exaone4(f: Fields) -> Transformer:
     pattern = f.value("sliding_window_pattern") or 4
     if isinstance(pattern, str):
         if not set(pattern) <= {"L", "G"} or len(pattern) > layers_of(f):
-            raise f.bad("L for a layer with the window, G for one without", "sliding_window_pattern")
+            raise f.bad(
+                "L for a layer with the window, G for one without", "sliding_window_pattern"
+            )
         kinds = pattern
     else:
         kinds = "L" * (f.number("sliding_window_pattern", default=4, most=layers_of(f)) - 1) + "G"
@@ -147,7 +151,9 @@ def hunyuan(f: Fields) -> Transformer:
 def ernie(f: Fields) -> Transformer:
     """ERNIE 4.5: biases everywhere or nowhere."""
     bias = f.flag("use_bias", default=False)
-    return network(f, alike([attention(f, bias=bias)] * layers_of(f), feed_forward(f, bias=bias)), tied=True)
+    return network(
+        f, alike([attention(f, bias=bias)] * layers_of(f), feed_forward(f, bias=bias)), tied=True
+    )
 
 
 def stablelm(f: Fields) -> Transformer:

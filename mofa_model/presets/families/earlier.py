@@ -33,7 +33,9 @@ def bigcode(f: Fields) -> Transformer:
     f.skip("num_key_value_heads")
     kv_heads = 1 if f.flag("multi_query", default=True) else heads_of(f)
     dense = feed_forward(f, gated=False, bias=True)
-    layers = alike([attention(f, bias=True, kv_heads=kv_heads)] * layers_of(f), dense, vectors=SHIFTED)
+    layers = alike(
+        [attention(f, bias=True, kv_heads=kv_heads)] * layers_of(f), dense, vectors=SHIFTED
+    )
     positions = f.number("n_positions", "max_position_embeddings", default=1024)
     return network(f, layers, tied=True, final=SHIFTED, positions=positions)
 
@@ -45,14 +47,22 @@ def gpt_neo(f: Fields) -> Transformer:
     pattern = f.value("attention_types")
     if kinds is None and pattern is not None:
         try:
-            kinds = [word for words, times in pattern for _ in range(min(times, layers)) for word in words]
+            kinds = [
+                word
+                for words, times in pattern
+                for _ in range(min(times, layers))
+                for word in words
+            ]
         except (TypeError, ValueError):
             raise f.bad(
-                'pairs of words and a number, for example [[["global", "local"], 12]]', "attention_types"
+                'pairs of words and a number, for example [[["global", "local"], 12]]',
+                "attention_types",
             ) from None
     kinds = kinds if kinds is not None else ["global"] * layers
     if len(kinds) != layers or any(word not in ("global", "local") for word in kinds):
-        raise f.bad(f"global or local for each of {layers} layers", "attention_layers", "attention_types")
+        raise f.bad(
+            f"global or local for each of {layers} layers", "attention_layers", "attention_types"
+        )
     whole = attention(f, output_bias=True)
     narrow = replace(whole, window=f.number("window_size", default=256))
     mixers = [narrow if word == "local" else whole for word in kinds]
@@ -87,7 +97,9 @@ def opt(f: Fields) -> Transformer:
         "_remove_final_layer_norm", default=False
     )
     layers = alike(
-        [attention(f, bias=bias)] * layers_of(f), feed_forward(f, gated=False, bias=bias), vectors=vectors
+        [attention(f, bias=bias)] * layers_of(f),
+        feed_forward(f, gated=False, bias=bias),
+        vectors=vectors,
     )
     positions = f.number("max_position_embeddings", default=2048) + 2
     return network(f, layers, tied=True, final=vectors if last else BARE, positions=positions)
@@ -96,7 +108,9 @@ def opt(f: Fields) -> Transformer:
 def bloom(f: Fields) -> Transformer:
     """BLOOM: a second norm behind the embedding."""
     layers = alike(
-        [attention(f, bias=True)] * layers_of(f), feed_forward(f, gated=False, bias=True), vectors=SHIFTED
+        [attention(f, bias=True)] * layers_of(f),
+        feed_forward(f, gated=False, bias=True),
+        vectors=SHIFTED,
     )
     return network(f, layers, tied=True, final=2 * SHIFTED)
 
@@ -116,13 +130,22 @@ def mpt(f: Fields) -> Transformer:
 
 def falcon(f: Fields) -> Transformer:
     """Falcon: keys and values of one head, of several, or of each; one norm a layer in the first generation."""
-    new, parallel = f.flag("new_decoder_architecture", default=False), f.flag("parallel_attn", default=True)
+    new, parallel = (
+        f.flag("new_decoder_architecture", default=False),
+        f.flag("parallel_attn", default=True),
+    )
     heads, bias = heads_of(f), f.flag("bias", default=False)
-    few, one = f.number("num_kv_heads", "n_head_kv", default=heads), f.flag("multi_query", default=True)
+    few, one = (
+        f.number("num_kv_heads", "n_head_kv", default=heads),
+        f.flag("multi_query", default=True),
+    )
     kv_heads = few if new else 1 if one else heads
     norms = f.number("num_ln_in_parallel_attn", default=2 if new else 1, most=2) if parallel else 2
     dense = feed_forward(f, "ffn_hidden_size", gated=False, bias=bias)
     layers = alike(
-        [attention(f, bias=bias, kv_heads=kv_heads)] * layers_of(f), dense, norms=norms, vectors=SHIFTED
+        [attention(f, bias=bias, kv_heads=kv_heads)] * layers_of(f),
+        dense,
+        norms=norms,
+        vectors=SHIFTED,
     )
     return network(f, layers, tied=True, final=SHIFTED)

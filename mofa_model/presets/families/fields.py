@@ -95,7 +95,9 @@ class Fields:
         """What the file says; None where it says nothing."""
         return self.given.get(self.name(*names))
 
-    def number(self, *names: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+    def number(
+        self, *names: str, default: int | None = None, least: int = 1, most: int = LARGEST
+    ) -> int:
         """A whole number; one that is missing and has no default is refused."""
         value = self.value(*names)
         if value is None and default is not None:
@@ -118,7 +120,11 @@ class Fields:
         value = self.value(name)
         if value is None:
             return None
-        if not (isinstance(value, list) and len(value) == length and all(word in known for word in value)):
+        if not (
+            isinstance(value, list)
+            and len(value) == length
+            and all(word in known for word in value)
+        ):
             raise self.bad(f"a list of {length} words, each {' or '.join(known)}", name)
         return value
 
@@ -150,8 +156,12 @@ class Fields:
     def only(self, name: str, *values: Any) -> None:
         """A field that is modelled with some values alone."""
         value = self.value(name)
-        if value is not None and not any(type(value) is type(one) and value == one for one in values):
-            raise self.bad(f"only {' or '.join(str(one).lower() for one in values)} is modelled", name)
+        if value is not None and not any(
+            type(value) is type(one) and value == one for one in values
+        ):
+            raise self.bad(
+                f"only {' or '.join(str(one).lower() for one in values)} is modelled", name
+            )
 
     def inside(self, name: str, defaults: Mapping[str, Any] = MappingProxyType({})) -> Fields:
         """An object inside the file; an empty one where the file has none. What it leaves out is as in `defaults`."""
@@ -180,9 +190,7 @@ class Fields:
                 and not str(name).startswith("_")
                 and is_on(value)
             ):
-                right = (
-                    "no such field is known for this family, so its cost is not; leave it out if it has none"
-                )
+                right = "no such field is known for this family, so its cost is not; leave it out if it has none"
                 raise BadValue(f"{self.path}.{name}", value, right)
         for one in self.inner:
             one.finish()

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mofa_model.blocks import Block, Experts, FeedForward, Layer, LinearAttention, SelectiveScan, StateSpace
+from mofa_model.blocks import (
+    Block,
+    Experts,
+    FeedForward,
+    Layer,
+    LinearAttention,
+    SelectiveScan,
+    StateSpace,
+)
 from mofa_model.presets.families.fields import Fields
 from mofa_model.presets.families.mixtures import deepseek_parts, qwen_parts
 from mofa_model.presets.families.parts import (
@@ -59,7 +67,9 @@ def state_space(f: Fields, *, norm: bool = True) -> StateSpace:
 
 def qwen3_next(f: Fields) -> Transformer:
     """Qwen3-Next and 3.5: gated DeltaNet, and gated attention in every fourth layer; experts, or a dense part where there are none."""
-    f.skip("use_sliding_window", "mamba_ssm_dtype", "mtp_use_dedicated_embeddings", "output_gate_type")
+    f.skip(
+        "use_sliding_window", "mamba_ssm_dtype", "mtp_use_dedicated_embeddings", "output_gate_type"
+    )
     f.only("attn_output_gate", True)
     period = f.number("full_attention_interval", default=4)
     whole = attention(f, bias=f.flag("attention_bias", default=False), gated=True, qk_norm="head")
@@ -92,7 +102,9 @@ def kimi_linear(f: Fields) -> Transformer:
         value_dim=width,
         decay="channel",
         gate_rank=width,
-        kernel=inner.number("short_conv_kernel_size", default=f.number("linear_conv_kernel_dim", default=4)),
+        kernel=inner.number(
+            "short_conv_kernel_size", default=f.number("linear_conv_kernel_dim", default=4)
+        ),
     )
     whole = latent(f)
     mixers: list[Block] = [whole if one else linear for one in full]
@@ -130,8 +142,14 @@ def granite_hybrid(f: Fields) -> Transformer:
     """Granite 4: Mamba-2 and attention, before experts with a shared one, or before the shared one alone."""
     full = full_layers(f, lambda _: False)
     whole, scan = attention(f, bias=f.flag("attention_bias", default=False)), state_space(f)
-    shared, count = f.number("shared_intermediate_size"), f.number("num_local_experts", default=0, least=0)
-    top_k, width = f.number("num_experts_per_tok", default=0, least=0), f.number("intermediate_size")
+    shared, count = (
+        f.number("shared_intermediate_size"),
+        f.number("num_local_experts", default=0, least=0),
+    )
+    top_k, width = (
+        f.number("num_experts_per_tok", default=0, least=0),
+        f.number("intermediate_size"),
+    )
     second: Block = FeedForward(width=shared)
     if count:
         second = mixture(f, count=count, top_k=top_k, width=width, shared_width=shared)
@@ -182,7 +200,9 @@ def jamba(f: Fields) -> Transformer:
     count, top_k = f.number("num_experts", default=16), f.number("num_experts_per_tok", default=2)
     experts = mixture(f, count=count, top_k=top_k, width=dense.width) if count > 1 else dense
     mixers = [whole if at % period == offset else scan for at in range(layers)]
-    return network(f, alike(mixers, [experts if at % every == first else dense for at in range(layers)]))
+    return network(
+        f, alike(mixers, [experts if at % every == first else dense for at in range(layers)])
+    )
 
 
 def mamba(f: Fields) -> Transformer:

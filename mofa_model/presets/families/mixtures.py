@@ -62,7 +62,9 @@ def qwen_moe(f: Fields) -> Transformer:
     """Qwen MoE: experts in every layer, or every so many, but for those that are listed as dense."""
     second = f.given.get("model_type") == "qwen2_moe"
     biased = f.flag("qkv_bias" if second else "attention_bias", default=second)
-    whole = attention(f, bias=biased, output_bias=False if second else None, qk_norm="" if second else "head")
+    whole = attention(
+        f, bias=biased, output_bias=False if second else None, qk_norm="" if second else "head"
+    )
     seconds = qwen_parts(f, shared=second)
     return network(f, alike(windowed(f, whole, upper(f)), seconds))
 
@@ -176,7 +178,9 @@ def ernie_moe(f: Fields) -> Transformer:
     if listed is not None:
         sparse = [word == "sparse" for word in listed]
     seconds = [experts if one else dense for one in sparse]
-    return network(f, alike([attention(f, bias=bias)] * layers, seconds), tied=True, modules=modules_of(f))
+    return network(
+        f, alike([attention(f, bias=bias)] * layers, seconds), tied=True, modules=modules_of(f)
+    )
 
 
 def hunyuan_moe(f: Fields) -> Transformer:

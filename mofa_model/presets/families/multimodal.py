@@ -14,14 +14,18 @@ from mofa_model.presets.families.parts import called
 from mofa_model.spec import Run, Transformer
 
 
-def seeing(f: Fields, text: Callable[[Fields], Transformer], tower: Encoder, **defaults: Any) -> Transformer:
+def seeing(
+    f: Fields, text: Callable[[Fields], Transformer], tower: Encoder, **defaults: Any
+) -> Transformer:
     """The decoder inside the file, or beside its `vision_config`, behind a tower; `defaults` are those of the decoder's fields."""
     inner = f
     if f.value("text_config") is not None:
         inner = f.inside("text_config", defaults)
         f.skip(*inner.given)  # some files say it all twice
     model = text(inner)
-    ends = replace(model.embedding, tied=f.flag("tie_word_embeddings", default=model.embedding.tied))
+    ends = replace(
+        model.embedding, tied=f.flag("tie_word_embeddings", default=model.embedding.tied)
+    )
     runs = (Run((Layer((tower,)),)), *model.runs)
     return replace(model, name=called(f), embedding=ends, runs=runs)
 
@@ -61,7 +65,9 @@ GEMMA3: Mapping[str, Any] = {
 """What a published Gemma 3 leaves out of its text: the defaults of its class."""
 
 
-def _squares(v: Fields, *, patch: int, image: int, layers: int, heads: int, ffn: int) -> dict[str, Any]:
+def _squares(
+    v: Fields, *, patch: int, image: int, layers: int, heads: int, ffn: int
+) -> dict[str, Any]:
     """A tower over a square picture cut into square patches; what is given holds where the file does not say."""
     side, channels = v.number("patch_size", default=patch), v.number("num_channels", default=3)
     return {
@@ -98,7 +104,10 @@ def llama4(f: Fields) -> Transformer:
     v.only("pixel_shuffle_ratio", 0.5)
     v.skip("vision_feature_select_strategy", "vision_feature_layer")
     squares = _squares(v, patch=14, image=448, layers=34, heads=16, ffn=5632)
-    widths = v.number("projector_input_dim", default=4096), v.number("projector_output_dim", default=4096)
+    widths = (
+        v.number("projector_input_dim", default=4096),
+        v.number("projector_output_dim", default=4096),
+    )
     if v.number("vision_output_dim", default=widths[1]) != widths[1]:
         raise v.bad(f"only projector_output_dim ({widths[1]}) is modelled", "vision_output_dim")
     tower = Encoder(

@@ -72,7 +72,11 @@ def network(
 
 
 def alike(
-    mixers: Sequence[Block], second: Block | Sequence[Block], *, norms: int = 2, vectors: int = WEIGHTED
+    mixers: Sequence[Block],
+    second: Block | Sequence[Block],
+    *,
+    norms: int = 2,
+    vectors: int = WEIGHTED,
 ) -> list[Layer]:
     """Layers of a mixer and one more block: the same in all, or one for each."""
     seconds = [second] * len(mixers) if isinstance(second, Block) else second
@@ -107,7 +111,11 @@ def attention(
 
 
 def windowed(
-    f: Fields, whole: SoftmaxAttention, where: Callable[[int], bool], *, word: str = "sliding_attention"
+    f: Fields,
+    whole: SoftmaxAttention,
+    where: Callable[[int], bool],
+    *,
+    word: str = "sliding_attention",
 ) -> list[Block]:
     """The attention of every layer: `where` says which have a window if the file does not list them."""
     layers = layers_of(f)
@@ -117,7 +125,8 @@ def windowed(
         return [whole] * layers
     narrow = replace(whole, window=size)
     return [
-        narrow if (where(at) if listed is None else listed[at] == word) else whole for at in range(layers)
+        narrow if (where(at) if listed is None else listed[at] == word) else whole
+        for at in range(layers)
     ]
 
 
@@ -130,13 +139,18 @@ def upper(f: Fields) -> Callable[[int], bool]:
 
 def feed_forward(f: Fields, *names: str, **more: Any) -> FeedForward:
     """The dense part; where the file gives no width it is four times the stream's."""
-    width = f.number(*(names or ("intermediate_size", "n_inner", "ffn_dim")), default=4 * hidden_of(f))
+    width = f.number(
+        *(names or ("intermediate_size", "n_inner", "ffn_dim")), default=4 * hidden_of(f)
+    )
     return FeedForward(width=width, **more)
 
 
 def mixture(f: Fields, *, shared_width: int = 0, **more: Any) -> Experts:
     """Experts, of which a token may be restricted to some groups."""
-    groups, top_groups = f.number("n_group", "num_expert_group", default=1), f.number("topk_group", default=1)
+    groups, top_groups = (
+        f.number("n_group", "num_expert_group", default=1),
+        f.number("topk_group", default=1),
+    )
     limit = top_groups if top_groups < groups else 0
     return Experts(shared_width=shared_width or None, node_limit=limit, **more)
 

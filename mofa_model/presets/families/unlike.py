@@ -25,7 +25,9 @@ def gemma4(f: Fields) -> Transformer:
     f.only("num_kv_shared_layers", 0)
     f.skip("vocab_size_per_layer_input", "use_double_wide_mlp")  # they act beside those two alone
     if f.number("hidden_size_per_layer_input", default=256, least=0):
-        raise f.bad("only 0 is modelled: embeddings of each layer are not", "hidden_size_per_layer_input")
+        raise f.bad(
+            "only 0 is modelled: embeddings of each layer are not", "hidden_size_per_layer_input"
+        )
     layers, shared = layers_of(f), f.flag("attention_k_eq_v", default=False)
     narrow = _windows(f, [(at + 1) % 6 != 0 for at in range(layers)])
     narrow[-1] = False
@@ -55,7 +57,10 @@ def gemma4(f: Fields) -> Transformer:
         )
         parts = (*parts, experts)
     # Experts bring three norms, and their router one that it has by itself.
-    made = {one: Layer((far if not one else near, *parts), norms=4 * len(parts)) for one in (False, True)}
+    made = {
+        one: Layer((far if not one else near, *parts), norms=4 * len(parts))
+        for one in (False, True)
+    }
     return network(f, [made[one] for one in narrow], tied=True)
 
 
@@ -73,7 +78,11 @@ def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
         raise f.bad(right, "per_layer_config")
     different = {str(one) for one in given.values()}
     first = next(iter(given.values()), None)
-    if sorted(int(at) for at in given) != wide or len(different) > 1 or not isinstance(first, Mapping):
+    if (
+        sorted(int(at) for at in given) != wide
+        or len(different) > 1
+        or not isinstance(first, Mapping)
+    ):
         raise f.bad(right, "per_layer_config")
     one = Fields(first, f"{f.path}.per_layer_config")
     f.inner.append(one)
@@ -99,7 +108,11 @@ def mimo_v2(f: Fields) -> Transformer:
     values = f.number("v_head_dim", default=128)
     kv = f.number("num_key_value_heads")
     whole = attention(
-        f, kv_heads=kv, bias=f.flag("attention_bias", default=False), output_bias=False, value_dim=values
+        f,
+        kv_heads=kv,
+        bias=f.flag("attention_bias", default=False),
+        output_bias=False,
+        value_dim=values,
     )
     f.only("swa_num_attention_heads", whole.heads)
     f.only("swa_head_dim", whole.head_dim)

@@ -11,13 +11,19 @@ from mofa_operator.workloads import LiveWorkload
 
 async def say(answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
     """Say it of a Workload as it was seen; `Conflict` where it has changed meanwhile."""
-    entry: Written = {"state": answer.state, "message": answer.message, "lastTransitionTime": answer.at}
+    entry: Written = {
+        "state": answer.state,
+        "message": answer.message,
+        "lastTransitionTime": answer.at,
+    }
     if answer.updates:
         entry["podSetUpdates"] = [_update(one) for one in answer.updates]
     if answer.retry is not None:
         entry["requeueAfterSeconds"] = answer.retry
     stand = items(at(workload.body, "status", "admissionChecks"))
-    every = [{**_kueues(one), **entry} if one.get("name") in answer.checks else one for one in stand]
+    every = [
+        {**_kueues(one), **entry} if one.get("name") in answer.checks else one for one in stand
+    ]
     return await _merge(workload, {"admissionChecks": every}, api)
 
 

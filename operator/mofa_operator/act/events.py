@@ -44,7 +44,9 @@ _ENDING: Final = "being terminated"
 class EventPoster:
     """A queue of Events and the task that empties it; use it as `async with`."""
 
-    def __init__(self, api: Api, *, most: int = 10_000, pause: float = 0.02, grace: float = 2.0) -> None:
+    def __init__(
+        self, api: Api, *, most: int = 10_000, pause: float = 0.02, grace: float = 2.0
+    ) -> None:
         """At most `most` waiting [1], `pause` between two [s], `grace` for those that wait when it stops [s]."""
         self._api = api
         self._most = most
@@ -66,7 +68,10 @@ class EventPoster:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Post what waits, as long as the grace lasts."""
         if self._task is None:
@@ -155,7 +160,12 @@ def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written
     same = "\0".join((uid, note.reason, digest or note.message))
     name = f"{key.name[:200].rstrip('.-')}.{hashlib.sha256(same.encode()).hexdigest()[:16]}"
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    about = {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "name": key.name, "uid": uid}
+    about = {
+        "apiVersion": key.kind.api_version,
+        "kind": key.kind.kind,
+        "name": key.name,
+        "uid": uid,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Event",

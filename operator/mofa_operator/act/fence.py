@@ -29,7 +29,9 @@ async def why_open(api: Api) -> str:
         await api.apply(FAILURE_LEDGER, "", PROBE, body, rehearsal=True)
     except Refused as error:
         return (
-            "" if _POLICY in str(error) else f"what it must refuse was refused before it was asked: {error}"
+            ""
+            if _POLICY in str(error)
+            else f"what it must refuse was refused before it was asked: {error}"
         )
     except (Gone, Invalid) as error:
         return f"it cannot be asked: {error}"

@@ -28,7 +28,12 @@ class Owed:
         """Pay, where the new decision finds nothing to do any more: nobody wants to release what was released."""
         owed = self._decisions.pop(decision.key, None)
         release = None if owed is None else owed.release
-        if release is not None and owed is not None and owed.uid == decision.uid and decision.is_silent:
+        if (
+            release is not None
+            and owed is not None
+            and owed.uid == decision.uid
+            and decision.is_silent
+        ):
             self._events.post(release.key, release.uid, release.note)
 
     def forget(self, key: Key) -> None:

@@ -180,7 +180,9 @@ async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
     left = [name for name in wanted.drop if name in part(after, "metadata", "annotations")]
     if left:
         patch = {"metadata": {"uid": wanted.uid, "annotations": dict.fromkeys(left)}}
-        await account.keep("removal", key, wanted.uid, api.merge(key.kind, key.namespace, key.name, patch))
+        await account.keep(
+            "removal", key, wanted.uid, api.merge(key.kind, key.namespace, key.name, patch)
+        )
 
 
 async def _keep_ledger(decision: Decision, status: Written, api: Api, account: _Account) -> None:
@@ -189,14 +191,20 @@ async def _keep_ledger(decision: Decision, status: Written, api: Api, account: _
     if decision.uid not in {
         one.get("uid") for one in items(at(account.body(key), "metadata", "ownerReferences"))
     }:
-        owner = {"apiVersion": profile.kind.api_version, "kind": profile.kind.kind, "name": profile.name}
+        owner = {
+            "apiVersion": profile.kind.api_version,
+            "kind": profile.kind.kind,
+            "name": profile.name,
+        }
         body = _identity(key, "", ownerReferences=[{**owner, "uid": decision.uid}])
         if await account.keep("owner", key, "", _apply(api, key, body)) is None:
             return
     await _set_status("ledger", key, "", status, api, account)
 
 
-async def _set_status(what: str, key: Key, uid: str, status: Written, api: Api, account: _Account) -> None:
+async def _set_status(
+    what: str, key: Key, uid: str, status: Written, api: Api, account: _Account
+) -> None:
     """What changes of a status of ours, where the object is the one that was seen."""
     stands = account.body(key)
     if not stands:
@@ -204,7 +212,9 @@ async def _set_status(what: str, key: Key, uid: str, status: Written, api: Api, 
         return
     version = {"resourceVersion": at(stands, "metadata", "resourceVersion")}
     patch = {"metadata": version, "status": merge_patch(part(stands, "status"), status)}
-    await account.keep(what, key, uid, api.merge(key.kind, key.namespace, key.name, patch, status=True))
+    await account.keep(
+        what, key, uid, api.merge(key.kind, key.namespace, key.name, patch, status=True)
+    )
 
 
 def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written:

@@ -20,7 +20,9 @@ from mofa_operator.recent import Recent
 from mofa_operator.refusals import ApiError
 
 TOKEN_REVIEW: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
-ACCESS_REVIEW: Final = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews")
+ACCESS_REVIEW: Final = Kind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews"
+)
 HELD: Final = 60.0
 """How long an answer of the API server holds. [s]"""
 _LONGEST: Final = 16_384
@@ -58,7 +60,11 @@ class Admission:
         if at(said, "status", "authenticated") is not True:
             return 401
         who = {"user": user.get("username"), "uid": user.get("uid"), "groups": user.get("groups")}
-        wanted = {**who, "extra": user.get("extra"), "nonResourceAttributes": {"verb": "get", "path": path}}
+        wanted = {
+            **who,
+            "extra": user.get("extra"),
+            "nonResourceAttributes": {"verb": "get", "path": path},
+        }
         said = await self._api.create(ACCESS_REVIEW, "", _review(ACCESS_REVIEW, wanted))
         return 200 if at(said, "status", "allowed") is True else 403
 
@@ -71,7 +77,9 @@ class Admission:
         status = await self.status(token if scheme.lower() == "bearer" else "", request.path)
         if status == 200:
             return await handler(request)
-        return web.Response(status=status, headers={"WWW-Authenticate": "Bearer"} if status == 401 else {})
+        return web.Response(
+            status=status, headers={"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        )
 
 
 def _review(kind: Kind, spec: dict[str, object]) -> dict[str, object]:

@@ -56,7 +56,9 @@ class Answers:
                 return found
             if found.digest == digest and (held := stands(snapshot, found)) is not None:
                 return held
-            stood = None if found.digest == digest else await self._with_then(snapshot, urgent, wanted)
+            stood = (
+                None if found.digest == digest else await self._with_then(snapshot, urgent, wanted)
+            )
             if stood is not None and not snapshot.asks_anew:
                 return stood
         fresh = await decider.answer(question, place=place, urgent=urgent, wanted=wanted)
@@ -75,7 +77,9 @@ class Answers:
             else None
         )
 
-    async def _with_then(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer | None:
+    async def _with_then(
+        self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted
+    ) -> Answer | None:
         """What stands, where nothing has changed since but what running jobs teach."""
         then, place = as_answered(snapshot.question, snapshot.job), snapshot.job.key.namespace
         if then == snapshot.question:

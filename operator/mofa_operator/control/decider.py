@@ -129,7 +129,9 @@ class Decider:
             return known
         mark = self._mark(question, b"answer")
         self.remembered += mark in self._asked
-        found: Answer = await self._told(mark, self._work, self._answers, question, place, urgent, wanted)
+        found: Answer = await self._told(
+            mark, self._work, self._answers, question, place, urgent, wanted
+        )
         return found
 
     async def unsearched(
@@ -156,14 +158,19 @@ class Decider:
     ) -> Any:
         asked = self._ask(mark, work, memo, question, _PEOPLE if urgent else _ROUTINE, place)
         asked.wanted.append(wanted)
-        return await asyncio.shield(asked.future)  # one who gives up must not take it from the others
+        return await asyncio.shield(
+            asked.future
+        )  # one who gives up must not take it from the others
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
         """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
         mark = self._mark(question, b"view")
         if mark in self._views:
             return self._views[mark]
-        if mark not in self._asked and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS:
+        if (
+            mark not in self._asked
+            and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS
+        ):
             raise Outdated
         asked = self._ask(mark, self._draw, self._views, question, _PAGE, "")
         asked.wanted.append(_always)
@@ -195,7 +202,9 @@ class Decider:
             if not asked.started:
                 self._pending.lanes[rank].push(asked.place, asked, 0.0)
                 self._news.set()
-        self._serving = self._serving or [asyncio.create_task(self._serve(each)) for each in self._workers]
+        self._serving = self._serving or [
+            asyncio.create_task(self._serve(each)) for each in self._workers
+        ]
         return asked
 
     async def stop(self) -> None:

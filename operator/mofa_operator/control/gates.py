@@ -30,7 +30,13 @@ class Gates:
     """Jobs that wait for us, by when they must have been let go."""
 
     def __init__(
-        self, *, store: Store, api: Api, events: EventPoster, exporter: Exporter, settings: OperatorSettings
+        self,
+        *,
+        store: Store,
+        api: Api,
+        events: EventPoster,
+        exporter: Exporter,
+        settings: OperatorSettings,
     ) -> None:
         """Nobody waits yet."""
         self._store = store

@@ -66,12 +66,12 @@ class KopfWatch:
         self._heed = heed
         self._refused: Known | None = None
         self._registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE)(
-            self._login
-        )
-        kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=self._registry)(
-            self._came
-        )
+        kopf.on.login(
+            registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE
+        )(self._login)
+        kopf.on.event(
+            kind.group, kind.version, kind.plural, id=kind.plural, registry=self._registry
+        )(self._came)
 
     async def live(self, tell: Tell) -> Never:
         """One life of kopf, from when the kind is served; its own `run_tasks` would cancel every younger task of this loop."""
@@ -129,10 +129,15 @@ class KopfWatch:
         settings.persistence.progress_storage = _NoProgress()
         settings.queueing.idle_timeout = _IDLE
         settings.queueing.exit_timeout = 0.1  # whatever it has not told, the next list will
-        settings.networking.error_backoffs = (0.2, 1.0)  # then `Watches` knows better what is the matter
+        settings.networking.error_backoffs = (
+            0.2,
+            1.0,
+        )  # then `Watches` knows better what is the matter
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = 30.0
-        settings.process.ultimate_exiting_timeout = None  # it would kill this process after kopf's end
+        settings.process.ultimate_exiting_timeout = (
+            None  # it would kill this process after kopf's end
+        )
         return settings
 
     async def _came(self, *, event: kopf.RawEvent, **_: Any) -> None:

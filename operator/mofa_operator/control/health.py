@@ -57,7 +57,9 @@ class Probes:
         """Why there is nothing to show; empty where there is."""
         if self.standby is not None:
             return self.standby()
-        return "" if self._resync.is_filled else "this operator has just begun, and reads the cluster"
+        return (
+            "" if self._resync.is_filled else "this operator has just begun, and reads the cluster"
+        )
 
     def _stuck(self) -> Iterator[str]:
         key, age = self._queue.longest_in_work

@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 class Histories:
     """Looks at the history of profiles; `look` is what `Rounds` calls."""
 
-    def __init__(self, *, store: Store, intake: Intake, exporter: Exporter, ask: Asked, flavour: str) -> None:
+    def __init__(
+        self, *, store: Store, intake: Intake, exporter: Exporter, ask: Asked, flavour: str
+    ) -> None:
         """`ask` is what Prometheus is asked with, `flavour` what it is, for the counters."""
         self._store = store
         self._intake = intake
@@ -62,17 +64,27 @@ class Histories:
             return await self._ask(profile, time.time())
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
-            return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")
+            return NoHistory(
+                reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}"
+            )
 
 
 def rounds(
-    prometheus: Prometheus, store: Store, intake: Intake, exporter: Exporter, settings: PrometheusSettings
+    prometheus: Prometheus,
+    store: Store,
+    intake: Intake,
+    exporter: Exporter,
+    settings: PrometheusSettings,
 ) -> Rounds:
     """Looks at the history of every profile, again and again."""
     known, lately = Known(), Lately(store)
 
     async def ask(profile: LiveObject, now: float) -> History | NoHistory:
-        return await history(prometheus, profile.body, now, known, lately.known(profile.key.name, now))
+        return await history(
+            prometheus, profile.body, now, known, lately.known(profile.key.name, now)
+        )
 
-    histories = Histories(store=store, intake=intake, exporter=exporter, ask=ask, flavour=settings.flavour)
+    histories = Histories(
+        store=store, intake=intake, exporter=exporter, ask=ask, flavour=settings.flavour
+    )
     return Rounds(histories.look, settings.interval)

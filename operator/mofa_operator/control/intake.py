@@ -50,7 +50,9 @@ class Intake:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""
         held = self._store.live(key)
         if held is None or uid in {None, held.uid}:
-            self._pass_on(key.kind, self._store.drop(key.kind, key.namespace, key.name), urgent=True)
+            self._pass_on(
+                key.kind, self._store.drop(key.kind, key.namespace, key.name), urgent=True
+            )
 
     def concern(self, keys: Iterable[Key], *, urgent: bool = False) -> None:
         """Something was learned that concerns these objects."""

@@ -102,7 +102,9 @@ class JobObserver:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             key = stood.key
-            stands = stood if self._ask is None else self._store.live(key)  # an answer may take a while
+            stands = (
+                stood if self._ask is None else self._store.live(key)
+            )  # an answer may take a while
             if stands is None:
                 continue
             there.append(stands)

@@ -62,7 +62,9 @@ class Lease:
     def who(self) -> str:
         """Who holds it, in words."""
         lease = f"the Lease {self._settings.namespace}/{self._settings.name}"
-        return f"{self.holder} holds {lease}" if self.holder else f"nobody is seen to hold {lease} yet"
+        return (
+            f"{self.holder} holds {lease}" if self.holder else f"nobody is seen to hold {lease} yet"
+        )
 
     @property
     def _pause(self) -> float:
@@ -75,7 +77,9 @@ class Lease:
                 break
             await asyncio.sleep(self._pause)
         _log.info(
-            "this operator leads: it holds the Lease %s/%s", self._settings.namespace, self._settings.name
+            "this operator leads: it holds the Lease %s/%s",
+            self._settings.namespace,
+            self._settings.name,
         )
 
     async def hold(self) -> str:
@@ -141,7 +145,9 @@ class Lease:
     async def _give_back(self) -> None:
         lease = await self._read()
         if lease is not None and self.holder == self._identity:
-            await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
+            await self._write(
+                lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            )
 
     async def _try(self) -> bool:
         """One attempt to get it or to renew it; whether it is ours now."""

@@ -59,7 +59,9 @@ def set_up(form: str, *, verbose: bool) -> None:
 def _matters(record: logging.LogRecord) -> bool:
     if record.name == "asyncio":  # kopf's watches do not close cleanly when the loop ends
         return "closing of asynchronous generator" not in record.getMessage()
-    if record.name == "aiohttp.server":  # what is no request is told so; the log is not a stranger's to fill
+    if (
+        record.name == "aiohttp.server"
+    ):  # what is no request is told so; the log is not a stranger's to fill
         return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
     if not record.name.startswith("kopf"):
         return True

@@ -80,7 +80,9 @@ class Pages:
         job = self._store.live(key)
         if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.annotations))):
             return None
-        body = {name: part for name, part in job.body.items() if name != "spec"}  # thousands may be listed
+        body = {
+            name: part for name, part in job.body.items() if name != "spec"
+        }  # thousands may be listed
         return ShownJob(replace(job, body=body), self._health(key))
 
     def _job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
@@ -91,7 +93,9 @@ class Pages:
 
     async def _profiles(self) -> list[LiveProfile]:
         found = []
-        for number, key in enumerate(sorted(self._store.keys(CLUSTER_PROFILE), key=lambda key: key.name)):
+        for number, key in enumerate(
+            sorted(self._store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
+        ):
             if (profile := self._store.profile(key.name)) is not None:
                 found.append(profile)
             if number % _CHUNK == 0:

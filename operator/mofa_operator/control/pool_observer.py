@@ -48,7 +48,9 @@ class PoolObserver:
         self._store = store
         self._intake = intake
         self._interval = interval
-        self._witness = PoolWatch(max(_FEW * interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * interval))
+        self._witness = PoolWatch(
+            max(_FEW * interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * interval)
+        )
 
     async def run(self) -> None:
         """Look, until cancelled."""

@@ -50,16 +50,24 @@ class WorkerProcess:
             others = multiprocessing.active_children()
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, worker.prepare, (self._memory,))
-            warming = asyncio.get_running_loop().run_in_executor(self._pool, self._warm)  # starts the process
-            self._pid = next(one.pid for one in multiprocessing.active_children() if one not in others)
+            warming = asyncio.get_running_loop().run_in_executor(
+                self._pool, self._warm
+            )  # starts the process
+            self._pid = next(
+                one.pid for one in multiprocessing.active_children() if one not in others
+            )
             try:
                 await asyncio.wait_for(warming, self._deadline)
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
-                if self._is_over():  # we ended it: the operator leaves, and that is no fault of this process
+                if (
+                    self._is_over()
+                ):  # we ended it: the operator leaves, and that is no fault of this process
                     return
                 self._discard()
-                raise NoAnswer(f"the process that computes advice does not start: {error}") from error
+                raise NoAnswer(
+                    f"the process that computes advice does not start: {error}"
+                ) from error
 
     async def ask(self, work: Callable[[Question], _T], question: Question) -> _T:
         """The answer; a process that crashes is replaced, and asked once more."""
@@ -73,7 +81,9 @@ class WorkerProcess:
                 last: Exception = error
             except TimeoutError as error:
                 self._discard()
-                raise Outgrown(f"no answer within {self._deadline:g} s; its process was killed") from error
+                raise Outgrown(
+                    f"no answer within {self._deadline:g} s; its process was killed"
+                ) from error
             except MemoryError as error:
                 self._discard()
                 raise Outgrown("it needs more memory than one question may have") from error

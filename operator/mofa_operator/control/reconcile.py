@@ -47,7 +47,9 @@ from mofa_operator.words import Reason
 
 MISSING_CONFIG: Final = 15.0
 """When a job that names something missing is looked at again; nothing tells when it appears. [s]"""
-NO_PROMETHEUS: Final = NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
+NO_PROMETHEUS: Final = NoHistory(
+    reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured"
+)
 """Why there is no history where nobody can be asked for it."""
 _REFUSALS: Final = 4
 """Refusals in a row after which a job is told of them: a server that starts refuses for a moment what it allows later. [1]"""
@@ -154,12 +156,18 @@ class Reconciler:
             question = snapshot.question
             named = Named(config_maps=question.config_maps, beside=question.beside)
             found = self._store.snapshot(key, time.time(), named)
-            return found if isinstance(found, JobSnapshot) and found.question == snapshot.question else None
+            return (
+                found
+                if isinstance(found, JobSnapshot) and found.question == snapshot.question
+                else None
+            )
 
         try:
             if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
                 urgent = self._queue.is_urgent(key)
-                answer = await self._answers.of(snapshot, urgent=urgent, wanted=lambda: current() is not None)
+                answer = await self._answers.of(
+                    snapshot, urgent=urgent, wanted=lambda: current() is not None
+                )
                 now = current()
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
@@ -201,15 +209,23 @@ class Reconciler:
 
         Jobs and profiles are applied together; the profile's first status would change every answer a moment later.
         """
-        if snapshot.profile is None or snapshot.profile.standing or snapshot.job.key in self._patient:
+        if (
+            snapshot.profile is None
+            or snapshot.profile.standing
+            or snapshot.job.key in self._patient
+        ):
             self._patient.discard(snapshot.job.key)
             return False
         self._patient.add(snapshot.job.key)
         wait = self._settings.loop.settle + _PATIENCE
-        self._queue.add_after(snapshot.job.key, wait, urgent=self._queue.is_urgent(snapshot.job.key))
+        self._queue.add_after(
+            snapshot.job.key, wait, urgent=self._queue.is_urgent(snapshot.job.key)
+        )
         return True
 
-    async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> Performed:
+    async def _act(
+        self, decision: Decision, started: float, answer: Answer | None = None
+    ) -> Performed:
         """Do it, but for what somebody undoes again and again: that has to wait."""
         self._exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is None:
@@ -240,7 +256,9 @@ class Reconciler:
         if performed.writes:
             if not performed.refused:
                 self._undone.wrote(decision, clock())
-            _log.info("%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes))
+            _log.info(
+                "%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes)
+            )
             if answer is not None and not performed.refused:
                 kind = decision.key.kind.kind
                 self._exporter.count_recommendation(kind, answer.outcome, decision.outcome)

@@ -70,9 +70,7 @@ class Resync:
             try:
                 async for body in self._listed(kind):
                     self._intake.seen(kind, body, urgent=kind == CLUSTER_PROFILE)
-            except (
-                Busy
-            ) as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
+            except Busy as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
                 if kind in NEEDED:
                     raise
                 _tell(kind, f"they cannot be listed ({error})", is_loud=True)
@@ -106,7 +104,9 @@ class Resync:
             _log.warning("resync: %d objects had changed without a word from their watch", missed)
         if complete:
             self._exporter.success(Loop.RESYNC)
-        self._intake.concern(key for key in self._store.keys(*JOBS) if self._store.names_others(key))
+        self._intake.concern(
+            key for key in self._store.keys(*JOBS) if self._store.names_others(key)
+        )
         return missed
 
     async def _compare(self, kind: Kind) -> int:
@@ -136,7 +136,9 @@ class Resync:
         return is_news
 
     async def _listed(self, kind: Kind) -> AsyncIterator[Body]:
-        places: Iterable[str | None] = self._namespaces if kind.namespaced and self._namespaces else (None,)
+        places: Iterable[str | None] = (
+            self._namespaces if kind.namespaced and self._namespaces else (None,)
+        )
         try:
             for place in places:
                 async for body in self._api.list(kind, place):

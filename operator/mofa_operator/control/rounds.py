@@ -61,6 +61,8 @@ class Rounds:
             finally:
                 self._queue.done(key)
             if there:
-                self._queue.add_after(key, self._interval * self._random.uniform(1 - _SPREAD, 1 + _SPREAD))
+                self._queue.add_after(
+                    key, self._interval * self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
+                )
             else:
                 self._known.discard(key)

@@ -72,7 +72,9 @@ async def _operate(settings: OperatorSettings, stop: Stop) -> int:
     try:
         async with contextlib.AsyncExitStack() as stack:
             api = await stack.enter_async_context(Api(credentials, settings.api))
-            watching = await stack.enter_async_context(Api(credentials, settings.api, connections=_WATCHES))
+            watching = await stack.enter_async_context(
+                Api(credentials, settings.api, connections=_WATCHES)
+            )
             watching.served = api.served  # what one finds the other writes to
             prometheus = await _prometheus(stack, settings)
             operator = Operator(settings, api, watching, credentials, prometheus, stop)
@@ -83,7 +85,9 @@ async def _operate(settings: OperatorSettings, stop: Stop) -> int:
         await end(asyncio.all_tasks() - {asyncio.current_task()}, _BRIEFLY)
 
 
-async def _prometheus(stack: contextlib.AsyncExitStack, settings: OperatorSettings) -> Prometheus | None:
+async def _prometheus(
+    stack: contextlib.AsyncExitStack, settings: OperatorSettings
+) -> Prometheus | None:
     if settings.prometheus.url is None:
         return None
     return await stack.enter_async_context(Prometheus(settings.prometheus))
@@ -118,7 +122,11 @@ class Operator:
         self._exporter.queue(lambda: self._measured)
         self._events = EventPoster(api, grace=_BRIEFLY)
         self._gates = Gates(
-            store=self._store, api=api, events=self._events, exporter=self._exporter, settings=settings
+            store=self._store,
+            api=api,
+            events=self._events,
+            exporter=self._exporter,
+            settings=settings,
         )
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self.decider.count = self._exporter.count_search
@@ -168,7 +176,12 @@ class Operator:
             intake=self._intake,
             exporter=self._exporter,
             kopf=lambda kind, place: KopfWatch(
-                kind, place, api=watching, intake=self._intake, credentials=credentials, heed=stop.heed
+                kind,
+                place,
+                api=watching,
+                intake=self._intake,
+                credentials=credentials,
+                heed=stop.heed,
             ),
         )
         self._reconciler = Reconciler(
@@ -217,7 +230,9 @@ class Operator:
         try:
             if not self._settings.lease.enabled:
                 return await self._lead(stopped)
-            async with Api(self._credentials, self._settings.api) as api:  # renewals wait for no other write
+            async with Api(
+                self._credentials, self._settings.api
+            ) as api:  # renewals wait for no other write
                 return await self._elected(Lease(api, self._settings.lease, identity()), stopped)
         finally:
             warming.cancel()
@@ -243,7 +258,8 @@ class Operator:
                 return 0
         async with self._events:
             hands = [
-                asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)
+                asyncio.create_task(self._reconciler.run())
+                for _ in range(self._settings.api.concurrency)
             ]
             parts = [
                 asyncio.create_task(self._watches.run(), name="watches"),

@@ -61,21 +61,28 @@ class Server:
     async def __aenter__(self) -> Self:
         """Listen."""
         ports = (self._settings.metrics_port, self._settings.health_port)
-        for runner, flag, port in zip(self._runners, ("--metrics-port", "--health-port"), ports, strict=True):
+        for runner, flag, port in zip(
+            self._runners, ("--metrics-port", "--health-port"), ports, strict=True
+        ):
             await runner.setup()
             if runner.server is None:
                 raise RuntimeError("aiohttp made no server")
             visitors = Visitors(runner.server)
             loop, address = asyncio.get_running_loop(), self._settings.address
             try:
-                self._listening.append(await loop.create_server(visitors, address, port, backlog=1024))
+                self._listening.append(
+                    await loop.create_server(visitors, address, port, backlog=1024)
+                )
             except OSError as error:
                 await self._close()
                 raise BadValue(flag, port, f"{why(error)}; give a free port of an address of this machine") from error  # fmt: skip
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Close."""
         await self._close()

@@ -33,7 +33,9 @@ class Life(Protocol):
 class Watch:
     """A watch of our own; what it has read stays known when it is cut, so that it goes on where it was."""
 
-    def __init__(self, kind: Kind, place: str | None, *, api: Api, store: Store, intake: Intake) -> None:
+    def __init__(
+        self, kind: Kind, place: str | None, *, api: Api, store: Store, intake: Intake
+    ) -> None:
         """`place` is a namespace, None for all."""
         self.kind = kind
         self.place = place

@@ -44,7 +44,9 @@ class State(Enum):
 class Watches:
     """A life for each kind and place, begun again whenever it ends."""
 
-    def __init__(self, lives: Sequence[Life], *, store: Store, intake: Intake, exporter: Exporter) -> None:
+    def __init__(
+        self, lives: Sequence[Life], *, store: Store, intake: Intake, exporter: Exporter
+    ) -> None:
         """None stands yet."""
         self._lives = lives
         self._store = store

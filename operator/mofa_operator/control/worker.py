@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 _POLITENESS: Final = 2
 """How much the process steps back behind the event loop, as `nice` counts."""
-_CGROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CGROUPS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 """Where a container's limit of memory stands, by the version of its control groups."""
 SHARE: Final = 0.75
 """Share of the container's memory that the processes which compute may have; the rest is the loop's. [1]"""
@@ -45,7 +48,9 @@ def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
 def prepare(memory: int | None = None) -> None:
     """Set the process up, before anything heavy is imported; a question that wants more `memory` fails, and not the container. [B]"""
     if memory is not None:
-        allowed = resource.getrlimit(resource.RLIMIT_AS)[1]  # whoever started us may have bounded us already
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[
+            1
+        ]  # whoever started us may have bounded us already
         memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for variable in _THREADS:

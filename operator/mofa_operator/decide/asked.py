@@ -21,7 +21,11 @@ class NoProfile(InputError):
 
 def asked(question: Question) -> Asked:
     """What a question asks; raises errors of `mofa_model.errors` where it cannot be understood."""
-    return _training_job(question) if question.job.get("kind") == "TrainingJob" else _existing(question)
+    return (
+        _training_job(question)
+        if question.job.get("kind") == "TrainingJob"
+        else _existing(question)
+    )
 
 
 def example() -> Request:
@@ -29,7 +33,12 @@ def example() -> Request:
     one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
-        "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T", "framework": "megatron"},
+        "training": {
+            "sequenceLength": 4096,
+            "globalBatchSize": 64,
+            "tokens": "1T",
+            "framework": "megatron",
+        },
         "cluster": {"profile": "warm", "nodes": 1},
         "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one) | {"recompute": ["none"]},
     }
@@ -42,7 +51,9 @@ def _training_job(question: Question) -> Asked:
     spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
     if not question.profiles:
         name = spec.cluster.profile
-        raise NoProfile(f"spec.cluster.profile: there is no ClusterProfile {name!r}; see kubectl get cprof")
+        raise NoProfile(
+            f"spec.cluster.profile: there is no ClusterProfile {name!r}; see kubectl get cprof"
+        )
     profile = cluster_profile(question.profiles[0])
     ref = spec.model.config_map_ref
     config = question.config_maps.get(ref.name, {}).get(ref.key) if ref is not None else None

@@ -73,13 +73,17 @@ def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSetti
     """What to say of a Workload that waits for us."""
     if _is_late(snapshot, settings):
         return _said(
-            snapshot, READY, f"the longest wait, {settings.gate_longest:g} s, is over: without advice"
+            snapshot,
+            READY,
+            f"the longest wait, {settings.gate_longest:g} s, is over: without advice",
         )
     if not _advised(snapshot):
         return _unasked(snapshot, settings)
     if snapshot.question is None:
         return _said(
-            snapshot, READY, "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
+            snapshot,
+            READY,
+            "there is room for a part of it, to which spec.cluster.nodes cannot be cut",
         )
     if answer is None:
         return _waits(snapshot, settings.backoff)
@@ -112,7 +116,11 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
 
 def _rule(snapshot: CheckSnapshot) -> AdmissionRules:
     """What the policy says of admission; its defaults where there is none."""
-    return AdmissionRules() if snapshot.policy is None else advisor_policy(snapshot.policy).spec.admission
+    return (
+        AdmissionRules()
+        if snapshot.policy is None
+        else advisor_policy(snapshot.policy).spec.admission
+    )
 
 
 def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
@@ -124,7 +132,11 @@ def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
 
 def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
     """The words of an answer for pods, and why its launch arguments are not among them."""
-    words = {name: answer.annotations[name] for name in (_STRATEGY, INTERVAL) if answer.annotations.get(name)}
+    words = {
+        name: answer.annotations[name]
+        for name in (_STRATEGY, INTERVAL)
+        if answer.annotations.get(name)
+    }
     if snapshot.job is None or not wants_apply(snapshot.job) or not answer.arguments:
         return words, ""
     job = subject_of(snapshot.job)
@@ -163,7 +175,9 @@ def _advised(snapshot: CheckSnapshot) -> bool:
 def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
     """Nobody wants an answer; a job or a policy may come a moment later."""
     job = snapshot.job
-    if (job is None or stance_of(job) is Stance.NOT_ASKED) and (left := _settles(snapshot, settings)) > 0:
+    if (job is None or stance_of(job) is Stance.NOT_ASKED) and (
+        left := _settles(snapshot, settings)
+    ) > 0:
         return _waits(snapshot, left)
     return _said(snapshot, READY, f"without advice: {_why(job)}")
 

@@ -70,7 +70,9 @@ def unproven(job: LiveObject, answer: Answer) -> str:
     """
     version = job.annotations.get(FRAMEWORK_VERSION) or answer.framework_version
     if not version:
-        images = [image.rpartition("/")[2].partition("@")[0] for image in demand_of(job.body).images]
+        images = [
+            image.rpartition("/")[2].partition("@")[0] for image in demand_of(job.body).images
+        ]
         tags = {image.partition(":")[2] for image in images if answer.trainer in image}
         version = tags.pop() if len(tags) == 1 else ""
     return unverified(answer.trainer, answer.arguments, version)

@@ -39,7 +39,9 @@ def health(accurate: Found, memory: Found) -> str:
     Device memory that cannot be takes the word Healthy away: what is seen is then not of this job, or not on these devices.
     """
     word = _HEALTH.get(accurate.reason, "")
-    return Health.DRIFTING if word == Health.HEALTHY and memory.reason == Reason.IMPLAUSIBLE else word
+    return (
+        Health.DRIFTING if word == Health.HEALTHY and memory.reason == Reason.IMPLAUSIBLE else word
+    )
 
 
 def has_stepped(alive: Alive) -> bool:
@@ -64,11 +66,17 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
     advised = answer.figures.get("step_seconds", (0.0, 0.0, 0.0))[1]
-    today = None if answer.says.current is None else answer.says.current.predicted.step_milliseconds.target
+    today = (
+        None
+        if answer.says.current is None
+        else answer.says.current.predicted.step_milliseconds.target
+    )
     return max(number(advised), number(today) / 1000, number(alive.step_seconds))
 
 
 def _restart(answer: Answer) -> float:
     """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
-    times = (number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB)
+    times = (
+        number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB
+    )
     return max(times, default=0.0)

@@ -52,7 +52,9 @@ def read(snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) 
 class _Look:
     """One look, and all that it rests on."""
 
-    def __init__(self, snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> None:
+    def __init__(
+        self, snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float
+    ) -> None:
         self._snapshot = snapshot
         self._before = before
         self._window = window
@@ -69,7 +71,10 @@ class _Look:
         history = self._snapshot.history
         if history is None:
             unread = Found(
-                Aspect.HISTORY_COMPLETE, "Unknown", Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
+                Aspect.HISTORY_COMPLETE,
+                "Unknown",
+                Reason.HISTORY_UNAVAILABLE,
+                "it was not asked for yet",
             )
             stands = standing(self._snapshot.profile, Aspect.HISTORY_COMPLETE)
             return HistoryReading(memory=None, found=stands or unread, days=self._stored)
@@ -79,7 +84,9 @@ class _Look:
             found = self._without(reason, history.message)
             return self._alone(found) if reason == Reason.NOT_CONFIGURED else found
         if wrong := _nonsense(history):
-            return self._without(Reason.HISTORY_UNAVAILABLE, f"what Prometheus answered cannot be: {wrong}")
+            return self._without(
+                Reason.HISTORY_UNAVAILABLE, f"what Prometheus answered cannot be: {wrong}"
+            )
         if not history.days or self._window < _LEAST:
             return self._judged(history, _whole(history), self._stored)
         days = ledger.merged(
@@ -92,22 +99,26 @@ class _Look:
         whole = ledger.memory(days, history.window)
         return self._judged(history, whole or _whole(history), days)
 
-    def _judged(self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]) -> HistoryReading:
+    def _judged(
+        self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]
+    ) -> HistoryReading:
         """A reading that makes sense."""
         before = self._before
-        covered = (
-            f"{fresh.coverage} % of {fresh.window / _DAY:.3g} days are covered, {_amount(fresh.node_days)}"
-        )
+        covered = f"{fresh.coverage} % of {fresh.window / _DAY:.3g} days are covered, {_amount(fresh.node_days)}"
         more = joined(str(warning) for warning in history.warnings[:2])
         forgotten = self._is_thin(fresh)
-        lost = [] if before is None else [name for name in before.classes if name not in fresh.classes]
+        lost = (
+            [] if before is None else [name for name in before.classes if name not in fresh.classes]
+        )
         is_bare = not history.classes or history.node_days <= 0
         if history.missing:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
             if lost or forgotten or is_bare:
                 return self._without(Reason.SERIES_MISSING, message)
             known = f"only class {', '.join(history.classes)} can be counted"
-            return self._with(fresh, days, "False", Reason.SERIES_MISSING, [message, known, covered])
+            return self._with(
+                fresh, days, "False", Reason.SERIES_MISSING, [message, known, covered]
+            )
         if lost:
             message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
             return self._without(Reason.HISTORY_INCOMPLETE, message)
@@ -118,20 +129,31 @@ class _Look:
             return self._without(Reason.HISTORY_INCOMPLETE, joined([covered, more]), days)
         if fresh.coverage < COVERED:
             message = "only what was seen counts as exposure"
-            return self._with(fresh, days, "False", Reason.HISTORY_INCOMPLETE, [covered, message, more])
+            return self._with(
+                fresh, days, "False", Reason.HISTORY_INCOMPLETE, [covered, message, more]
+            )
         if not fresh.total:
             message = "no failure: rates come from the assumption, and from that exposure"
-            return self._with(fresh, days, "True", Reason.NO_FAILURES_SEEN, [covered, message, more])
+            return self._with(
+                fresh, days, "True", Reason.NO_FAILURES_SEEN, [covered, message, more]
+            )
         return self._with(fresh, days, "True", Reason.COMPLETE, [covered, more])
 
     def _with(
-        self, fresh: PoolEvidence, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
+        self,
+        fresh: PoolEvidence,
+        days: tuple[Day, ...],
+        state: State,
+        reason: Reason,
+        words: list[str],
     ) -> HistoryReading:
         """A reading that may be remembered."""
         found = Found(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
         return HistoryReading(memory=fresh, found=found, days=days, usable=True)
 
-    def _without(self, reason: Reason, message: str, days: tuple[Day, ...] | None = None) -> HistoryReading:
+    def _without(
+        self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
+    ) -> HistoryReading:
         """A reading that says nothing itself: what is remembered is what was before, and what the watch has seen since."""
         before = self._before
         kept = (
@@ -174,7 +196,11 @@ class _Look:
     def _is_thin(self, fresh: PoolEvidence) -> bool:
         """Whether much more is remembered than a memory and the ledger of before hold, and the window is not covered."""
         before = self._before
-        if before is None or fresh.coverage >= COVERED or fresh.node_days >= _HALF * before.node_days:
+        if (
+            before is None
+            or fresh.coverage >= COVERED
+            or fresh.node_days >= _HALF * before.node_days
+        ):
             return False
         return self._known is None or self._known.node_days < _HALF * before.node_days
 
@@ -205,9 +231,13 @@ def _nonsense(history: History) -> str:
     for day in history.days:
         numbers[f"seconds of {day.date}"] = (day.covered, _DAY + 1.0)
         for name, one in day.classes.items():
-            numbers |= {f"{name} {what} of {day.date}": figures for what, figures in _figures(one).items()}
+            numbers |= {
+                f"{name} {what} of {day.date}": figures for what, figures in _figures(one).items()
+            }
     wrong = [
-        f"{name} {v!r}" for name, (v, most) in numbers.items() if not (math.isfinite(v) and 0 <= v <= most)
+        f"{name} {v!r}"
+        for name, (v, most) in numbers.items()
+        if not (math.isfinite(v) and 0 <= v <= most)
     ]
     return ", ".join(wrong[:3])
 

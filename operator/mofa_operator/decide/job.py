@@ -76,7 +76,8 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     if isinstance(job, LiveTrainingJob) and stance_of(snapshot) is Stance.ADVISE:
         ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
         others = [
-            standing(job, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR) for aspect in OF_JOBS[1:]
+            standing(job, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR)
+            for aspect in OF_JOBS[1:]
         ]
         launch = standing(job, Aspect.LAUNCH_VERIFIED)
         found = [ready, *others, *([launch] if launch else [])]
@@ -99,7 +100,9 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
         if same(job.standing, status):
             outcome = Reason.ANNOTATIONS_REFUSED.value
             return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
-    note = Note(reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why)
+    note = Note(
+        reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why
+    )
     return Decision(
         key=job.key,
         uid=job.uid,
@@ -210,7 +213,10 @@ def _history(profile: LiveProfile | None) -> Found:
     if profile is None:
         return Found(aspect, "Unknown", Reason.PROFILE_MISSING, "the ClusterProfile does not exist")
     unread = Found(
-        aspect, "Unknown", Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
+        aspect,
+        "Unknown",
+        Reason.HISTORY_UNAVAILABLE,
+        "the ClusterProfile's history was not read yet",
     )
     return standing(profile, aspect) or unread
 

@@ -85,7 +85,9 @@ def learned(
     scatter = max(job_sd, _scatter(weights, clipped, mean))
     found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
     each = math.hypot(math.log(found.upper / found.ratio), EIGHTY * scatter)
-    return Learned(ratio=found.ratio, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence))
+    return Learned(
+        ratio=found.ratio, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence)
+    )
 
 
 def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
@@ -142,7 +144,9 @@ def drifts(
     return round(abs(observed / target - 1), 2) >= (threshold * 2 / 3 if drifting else threshold)
 
 
-def _votes(evidence: Sequence[JobEvidence], now: float, half_life: float) -> list[tuple[float, float]]:
+def _votes(
+    evidence: Sequence[JobEvidence], now: float, half_life: float
+) -> list[tuple[float, float]]:
     """What is said, with its weight by age: by each job, or by each namespace as one where there are several.
 
     >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in (("a", 0.1), ("a", 0.3), ("b", 0.5))]
@@ -154,7 +158,9 @@ def _votes(evidence: Sequence[JobEvidence], now: float, half_life: float) -> lis
         said[one.namespace].append((one.log_ratio, math.exp2(-max(0.0, now - one.at) / half_life)))
     if len(said) < 2:
         return [vote for jobs in said.values() for vote in jobs]
-    return [(median(x for x, _ in jobs), max(weight for _, weight in jobs)) for jobs in said.values()]
+    return [
+        (median(x for x, _ in jobs), max(weight for _, weight in jobs)) for jobs in said.values()
+    ]
 
 
 def _weights(aged: Sequence[float], clipped: Sequence[float], job_sd: float) -> list[float]:
@@ -173,4 +179,6 @@ def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) ->
     known = sum(weights)
     if len(weights) < 2 or not known:
         return 0.0
-    return math.sqrt(sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / known)
+    return math.sqrt(
+        sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / known
+    )

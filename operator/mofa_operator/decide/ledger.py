@@ -31,7 +31,11 @@ QUARTER: Final = 21600.0
 
 
 def merged(
-    stands: Iterable[Day], prometheus: Iterable[Day], watch: Iterable[Day], window: float, now: float
+    stands: Iterable[Day],
+    prometheus: Iterable[Day],
+    watch: Iterable[Day],
+    window: float,
+    now: float,
 ) -> tuple[Day, ...]:
     """The ledger with what both witnesses say now, as far back as the window reaches. `window` and `now` in [s]."""
     kept = {_order(day): day for day in stands}
@@ -41,7 +45,9 @@ def merged(
             kept[_order(fresh)] = fresh
     since, until = date_of(now - window), date_of(now + DAY)
     found = [kept[key] for key in sorted(kept) if since <= key[0] <= until]
-    return tuple(day for day in found if day.covered or any(one.failures for one in day.classes.values()))
+    return tuple(
+        day for day in found if day.covered or any(one.failures for one in day.classes.values())
+    )
 
 
 def memory(days: Iterable[Day], window: float) -> PoolEvidence | None:
@@ -49,7 +55,9 @@ def memory(days: Iterable[Day], window: float) -> PoolEvidence | None:
     whole: dict[str, FailureEvidence] = {}
     covered = 0.0
     for entries in _by_date(days).values():
-        seen = {name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None}
+        seen = {
+            name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None
+        }
         covered += max((day.covered for day in seen.values()), default=0.0)
         whole = together(whole, {name: day.classes[name] for name, day in seen.items()})
     return rounded(whole, window, 100 * covered / window) if whole else None
@@ -71,7 +79,8 @@ def due(stands: Iterable[Day], days: Iterable[Day], now: float) -> bool:
     known = {_order(day): day.covered for day in stands}
     today = date_of(now)
     return any(
-        (more := day.covered - known.get(_order(day), 0.0)) >= QUARTER or (more > 0 and day.date < today)
+        (more := day.covered - known.get(_order(day), 0.0)) >= QUARTER
+        or (more > 0 and day.date < today)
         for day in days
     )
 
@@ -87,7 +96,9 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
                 if date >= today or counts(entries, name) is day
             }
             if classes or date >= today:
-                kept.append(Day(date=date, witness=day.witness, covered=day.covered, classes=classes))
+                kept.append(
+                    Day(date=date, witness=day.witness, covered=day.covered, classes=classes)
+                )
     kept.sort(key=_order)
     return tuple(kept[-2 * MOST :])
 
@@ -99,7 +110,9 @@ def written(days: Iterable[Day]) -> list[Written]:
             "date": day.date,
             "witness": day.witness,
             "coveredSeconds": round(day.covered),
-            "classes": [row_of(name, day.classes[name]) for name in RecoveryClass if name in day.classes],
+            "classes": [
+                row_of(name, day.classes[name]) for name in RecoveryClass if name in day.classes
+            ],
         }
         for day in days
     ]
@@ -113,7 +126,9 @@ def _takes_place(known: Day, fresh: Day) -> bool:
 
 def _rounded(day: Day) -> Day:
     """A day as it would be written."""
-    known = {name.value: as_written(day.classes[name]) for name in RecoveryClass if name in day.classes}
+    known = {
+        name.value: as_written(day.classes[name]) for name in RecoveryClass if name in day.classes
+    }
     return replace(day, covered=float(round(day.covered)), classes=known)
 
 

@@ -37,7 +37,9 @@ def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
 def predicted_memory(answer: Answer) -> tuple[float, float, float] | None:
     """Peak device memory of the layout that the job is said to run, else of the advised one, with its band. [B]"""
     today = answer.says.current
-    return answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
+    return (
+        answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
+    )
 
 
 def implausible(seen: float, answer: Answer) -> str:
@@ -55,20 +57,24 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
     is_part = shown.memory_source == ALLOCATOR
     is_too_large = band is not None and band[1] > answer.room_bytes
     if band is None or (seen is None and not is_too_large):
-        word = "there is no prediction" if band is None else "no series tells the device memory of its pods"
+        word = (
+            "there is no prediction"
+            if band is None
+            else "no series tells the device memory of its pods"
+        )
         return _found("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
     word = "reserved by its allocator" if is_part else "in use"
     told = "" if seen is None else f"{_gib(seen)} are {word}, "
     told += f"{_gib(band[1])} predicted ({_gib(band[0])} to {_gib(band[2])})"
     if seen is not None and (why := implausible(seen, answer)):
-        return _found("False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing")
+        return _found(
+            "False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing"
+        )
     is_short = seen is not None and seen >= PRESSED * answer.room_bytes
     if is_short:
         told += f"; from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
     if is_too_large:
-        told += (
-            f"; by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
-        )
+        told += f"; by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
         return _found("False", Reason.RUNS_ANYWAY, told)
     if is_short:
         return _found("False", Reason.SHORT_OF_MEMORY, told)

@@ -36,7 +36,11 @@ class _Told:
 
 
 def news(
-    snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, changed: Mapping[str, str], material: float
+    snapshot: JobSnapshot,
+    answer: Answer,
+    seen: ObservedStatus,
+    changed: Mapping[str, str],
+    material: float,
 ) -> tuple[Note, ...]:
     """The Event of a decision, if any; `changed` are keys that somebody overwrote, and who; `material` is the least relative
     change of an interval that counts. [1]
@@ -50,14 +54,16 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
     if before.digest == answer.digest:
         return ()
     if answer.reason == Reason.PROFILE_MISSING:
-        proposal = (
-            f"{answer.explanation}; mofa profile --from-cluster proposes one from the labels of the nodes"
-        )
+        proposal = f"{answer.explanation}; mofa profile --from-cluster proposes one from the labels of the nodes"
         return (Note(reason=Happened.PROFILE_PROPOSED, message=sentence(proposal), warning=True),)
     if answer.outcome == INVALID:
-        return (Note(reason=Happened.INVALID_INPUT, message=sentence(answer.explanation), warning=True),)
+        return (
+            Note(reason=Happened.INVALID_INPUT, message=sentence(answer.explanation), warning=True),
+        )
     if not answer.strategy:
-        note = Note(reason=Happened.NO_FEASIBLE_LAYOUT, message=sentence(answer.explanation), warning=True)
+        note = Note(
+            reason=Happened.NO_FEASIBLE_LAYOUT, message=sentence(answer.explanation), warning=True
+        )
         return (note,)
     if not before.strategy:
         sure = answer.outcome == Status.RECOMMENDED.value
@@ -74,7 +80,11 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
 def _upgrade(before: _Told, answer: Answer) -> str:
     """That another version of the model answered before; empty where it did not."""
     now = answer.annotations.get(PREFIX + "model-version", "")
-    return "" if before.model in {"", now} else f"model {now} answers anew what {before.model} had answered"
+    return (
+        ""
+        if before.model in {"", now}
+        else f"model {now} answers anew what {before.model} had answered"
+    )
 
 
 def _told(snapshot: JobSnapshot) -> _Told:
@@ -109,7 +119,9 @@ def _change(before: _Told, answer: Answer, material: float) -> str:
     if before.strategy != after:
         words.append(f"strategy from {before.strategy} to {after}")
     if moved(before.interval, interval, material):
-        words.append(f"checkpoint interval from {before.interval or 0:.0f} s to {interval or 0:.0f} s")
+        words.append(
+            f"checkpoint interval from {before.interval or 0:.0f} s to {interval or 0:.0f} s"
+        )
     return ", ".join(words)
 
 
@@ -117,7 +129,9 @@ def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> tuple[Note, ...]:
     """A job that begins to differ from its prediction: one Event for each time that it does."""
     accurate = seen.found[1]
     before = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
-    if accurate.reason != Reason.DRIFTING or (before is not None and before.reason == Reason.DRIFTING):
+    if accurate.reason != Reason.DRIFTING or (
+        before is not None and before.reason == Reason.DRIFTING
+    ):
         return ()
     note = Note(
         reason=Happened.PREDICTION_DRIFT,
@@ -134,7 +148,11 @@ def _overwritten(changed: Mapping[str, str]) -> tuple[Note, ...]:
         return ()
     names = [name.removeprefix(PREFIX) for name in sorted(changed)]
     hands = sorted({hand for hand in changed.values() if hand})
-    which = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    which = ", ".join(names[:_NAMED]) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )
     by = f" by {', '.join(hands[:_NAMED])}" if hands else ""
     message = f"annotations under {PREFIX} were changed{by}: {which}; what we wrote is put back"
-    return (Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),)
+    return (
+        Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),
+    )

@@ -68,7 +68,9 @@ class ObservedStatus:
         return health(self.found[1], self.memory)
 
 
-def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> ObservedStatus:
+def observed_status(
+    snapshot: JobSnapshot, answer: Answer, settings: LoopSettings
+) -> ObservedStatus:
     """What to show, given what stands."""
     job = snapshot.job
     stands = job.observed if isinstance(job, LiveTrainingJob) else {}
@@ -79,7 +81,11 @@ def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSetting
         unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
         unseen = unseen or replace(found[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
         return ObservedStatus(
-            observed=stands, record=record, found=found, memory=unseen, due=_told(snapshot, step_due)
+            observed=stands,
+            record=record,
+            found=found,
+            memory=unseen,
+            due=_told(snapshot, step_due),
         )
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
     old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
@@ -110,7 +116,9 @@ def seen_tokens(running: Running | None) -> float | None:
 
 def doubted(seen: float, answer: Answer) -> str:
     """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
-    tokens, mfu = (answer.figures.get(name, (0.0, 0.0, 0.0))[1] for name in ("tokens_per_second", "mfu"))
+    tokens, mfu = (
+        answer.figures.get(name, (0.0, 0.0, 0.0))[1] for name in ("tokens_per_second", "mfu")
+    )
     reached = mfu * seen / tokens if tokens else 0.0
     if reached > MOST_MFU:
         return f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is believed"
@@ -130,11 +138,15 @@ def _band(answer: Answer) -> tuple[float, float, float] | None:
     """Tokens per second of the layout that the job is said to run, else of the advised one; None = nothing is predicted. [1/s]"""
     today = answer.says.current
     return (
-        answer.figures.get("tokens_per_second") if today is None else today.predicted.tokens_per_second.band
+        answer.figures.get("tokens_per_second")
+        if today is None
+        else today.predicted.tokens_per_second.band
     )
 
 
-def _wait(stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings) -> float | None:
+def _wait(
+    stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings
+) -> float | None:
     """How long a new reading has to wait; None where it says nothing new. [s]"""
     pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
     pairs.append((_ratio(stands), _ratio(fresh)))
@@ -173,7 +185,9 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
     """
     alive = snapshot.alive
     if snapshot.looked and alive is not None and step_due is not None:
-        visible = Found(Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "a step of it would be seen")
+        visible = Found(
+            Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "a step of it would be seen"
+        )
         if (stuck := _stuck(snapshot, step_due)) is not None:
             return visible, stuck
         if alive.at > step_due:
@@ -191,7 +205,9 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
         return _both(Reason.SERIES_REFUSED, snapshot.unseen, "False")
     fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
     job = snapshot.job
-    if (snapshot.looked and alive is None) or not (isinstance(job, LiveTrainingJob) and job.observed):
+    if (snapshot.looked and alive is None) or not (
+        isinstance(job, LiveTrainingJob) and job.observed
+    ):
         return fresh
     stand = [standing(job, one.aspect) for one in fresh]
     return stand[0] or fresh[0], stand[1] or fresh[1]
@@ -215,7 +231,9 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
             Found(Aspect.OBSERVATION_AVAILABLE, "False", Reason.NO_OBSERVATION, silent),
             Found(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.NO_OBSERVATION, silent),
         )
-    visible = Found(Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, f"{source} shows its throughput")
+    visible = Found(
+        Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, f"{source} shows its throughput"
+    )
     if band is None:
         return visible, Found(
             Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
@@ -227,7 +245,10 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
     )
     if doubt := doubted(seen, answer):
         return visible, Found(
-            Aspect.PREDICTION_ACCURATE, "False", Reason.IMPLAUSIBLE, f"{message}; {doubt}; it teaches nothing"
+            Aspect.PREDICTION_ACCURATE,
+            "False",
+            Reason.IMPLAUSIBLE,
+            f"{message}; {doubt}; it teaches nothing",
         )
     stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
@@ -240,15 +261,23 @@ def _of_today(answer: Answer) -> str:
     """Of which layout the prediction is, where it is not the advised one."""
     today = answer.says.current
     advised = answer.says.strategy
-    return "" if today is None or today.strategy in {"", advised} else " of the layout in spec.current"
+    return (
+        "" if today is None or today.strategy in {"", advised} else " of the layout in spec.current"
+    )
 
 
 def _written(running: Running, off: float | None, now: float) -> Written:
     """A reading as `status.observed`."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
-    interval, ettr, since = figure(running.checkpoint_interval), figure(running.ettr), figure(running.since)
+    interval, ettr, since = (
+        figure(running.checkpoint_interval),
+        figure(running.ettr),
+        figure(running.since),
+    )
     memory = figure(running.memory_bytes)
-    counts = {key: min(count, MOST_COUNTED) for key, count in running.interruptions.items() if count > 0}
+    counts = {
+        key: min(count, MOST_COUNTED) for key, count in running.interruptions.items() if count > 0
+    }
     told: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),

@@ -36,7 +36,9 @@ def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
     found: list[DatedEvidence] = []
     for date, every in groupby(sorted(days, key=lambda day: day.date), key=lambda day: day.date):
         entries = list(every)
-        seen = {name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None}
+        seen = {
+            name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None
+        }
         if seen:
             found.append(
                 DatedEvidence(
@@ -58,11 +60,15 @@ def weeks_with(
 ) -> tuple[DatedEvidence, ...]:
     """Weeks, with the days that stood in the ledger and are older than all that it holds now; a week that it holds again goes."""
     first = min((day.date for day in days), default="")
-    found = {week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)}
+    found = {
+        week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)
+    }
     for day in of_days(one for one in stood if one.date < first):
         monday = _monday(day.date)
         week = found.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
-        classes = {name: as_written(one) for name, one in together(week.classes, day.classes).items()}
+        classes = {
+            name: as_written(one) for name, one in together(week.classes, day.classes).items()
+        }
         found[monday] = replace(week, days=week.days + day.days, classes=classes)
     return tuple(found[monday] for monday in sorted(found)[-MOST:])
 
@@ -102,7 +108,9 @@ def _rows(weeks: Iterable[DatedEvidence]) -> list[Written]:
         {
             "date": week.date,
             "coveredSeconds": round(week.days * DAY),
-            "classes": [row_of(name, week.classes[name]) for name in RecoveryClass if name in week.classes],
+            "classes": [
+                row_of(name, week.classes[name]) for name in RecoveryClass if name in week.classes
+            ],
         }
         for week in weeks
     ]

@@ -40,7 +40,9 @@ class PoolEvidence:
         """Whether other evidence differs in any figure by a share of `least` or more."""
         pairs: list[tuple[float | None, float | None]] = [(self.coverage, other.coverage)]
         for name in RecoveryClass:
-            pairs += zip(_figures(self.classes.get(name)), _figures(other.classes.get(name)), strict=True)
+            pairs += zip(
+                _figures(self.classes.get(name)), _figures(other.classes.get(name)), strict=True
+            )
         return any(moved(before, after, least) for before, after in pairs)
 
 

@@ -19,7 +19,9 @@ _NAMED: Final = 3
 """Most node names that a message lists for each other profile that shares nodes. [1]"""
 
 
-def ready(spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings) -> Found:
+def ready(
+    spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings
+) -> Found:
     """Whether there are nodes, and whether they are what the profile says; what comes back within minutes changes words alone."""
     try:
         per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
@@ -30,7 +32,10 @@ def ready(spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: 
         return Found(Aspect.READY, "False", Reason.NO_NODES, "no node matches spec.nodeSelector")
     if not nodes.ready and not size.nodes:
         return Found(
-            Aspect.READY, "False", Reason.NO_READY_NODES, "nodes match spec.nodeSelector, but none is ready"
+            Aspect.READY,
+            "False",
+            Reason.NO_READY_NODES,
+            "nodes match spec.nodeSelector, but none is ready",
         )
     offered = sorted(number for number in nodes.gpus if number != per_node)
     others = [product for product in nodes.products if _is_other(product, device)]

@@ -76,7 +76,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         complete = stands
     holds = verdict(kept, found)
     status = _common(
-        snapshot, size, [ready(spec, snapshot.nodes, size, settings), complete, holds, exclusive(snapshot)]
+        snapshot,
+        size,
+        [ready(spec, snapshot.nodes, size, settings), complete, holds, exclusive(snapshot)],
     ) | {
         "failures": rows(kept, found),
         "total": total(kept, found),
@@ -84,7 +86,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     }
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
     told = {"calibration": _asked(learned.written, snapshot), "residual": learned.residual}
-    status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
+    status = {
+        name: value for name, value in (status | told).items() if value or name not in _LEARNED
+    }
     if kept is not None:
         status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
     live = assessed(spec, reading.memory or kept, newest)
@@ -95,7 +99,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         ledger=counted if is_written else None,
         told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
         figures=_figures(snapshot, spec, reading.memory or kept, live, learned),
-        again=min((one for one in (wait, pause, soon, learned.again, size.again) if one), default=None),
+        again=min(
+            (one for one in (wait, pause, soon, learned.again, size.again) if one), default=None
+        ),
     )
 
 
@@ -104,7 +110,11 @@ def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
     pool, factors = snapshot.profile, taught_factors(written)
     kept = {name: one for name, one in written.items() if name != "asked"}
     stood = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
-    return kept | {"asked": " ".join(factors.values())} if factors and (stood or not snapshot.jobs) else kept
+    return (
+        kept | {"asked": " ".join(factors.values())}
+        if factors and (stood or not snapshot.jobs)
+        else kept
+    )
 
 
 def _is_no_news(stands: Found, complete: Found) -> bool:
@@ -131,7 +141,10 @@ def _wait(
     if before is None:
         return 0.0
     pool = snapshot.profile
-    told = assessed(spec, before, past.of_profile(pool), pool.status.present), assessed(spec, fresh, newest)
+    told = (
+        assessed(spec, before, past.of_profile(pool), pool.status.present),
+        assessed(spec, fresh, newest),
+    )
     if [(one.name, one.verdict) for one in told[0]] != [(one.name, one.verdict) for one in told[1]]:
         return 0.0
     has_moved = any(
@@ -158,7 +171,12 @@ def _history_time(snapshot: ProfileSnapshot) -> str:
 def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[Found]) -> Written:
     """What every status of a profile has."""
     count, stands = snapshot.nodes, snapshot.profile
-    nodes = {"total": count.total, "ready": count.ready, "cordoned": count.cordoned, "steady": size.nodes}
+    nodes = {
+        "total": count.total,
+        "ready": count.ready,
+        "cordoned": count.cordoned,
+        "steady": size.nodes,
+    }
     status: Written = {
         "nodes": nodes if size.since is None else nodes | {"since": moment(size.since)},
         "conditions": conditions(stands, found, snapshot.now),
@@ -173,7 +191,11 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
         or Found(aspect, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, exclusive(snapshot)]
+    found = [
+        Found(Aspect.READY, "False", Reason.INVALID_INPUT, message),
+        *learned,
+        exclusive(snapshot),
+    ]
     return _common(snapshot, size, found) | snapshot.profile.kept(
         "failures", "total", "days", "weeks", "historyTime"
     )
@@ -215,7 +237,9 @@ def _episode(complete: Found, stands: Found | None, *, usable: bool) -> tuple[st
     elif complete.reason == Reason.NOT_CONFIGURED:
         return None
     else:
-        note = Note(reason=Happened.HISTORY_UNAVAILABLE, message=sentence(complete.message), warning=True)
+        note = Note(
+            reason=Happened.HISTORY_UNAVAILABLE, message=sentence(complete.message), warning=True
+        )
     return str(complete.reason), note
 
 

@@ -38,7 +38,8 @@ def assessed(
     that could not be counted is its assumption, and then there is no total.
     """
     assumed: dict[str, float] = {
-        one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
+        one.name: float(one.failures_per_thousand_node_days) / 1000
+        for one in classes_of(spec.failures)
     }
     together = ObservedFailures(
         classes={} if memory is None else memory.classes, past=tuple(past), present=present
@@ -71,9 +72,15 @@ def verdict(memory: PoolEvidence | None, found: Reports) -> Found:
     message = f"{together['assumed']} failures in a thousand node-days are assumed"
     if memory is not None:
         classes = [report.name for report in found if report.name != TOTAL]
-        some = f" of class {', '.join(memory.classes)}" if len(memory.classes) < len(classes) else ""
-        message += f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
-    message += "".join(f"; {_since(report)}" for report in found if report.verdict is worst and report.since)
+        some = (
+            f" of class {', '.join(memory.classes)}" if len(memory.classes) < len(classes) else ""
+        )
+        message += (
+            f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
+        )
+    message += "".join(
+        f"; {_since(report)}" for report in found if report.verdict is worst and report.since
+    )
     return Found(Aspect.ASSUMPTIONS_HOLD, state, worst.value, message)
 
 
@@ -104,7 +111,9 @@ def recoveries(
         seen = memory.classes.get(one.name)
         mean = None if seen is None else seen.mean_recovery
         if seen is not None and mean is not None:
-            half = _NINETY * float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
+            half = (
+                _NINETY * float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
+            )
             told[one.name] = (max(0.0, mean - half), float(mean), mean + half)
     return told
 
@@ -170,7 +179,9 @@ def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
     if seen.mean_recovery is not None:
         row["recoverySeconds"] = round(seen.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:
-        ends = zip(("lower", "mean", "upper"), (report.lower, report.mean, report.upper), strict=True)
+        ends = zip(
+            ("lower", "mean", "upper"), (report.lower, report.mean, report.upper), strict=True
+        )
         row["rate"] = {end: _decimal(1000 * rate) for end, rate in ends}
     return row
 

@@ -53,7 +53,9 @@ def same(standing: object, wanted: object) -> bool:
         return True
     if isinstance(standing, dict) and isinstance(wanted, dict):
         pairs = ((standing.get(name), wanted.get(name)) for name in standing.keys() | wanted.keys())
-        return all(same(one, other) or (_is_nothing(one) and _is_nothing(other)) for one, other in pairs)
+        return all(
+            same(one, other) or (_is_nothing(one) and _is_nothing(other)) for one, other in pairs
+        )
     if isinstance(standing, list | tuple) and isinstance(wanted, list | tuple):
         return len(standing) == len(wanted) and all(map(same, standing, wanted))
     return False

@@ -23,7 +23,15 @@ from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.conditions import Found, State
-from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, unproven, written
+from mofa_operator.decide.gates import (
+    consents,
+    deadline,
+    is_gated,
+    is_suspended,
+    opened,
+    unproven,
+    written,
+)
 from mofa_operator.decide.reading import sentence
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decision import Answer, Decision, Note, Release
@@ -105,7 +113,11 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
 
 
 def _wait(
-    snapshot: JobSnapshot, job: LiveObject, wants: bool, answer: Answer | None, settings: LoopSettings
+    snapshot: JobSnapshot,
+    job: LiveObject,
+    wants: bool,
+    answer: Answer | None,
+    settings: LoopSettings,
 ) -> float:
     """How long a job still has to wait at a gate of ours; at most 0 where it does not. [s]"""
     left = deadline(job, settings) - snapshot.now
@@ -155,7 +167,10 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     if not is_suspended(job):
         return None, "it runs already, or cannot wait: the advice is for its next launch"
     if not consents(job):
-        return None, "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
+        return (
+            None,
+            "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone",
+        )
     if job.generation != 1:
         return None, ""  # we have written, or it may have run
     launch, why = _launch(job, True, answer)
@@ -164,7 +179,9 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(launch, answer)), ""
 
 
-def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:
+def _launch(
+    job: LiveObject, wants: bool, answer: Answer | None
+) -> tuple[tuple[Operation, ...], str]:
     """The patch that writes the arguments, and why there is none; neither where they stand already."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
@@ -180,10 +197,15 @@ def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[
 
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
     """What was done, and no more: whether what starts takes the arguments nobody has looked at."""
-    strategy = "" if answer is None else ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
+    strategy = (
+        ""
+        if answer is None
+        else ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
+    )
     places = list(dict.fromkeys(place_of(one["path"]) for one in launch if one["op"] != "test"))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     done = f"were written to {places[0]}{more}" if places else "stand in it already"
     return Note(
-        reason=Happened.APPLIED_BEFORE_LAUNCH, message=sentence(f"the advised arguments {done}: {strategy}")
+        reason=Happened.APPLIED_BEFORE_LAUNCH,
+        message=sentence(f"the advised arguments {done}: {strategy}"),
     )

@@ -34,7 +34,14 @@ _OPERATORS: Final = ("computedTime", "health", "conditions", "observed", "observ
 _ODDS: Final = PREFIX + "probability-of-fitting"
 _NO_STRATEGY: Final = tuple(
     PREFIX + key
-    for key in ("status", "explanation", "recommendation", "inputs-hash", "model-version", "computed-at")
+    for key in (
+        "status",
+        "explanation",
+        "recommendation",
+        "inputs-hash",
+        "model-version",
+        "computed-at",
+    )
 )
 """What an answer without a strategy says."""
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
@@ -68,7 +75,9 @@ def stands(snapshot: JobSnapshot, known: Unsearched) -> Answer | None:
         device_bytes=known.device_bytes,
         room_bytes=known.room_bytes,
         strategy=dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {},
-        checkpoint_interval=figure(said.get(PREFIX + "checkpoint-interval-seconds")) if strategy else None,
+        checkpoint_interval=figure(said.get(PREFIX + "checkpoint-interval-seconds"))
+        if strategy
+        else None,
         trainer=known.trainer,
         framework_version=known.framework_version,
         prior_weight=known.prior_weight,
@@ -82,7 +91,9 @@ def stands(snapshot: JobSnapshot, known: Unsearched) -> Answer | None:
 def as_answered(question: Question, job: LiveObject) -> Question:
     """The same question with what running jobs had taught when its standing answer was made."""
     factors = _factors(job)
-    return replace(question, profiles=tuple(_with(profile, factors) for profile in question.profiles))
+    return replace(
+        question, profiles=tuple(_with(profile, factors) for profile in question.profiles)
+    )
 
 
 def matters(stood: Answer, fresh: Answer, material: float) -> bool:
@@ -92,7 +103,9 @@ def matters(stood: Answer, fresh: Answer, material: float) -> bool:
         or stood.strategy != fresh.strategy
         or moved(stood.checkpoint_interval, fresh.checkpoint_interval, material)
         or moved(_steps(stood), _steps(fresh), material)
-        or any(not _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES)
+        or any(
+            not _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES
+        )
     )
 
 
@@ -101,7 +114,9 @@ def _steps(answer: Answer) -> float | None:
     return figure(answer.annotations.get(PREFIX + "checkpoint-interval-steps"))
 
 
-def _is_within(band: tuple[float, float, float] | None, fresh: tuple[float, float, float] | None) -> bool:
+def _is_within(
+    band: tuple[float, float, float] | None, fresh: tuple[float, float, float] | None
+) -> bool:
     if band is None or fresh is None:
         return band is fresh
     return band[0] <= fresh[1] <= band[2]
@@ -112,7 +127,9 @@ def _is_whole(said: Mapping[str, str], told: Body) -> bool:
     if said.get(PREFIX + "status") == INVALID or not told:
         return False
     needed = (
-        set(OUTPUTS) - {_ODDS} if PREFIX + "strategy" in said or "strategy" in told else set(_NO_STRATEGY)
+        set(OUTPUTS) - {_ODDS}
+        if PREFIX + "strategy" in said or "strategy" in told
+        else set(_NO_STRATEGY)
     )
     return needed <= said.keys() and ("odds" in told) == (_ODDS in said)
 
@@ -151,7 +168,11 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched)
     is_told = "launch" in told or not known.trainer or not consents(job)
     if "current" in told or (answer.strategy and (len(figures) < len(bands) or not is_told)):
         return None
-    odds = {name: one for name in ("fits", "beats") if (one := figure(at(told, "odds", name))) is not None}
+    odds = {
+        name: one
+        for name in ("fits", "beats")
+        if (one := figure(at(told, "odds", name))) is not None
+    }
     said: Written = {"inputs": {"failure": list(known.rates)}, "recommendation": {"odds": odds}}
     return replace(
         answer,
@@ -167,12 +188,18 @@ def _factors(job: LiveObject) -> Written:
         said = job.status.learned, job.status.learned_memory, job.status.learned_spread
     else:
         told = _told(job.annotations.get(PREFIX + "recommendation", ""))
-        step, memory, spread = (figure(at(told, "learned", name)) for name in ("step", "memory", "spread"))
+        step, memory, spread = (
+            figure(at(told, "learned", name)) for name in ("step", "memory", "spread")
+        )
         said = step, memory, spread
     step, memory, spread = said
     if step is None and spread is None:
         return {}
-    held = {} if spread is None else {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
+    held = (
+        {}
+        if spread is None
+        else {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
+    )
     return {"stepTimeRatio": f"{step or 1.0:.2f}", **held, "jobs": 0}
 
 
@@ -194,7 +221,9 @@ def _told(text: str) -> Body:
 def _ends(written: object) -> Ends:
     """Lower bound, target and upper bound, as the annotation has them."""
     found = (
-        [figure(one) for one in written] if isinstance(written, list) and len(written) == 3 else [None] * 3
+        [figure(one) for one in written]
+        if isinstance(written, list) and len(written) == 3
+        else [None] * 3
     )
     return Ends(lower=found[0], target=found[1], upper=found[2])
 

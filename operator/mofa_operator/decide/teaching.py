@@ -78,7 +78,12 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
     """
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
-    if not isinstance(snapshot.job, LiveTrainingJob) or running is None or not seen or not predicted:
+    if (
+        not isinstance(snapshot.job, LiveTrainingJob)
+        or running is None
+        or not seen
+        or not predicted
+    ):
         return None
     if not running.on_pool or doubted(seen, answer) or seen / predicted < FARTHEST[0]:
         return None
@@ -130,7 +135,9 @@ def calibration(
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
     since = stands.moved_time or stands.time
     step = _factor(evidence, stands.ratio, since, now, influence)
-    held = [replace(one, log_ratio=one.log_memory) for one in evidence if one.log_memory is not None]
+    held = [
+        replace(one, log_ratio=one.log_memory) for one in evidence if one.log_memory is not None
+    ]
     spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
     memory = _factor(held, stands.memory_ratio, since, now, influence, **spreads) if held else None
     moved = step.has_moved or (memory is not None and memory.has_moved)
@@ -188,7 +195,11 @@ def _factor(
     aim = found.ratio
     if _are_several(evidence):
         aim = _bounded(
-            found.ratio, stands or 1.0, since, now, _pulling(evidence, aim, stands or 1.0, influence)
+            found.ratio,
+            stands or 1.0,
+            since,
+            now,
+            _pulling(evidence, aim, stands or 1.0, influence),
         )
     return _Factor(found=found, stands=stands, aim=aim)
 
@@ -226,7 +237,9 @@ def _pulling(
     return max((influence.get(one, INFLUENCE) for one in pull), default=INFLUENCE)
 
 
-def _bounded(ratio: float, stands: float, since: float | None, now: float, influence: float) -> float:
+def _bounded(
+    ratio: float, stands: float, since: float | None, now: float, influence: float
+) -> float:
     """A factor as far as it may be reached today: a whole step, when as many days have passed as the influence needs for it."""
     most = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
     return max(stands * (1 - most), min(stands * (1 + most), ratio))

@@ -22,7 +22,11 @@ Told: TypeAlias = Mapping[str, str]
 
 def standing(job: LiveObject) -> Told:
     """The answer that stands on a job."""
-    told = {key.removeprefix(PREFIX): text for key, text in job.annotations.items() if key.startswith(PREFIX)}
+    told = {
+        key.removeprefix(PREFIX): text
+        for key, text in job.annotations.items()
+        if key.startswith(PREFIX)
+    }
     return told if "status" in told and "inputs-hash" in told else {}
 
 
@@ -35,7 +39,9 @@ def stance(fleet: ClusterSeen, key: Key) -> Stance:
 def unanswered(fleet: ClusterSeen) -> list[Key]:
     """Jobs that ask, and that nobody has answered."""
     return [
-        key for key, job in fleet.jobs.items() if not standing(job) and stance(fleet, key) is Stance.ADVISE
+        key
+        for key, job in fleet.jobs.items()
+        if not standing(job) and stance(fleet, key) is Stance.ADVISE
     ]
 
 
@@ -51,7 +57,9 @@ def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:
     return found if isinstance(found, JobSnapshot) else None
 
 
-def asked(fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]) -> dict[Key, Told]:
+def asked(
+    fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
+) -> dict[Key, Told]:
     """Answers to the questions of these jobs; equal questions are answered once. `tell` hears the share that is done."""
     by_question: dict[bytes, Told] = {}
     found: dict[Key, Told] = {}

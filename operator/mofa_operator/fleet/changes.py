@@ -77,7 +77,10 @@ def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tupl
 
     Saves and lost steps cost one as much as the other at the best interval; r times as far apart they cost (r + 1/r) / 2 of that.
     """
-    advised, share = figure(told.get("checkpoint-interval-seconds")), figure(told.get("predicted-ettr"))
+    advised, share = (
+        figure(told.get("checkpoint-interval-seconds")),
+        figure(told.get("predicted-ettr")),
+    )
     used = None if speaker is None else speaker.status.observed.checkpoint_interval_seconds
     if not used or not advised or share is None or 1 / _FAR < used / advised < _FAR:
         return 0.0, ""

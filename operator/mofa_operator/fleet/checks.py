@@ -47,12 +47,18 @@ def _upgrade(release: str, namespace: str, sets: str = "") -> str:
 
 def _mend(one: Deployed, manifest: str, sets: str = "") -> str:
     """The command that brings a part of an installation again, by the hand that brought it."""
-    return _upgrade(one.release, one.namespace, sets) if one.release else f"{_APPLY} {_MANIFESTS}/{manifest}"
+    return (
+        _upgrade(one.release, one.namespace, sets)
+        if one.release
+        else f"{_APPLY} {_MANIFESTS}/{manifest}"
+    )
 
 
 def _setting(one: Deployed, sets: str) -> str:
     """The command that changes what an operator is told; where it was applied by hand, by hand."""
-    return _upgrade(one.release, one.namespace, sets) if one.release else f"kubectl edit {one.place}"
+    return (
+        _upgrade(one.release, one.namespace, sets) if one.release else f"kubectl edit {one.place}"
+    )
 
 
 def _image(one: Deployed, tag: str = "") -> str:
@@ -100,11 +106,15 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
             continue
         if at(body, "metadata", "deletionTimestamp"):
             yield broken(about, f"{kind.resource} is being deleted, and its objects with it", apply)
-        conditions = {text_of(one.get("type")): one for one in items(at(body, "status", "conditions"))}
+        conditions = {
+            text_of(one.get("type")): one for one in items(at(body, "status", "conditions"))
+        }
         if at(conditions.get("Established"), "status") != "True":
             why = text_of(at(conditions.get("NamesAccepted"), "message")) or "no condition says why"
             yield broken(
-                about, f"{kind.resource} is not served: {why}", f"kubectl describe crd {kind.resource}"
+                about,
+                f"{kind.resource} is not served: {why}",
+                f"kubectl describe crd {kind.resource}",
             )
         if lost := sorted(_shipped()[kind.resource] - _fields(body, kind.version)):
             yield broken(
@@ -164,7 +174,9 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
 def _install(site: Site) -> str:
     """The command that brings an operator: as the rest of its installation came, where some of that is there."""
     for name, namespace in sorted(site.releases):
-        return _upgrade(name, namespace) if name else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"
+        return (
+            _upgrade(name, namespace) if name else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"
+        )
     return INSTALL
 
 
@@ -172,7 +184,9 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "operator"
     if one.wanted == 0:
         yield broken(
-            about, f"{one.namespace}/{one.name} has no replicas", f"kubectl scale {one.place} --replicas=1"
+            about,
+            f"{one.namespace}/{one.name} has no replicas",
+            f"kubectl scale {one.place} --replicas=1",
         )
         return
     if one.available:
@@ -191,7 +205,9 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     tag = one.image.rpartition(":")[2]
     if "@" not in one.image and "/" not in tag and tag != VERSION and tag[:1].isdigit():
         yield weaker(
-            about, f"it runs release {tag}, and this command is of {VERSION}", _image(one, f":{VERSION}")
+            about,
+            f"it runs release {tag}, and this command is of {VERSION}",
+            _image(one, f":{VERSION}"),
         )
 
 
@@ -208,7 +224,9 @@ def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         )
     if not site.sees(*ROLES, *BINDINGS):
         return
-    watched = [kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent]
+    watched = [
+        kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent
+    ]
     if lost := lacking(site.of(*ROLES), site.of(*BINDINGS), one, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
         yield broken(about, f"{one.user} may not {lost[0]}{more}", _mend(one, "rbac.yaml"))
@@ -225,7 +243,9 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     if not around:
         yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
         return
-    bound = [b for b in site.of(FENCE_BINDING) if at(b, "spec", "policyName") in set(map(named, around))]
+    bound = [
+        b for b in site.of(FENCE_BINDING) if at(b, "spec", "policyName") in set(map(named, around))
+    ]
     actions = {action for body in bound for action in at(body, "spec", "validationActions") or ()}  # type: ignore[attr-defined]
     if not bound:
         yield broken(about, f"{named(around[0])} has no binding, so that it refuses nothing", apply)
@@ -239,7 +259,8 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
 def _names(policy: Body, user: str) -> bool:
     """Whether a policy is about an account; the one that warns people is about nobody."""
     return any(
-        f'"{user}"' in text_of(one.get("expression")) for one in items(at(policy, "spec", "matchConditions"))
+        f'"{user}"' in text_of(one.get("expression"))
+        for one in items(at(policy, "spec", "matchConditions"))
     )
 
 
@@ -252,7 +273,9 @@ def _kinds(one: Deployed) -> frozenset[str]:
 def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     """What it was told that makes it blind."""
     if "dry-run" in one.told:
-        yield weaker("operator", "it writes nothing (--dry-run)", _setting(one, "operator.dryRun=false"))
+        yield weaker(
+            "operator", "it writes nothing (--dry-run)", _setting(one, "operator.dryRun=false")
+        )
     if not one.told.get("prometheus-url"):
         yield weaker(
             "Prometheus",

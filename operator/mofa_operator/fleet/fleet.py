@@ -58,12 +58,16 @@ class ClusterSeen:
     def speaks(self, key: Key) -> bool:
         """Whether it is a TrainingJob that speaks for another job, which is there."""
         job = self.jobs.get(key)
-        return isinstance(job, LiveTrainingJob) and job.target is not None and job.target in self.jobs
+        return (
+            isinstance(job, LiveTrainingJob) and job.target is not None and job.target in self.jobs
+        )
 
     def speaker(self, key: Key) -> LiveTrainingJob | None:
         """The TrainingJob that speaks for a job: itself, or the one whose targetRef names it."""
         owner = self.store.owner(key)
-        speaking = key if key.kind == TRAINING_JOB else Key(TRAINING_JOB, key.namespace, owner or "")
+        speaking = (
+            key if key.kind == TRAINING_JOB else Key(TRAINING_JOB, key.namespace, owner or "")
+        )
         found = self.jobs.get(speaking)
         return found if isinstance(found, LiveTrainingJob) else None
 
@@ -87,7 +91,9 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
         beside=await _beside(api, jobs.values()),
         nodes=nodes,
         absent=frozenset(kind for kind, found in zip(asked, lists, strict=True) if found is None),
-        refused={kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)},
+        refused={
+            kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)
+        },
         now=time.time() if now is None else now,
     )
 
@@ -110,7 +116,9 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
         named = Named()
         for _ in range(_HOPS):
             keys = [
-                key for key in wanted(job.key, Uses(asks=False), job.body, named) if key.kind != CONFIG_MAP
+                key
+                for key in wanted(job.key, Uses(asks=False), job.body, named)
+                if key.kind != CONFIG_MAP
             ]
             for key in keys:
                 if key not in read:

@@ -20,7 +20,9 @@ def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
         key=lambda key: key.kind != TRAINING_JOB,
     )
     if not found:
-        elsewhere = sorted({key.namespace for key in jobs if key.name == name and key.kind in kinds})
+        elsewhere = sorted(
+            {key.namespace for key in jobs if key.name == name and key.kind in kinds}
+        )
         if elsewhere:
             raise BadValue("job", text, f"there is none in {namespace}; give -n {elsewhere[0]}")
         also = f"`kubectl mofa top -n {namespace}` lists those of this namespace"

@@ -58,7 +58,9 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if fleet.nodes and not any(facts.gpus for facts in fleet.nodes.values()):
         yield broken(about, "no node offers GPUs", _FEATURES)
     elif not bare and not idle and fleet.nodes:
-        yield ok(about, f"{sum(bool(facts.gpus) for facts in fleet.nodes.values())} nodes offer GPUs")
+        yield ok(
+            about, f"{sum(bool(facts.gpus) for facts in fleet.nodes.values())} nodes offer GPUs"
+        )
 
 
 def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
@@ -86,7 +88,10 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
             members.setdefault(node, []).append(name)
         edit = f"kubectl edit clusterprofile {name}"
         if not found.total:
-            said = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())) or "any with GPUs"
+            said = (
+                ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+                or "any with GPUs"
+            )
             yield broken(about, f"{name} selects no node: {said}", edit)
         yield from _as_stated(profile, [fleet.nodes[node] for node in found.names])
     shared = [node for node, names in members.items() if len(names) > 1]

@@ -98,7 +98,9 @@ def _proposal(product: str) -> str:
 
 
 def _verdict(profile: LiveProfile) -> str:
-    return next((one.reason for one in profile.conditions if one.type == Aspect.ASSUMPTIONS_HOLD), "")
+    return next(
+        (one.reason for one in profile.conditions if one.type == Aspect.ASSUMPTIONS_HOLD), ""
+    )
 
 
 def _wrong(profile: LiveProfile) -> list[str]:

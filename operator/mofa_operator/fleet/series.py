@@ -54,7 +54,9 @@ WANTED: Final = (
     ),
     Wanted(
         about="labels of pods",
-        series=tuple(selector("kube_pod_labels", [matcher(one.job, "", "!=")]) for one in POD_LABELS),
+        series=tuple(
+            selector("kube_pod_labels", [matcher(one.job, "", "!=")]) for one in POD_LABELS
+        ),
         without="jobs are not told from each other, and their restarts are not seen",
         mend=f"give kube-state-metrics {_ALLOW}",
     ),
@@ -113,4 +115,6 @@ def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterat
             yield ok(one.about, f"{count} series like {one.series[0]}")
         else:
             make = broken if one.needed else weaker
-            yield make(one.about, f"no series {one.series[0]} within {_WINDOW}: {one.without}", one.mend)
+            yield make(
+                one.about, f"no series {one.series[0]} within {_WINDOW}: {one.without}", one.mend
+            )

@@ -9,14 +9,30 @@ from functools import cached_property
 from typing import Final
 
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import Body, Line, Many, Shape, Text, at, glance, items, part, text_of, under
+from mofa_model.kinds.shape import (
+    Body,
+    Line,
+    Many,
+    Shape,
+    Text,
+    at,
+    glance,
+    items,
+    part,
+    text_of,
+    under,
+)
 from mofa_operator.api import Api
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
 from mofa_operator.keys import OURS
 from mofa_operator.refusals import Gone, Refused
 
 CRD: Final = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
 )
 DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
 POD: Final = Kind("", "v1", "Pod", "pods")
@@ -31,9 +47,14 @@ BINDINGS: Final = (
     Kind(*_RBAC, "RoleBinding", "rolebindings"),
 )
 _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
-FENCE: Final = Kind(*_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+FENCE: Final = Kind(
+    *_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
 FENCE_BINDING: Final = Kind(
-    *_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+    *_ADMISSION,
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
 )
 _HELM: Final = "meta.helm.sh/"
 _PART, _PART_OF = ("app.kubernetes.io/part-of",), "mofa-advisor"
@@ -68,7 +89,10 @@ class Deployed(Shape):
     def told(self) -> Mapping[str, str]:
         """Its settings by the name of their flag; one without a value is empty."""
         words = [str(word) for one in self.containers[:1] for word in one.args or ()]
-        return {name: value for name, _, value in (word.removeprefix("--").partition("=") for word in words)}
+        return {
+            name: value
+            for name, _, value in (word.removeprefix("--").partition("=") for word in words)
+        }
 
     @property
     def place(self) -> str:
@@ -105,10 +129,17 @@ class Site:
     @cached_property
     def releases(self) -> frozenset[tuple[str, str]]:
         """Releases of helm that brought what of ours is there, by name and namespace; empty texts = somebody applied it himself."""
-        ours = (body for body in self.of(*_INSTALLED) if at(body, "metadata", "labels", *_PART) == _PART_OF)
+        ours = (
+            body
+            for body in self.of(*_INSTALLED)
+            if at(body, "metadata", "labels", *_PART) == _PART_OF
+        )
         notes = (part(body, "metadata", "annotations") for body in ours)
         return frozenset(
-            (text_of(one.get(f"{_HELM}release-name")), text_of(one.get(f"{_HELM}release-namespace")))
+            (
+                text_of(one.get(f"{_HELM}release-name")),
+                text_of(one.get(f"{_HELM}release-namespace")),
+            )
             for one in notes
         )
 
@@ -146,8 +177,12 @@ async def read_site(api: Api) -> Site:
     lists = await asyncio.gather(*(listed(kind, _selector(kind)) for kind in _INSTALLED))
     return Site(
         fleet=fleet,
-        definitions={kind: body for kind, (seen, body) in zip(OURS, definitions, strict=True) if seen},
-        installed={kind: found for kind, found in zip(_INSTALLED, lists, strict=True) if found is not None},
+        definitions={
+            kind: body for kind, (seen, body) in zip(OURS, definitions, strict=True) if seen
+        },
+        installed={
+            kind: found for kind, found in zip(_INSTALLED, lists, strict=True) if found is not None
+        },
         pods=await listed(POD, _OF_US) or (),
         refused=refused | dict(fleet.refused),
     )

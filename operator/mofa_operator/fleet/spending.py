@@ -114,7 +114,11 @@ class Spending:
 
 
 def spending(
-    job: LiveObject, speaker: LiveTrainingJob | None, told: Told, now: float, beside: Beside = NOTHING
+    job: LiveObject,
+    speaker: LiveTrainingJob | None,
+    told: Told,
+    now: float,
+    beside: Beside = NOTHING,
 ) -> Spending:
     """What a job held and lost, by its object, by its answer, and by the TrainingJob that speaks for it; `now` [s]. `beside` is what
     it names.
@@ -177,7 +181,9 @@ def _gpus(job: LiveObject, said: ToldLayout, beside: Beside) -> tuple[int, str]:
         demand = demand_of(job.body, beside)
     except InputError as error:
         return 0, str(error)
-    return (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)
+    return (
+        (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)
+    )
 
 
 def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> JobState:
@@ -212,7 +218,9 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
     """How long it is stuck. [s]"""
     if speaker is None or speaker.status.health != Health.STUCK:
         return 0.0
-    since = next((moment_of(one.since) for one in speaker.conditions if one.reason == Reason.STUCK), None)
+    since = next(
+        (moment_of(one.since) for one in speaker.conditions if one.reason == Reason.STUCK), None
+    )
     return 0.0 if since is None else max(0.0, now - since)
 
 

@@ -27,12 +27,16 @@ class JobLoss:
     """What to do about it."""
 
 
-def survey(fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]) -> list[JobLoss]:
+def survey(
+    fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
+) -> list[JobLoss]:
     """Every job of a fleet; those of `names`, which ask and have no answer, are answered here."""
     return lines_of(fleet, asked(fleet, names, tell))
 
 
-async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[ClusterSeen, dict[Key, Named]]:
+async def read_survey(
+    api: Api, namespace: str, *, answer: bool
+) -> tuple[ClusterSeen, dict[Key, Named]]:
     """What has to be read for it; `answer` says whether jobs without an answer are to get one here."""
     fleet = await read_fleet(api, namespace)
     return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}

@@ -42,7 +42,9 @@ def _split(group: list[Incident], labels: Mapping[str, Mapping[str, str]]) -> li
     shared = [
         (count, -everywhere[pair], pair)
         for pair, count in here.items()
-        if count >= LEAST and everywhere[pair] <= max(2 * count, count + 2) and everywhere[pair] < len(labels)
+        if count >= LEAST
+        and everywhere[pair] <= max(2 * count, count + 2)
+        and everywhere[pair] < len(labels)
     ]
     if not shared:
         return group

@@ -68,7 +68,11 @@ class Episode:
         """When the last container ran again; None = not all did. [s]"""
         last = {one.place: one for one in (*self.downs, *self.later)}
         ends = [one.end for one in last.values()]
-        return None if any(end is None for end in ends) else max(end for end in ends if end is not None)
+        return (
+            None
+            if any(end is None for end in ends)
+            else max(end for end in ends if end is not None)
+        )
 
     @property
     def rounds(self) -> float:
@@ -87,7 +91,9 @@ class Episode:
     @property
     def exits(self) -> list[Exit]:
         """Containers that ended and were started again, in order."""
-        return sorted((one.exit for one in self.downs if one.exit is not None), key=lambda one: one.at)
+        return sorted(
+            (one.exit for one in self.downs if one.exit is not None), key=lambda one: one.at
+        )
 
     @property
     def level(self) -> RecoveryClass:
@@ -207,7 +213,9 @@ def _downs(
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None
         alone = [one for helper, one in helpers if helper is pod]
-        found += [Down(one.at, one.again, place, pod, exit=one) for one in pod.exits if one not in alone]
+        found += [
+            Down(one.at, one.again, place, pod, exit=one) for one in pod.exits if one not in alone
+        ]
         if after is not None:
             end = pod.over if pod.over is not None else pod.last + step / 2
             if after.created - end > 3 * step and any(
@@ -216,7 +224,9 @@ def _downs(
                 end = after.created  # nobody looked when it went
             found.append(Down(min(end, after.created), after.started, place, pod, next=after))
         elif (pod.over is not None or until - pod.last > 3 * step + 60) and pod.last:
-            found.append(Down(pod.over if pod.over is not None else pod.last + step / 2, None, place, pod))
+            found.append(
+                Down(pod.over if pod.over is not None else pod.last + step / 2, None, place, pod)
+            )
     return found
 
 

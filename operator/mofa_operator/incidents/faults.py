@@ -62,7 +62,8 @@ def _xids(life: NodeLife, stated: Mapping[str, str]) -> Iterator[Incident]:
     counted = [
         at
         for (reason,), many in life.parts(COUNTED)
-        if re.search("xid", reason, re.IGNORECASE) and not re.search("user|app", reason, re.IGNORECASE)
+        if re.search("xid", reason, re.IGNORECASE)
+        and not re.search("user|app", reason, re.IGNORECASE)
         for at, _ in _events(many, life.spacing.get(COUNTED, gap))
     ]
     explained: list[float] = []
@@ -123,7 +124,9 @@ def _lost_gpus(life: NodeLife) -> Iterator[Incident]:
         ends = [*(run.start for run in many[1:]), life.known[-1][1]]
         for run, end in zip(many, ends, strict=True):
             silent = (run.end + gap, end)
-            others = joined((r.start, r.end) for other, every in gpus.items() if other != part for r in every)
+            others = joined(
+                (r.start, r.end) for other, every in gpus.items() if other != part for r in every
+            )
             if end - run.end > 3 * gap and length(overlap([silent], others)) > max(240.0, 2 * gap):
                 said = f"the series of GPU {part[0]} ended while others went on"
                 yield _fault(life, run.end + gap / 2, causes.GPU_LOST, said)
@@ -145,5 +148,10 @@ def _fault(life: NodeLife, at: float, cause: causes.IncidentCause, *said: str) -
     if repair is None:
         return of_node(life.name, at, at + BRIEF, cause, *said)
     return of_node(
-        life.name, at, repair[1], cause, *said, f"cordoned {max(0.0, repair[0] - at) / 60:.0f} min later"
+        life.name,
+        at,
+        repair[1],
+        cause,
+        *said,
+        f"cordoned {max(0.0, repair[0] - at) / 60:.0f} min later",
     )

@@ -55,7 +55,9 @@ class Incident:
     @property
     def id(self) -> str:
         """Of what, its name, and when it began: by it somebody overrules the cause."""
-        return f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return (
+            f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
 
     @property
     def seconds(self) -> float:

@@ -69,7 +69,9 @@ def cause_of(
 ) -> tuple[IncidentCause, tuple[str, ...], Incident | None]:
     """Why, what shows it, and the incident of a node that is to blame."""
     fault, lag = _fault(one, around)
-    if fault is not None and (lag <= 150.0 + 2 * around.step or (last < fault.start and lag <= REACTION)):
+    if fault is not None and (
+        lag <= 150.0 + 2 * around.step or (last < fault.start and lag <= REACTION)
+    ):
         return (
             fault.cause,
             (f"{_deduced(fault)} of {fault.name} {max(0.0, lag):.0f} s before", *fault.evidence),
@@ -79,7 +81,11 @@ def cause_of(
     if room is not None and (fault is None or room[0] is not causes.DRAIN):
         return *room, None
     if fault is not None:
-        return fault.cause, (f"{_deduced(fault)} of {fault.name} {lag:.0f} s before", *fault.evidence), fault
+        return (
+            fault.cause,
+            (f"{_deduced(fault)} of {fault.name} {lag:.0f} s before", *fault.evidence),
+            fault,
+        )
     exits = one.exits
     if any(down.pod.out_of_memory and not down.pod.exits for down in one.downs) or any(
         x.reason == "OOMKilled" for x in exits
@@ -100,7 +106,11 @@ def gave_up(before: Episode, one: Episode, fault: Incident) -> bool:
         return False
     moved = {down.pod.node for down in one.replaced}
     waited = fault.start <= before.start + REACTION and one.start - before.running <= HUNG
-    return moved == {fault.name} and waited and 2 * sum(x.code in _OWN for x in one.exits) > len(one.exits)
+    return (
+        moved == {fault.name}
+        and waited
+        and 2 * sum(x.code in _OWN for x in one.exits) > len(one.exits)
+    )
 
 
 def _deduced(one: Incident) -> str:
@@ -119,7 +129,9 @@ def _by_exits(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[s
         and exits[-1].at - first.at < 120
         and (first.code == _ABORTED or (stall is not None and stall > STALLED))
     ):
-        return causes.NCCL_TIMEOUT, (f"all {len(exits)} containers ended with {first.code} at once",)
+        return causes.NCCL_TIMEOUT, (
+            f"all {len(exits)} containers ended with {first.code} at once",
+        )
     if first.code is not None and first.code in _OWN:
         return causes.USER_CRASH, (f"the first container to end exited with {first.code}",)
     return causes.PROCESS_CRASH, (f"the first container to end exited with {first.code}",)
@@ -175,7 +187,9 @@ def _room(
     for node in sorted({pod.node for pod in one.before}) if one.replaced else ():
         for a, _ in around.lives[node].cordons if node in around.lives else ():
             if -slack <= stopped - a <= DRAINING + around.step:
-                return causes.DRAIN, (f"{node} was cordoned {max(0.0, one.start - a):.0f} s before",)
+                return causes.DRAIN, (
+                    f"{node} was cordoned {max(0.0, one.start - a):.0f} s before",
+                )
     if any(pod.drained for pod in gone):
         return causes.DRAIN, ("a pod was evicted through the API server",)
     if any(pod.evicted for pod in gone):

@@ -21,7 +21,9 @@ LOADING: Final = 240.0
 """Time from the last container's start to the first step, where nobody saw it of any job of the pool: a prior. Ours. [s]"""
 
 
-def job_incidents(pods: Mapping[str, PodLife], around: JobSurroundings, until: float) -> list[Incident]:
+def job_incidents(
+    pods: Mapping[str, PodLife], around: JobSurroundings, until: float
+) -> list[Incident]:
     """Incidents of all jobs, in order."""
     found: list[Incident] = []
     for job, many in sorted(by_job(pods).items()):
@@ -66,7 +68,9 @@ def _until_trained(every: Sequence[Episode], around: JobSurroundings) -> list[Ep
     return found
 
 
-def _incident(one: Episode, around: JobSurroundings, last: float) -> tuple[Incident | None, Incident | None]:
+def _incident(
+    one: Episode, around: JobSurroundings, last: float
+) -> tuple[Incident | None, Incident | None]:
     """An interruption as an incident, and the incident of a node that is to blame. `last` is until when all before was over. [s]"""
     running = one.running
     ended = [down.pod for down in one.downs if down.exit is None]
@@ -96,7 +100,9 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> tuple[Incid
     elif cause is causes.NCCL_TIMEOUT and stopped is None and blamed is None:
         start -= COLLECTIVE
     end = begun if begun is not None else running
-    made = max((down.next.created for down in one.replaced if down.next is not None), default=one.start)
+    made = max(
+        (down.next.created for down in one.replaced if down.next is not None), default=one.start
+    )
     left = min(made, max((down.start for down in one.replaced), default=made))
     phases = {
         "detect": one.start - start if stopped is not None or blamed is not None else None,
@@ -133,14 +139,18 @@ def _timed(found: list[Incident]) -> list[Incident]:
         for whose in (one.name, "") if "load" in one.phases else ():
             loads[whose].append(one.phases["load"])
     return [
-        one if one.timed or one.level is None else _as_usual(one, loads.get(one.name) or loads.get(""))
+        one
+        if one.timed or one.level is None
+        else _as_usual(one, loads.get(one.name) or loads.get(""))
         for one in found
     ]
 
 
 def _as_usual(one: Incident, seen: Sequence[float] | None) -> Incident:
     load = median(seen) if seen else LOADING
-    known = f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
+    known = (
+        f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
+    )
     said = f"nobody saw its first step: {load:.0f} s of loading are {known}"
     return replace(one, end=one.end + load, evidence=(*one.evidence, said))
 

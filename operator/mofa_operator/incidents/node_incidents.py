@@ -28,7 +28,11 @@ def _merged(life: NodeLife, found: list[Incident]) -> list[Incident]:
     kept: list[Incident] = []
     for one in found:
         last = next((k for k in range(len(kept) - 1, -1, -1) if kept[k].cause.counts), None)
-        if one.cause.counts and last is not None and (both := _together(kept[last], one, near)) is not None:
+        if (
+            one.cause.counts
+            and last is not None
+            and (both := _together(kept[last], one, near)) is not None
+        ):
             kept[last] = both
         else:
             kept.append(one)
@@ -39,7 +43,11 @@ def _together(before: Incident, one: Incident, near: float) -> Incident | None:
     """Two failures of a node as one; None where they are two. `near` is the longest time that a sign precedes an outage. [s]"""
     said = (*before.evidence, *one.evidence)
     if one.cause in OUTAGES and before.cause not in OUTAGES:
-        return replace(one, start=before.start, evidence=said) if one.start - before.start <= near else None
+        return (
+            replace(one, start=before.start, evidence=said)
+            if one.start - before.start <= near
+            else None
+        )
     if one.cause in OUTAGES:
         longest = max(before, one, key=lambda other: other.seconds)
         end = max(before.end, one.end)
@@ -48,7 +56,9 @@ def _together(before: Incident, one: Incident, near: float) -> Incident | None:
             if one.start - before.end <= 60.0
             else None
         )
-    if before.cause in OUTAGES:  # what its exporters held back while it was away, they tell when it is back
+    if (
+        before.cause in OUTAGES
+    ):  # what its exporters held back while it was away, they tell when it is back
         return replace(before, evidence=said) if one.start - before.end <= near else None
     if one.start > before.end:
         return None

@@ -58,7 +58,13 @@ def outages(life: NodeLife, shortest: float) -> Iterator[Incident]:
         start, end = _bounds(life, run, before, after)
         mine = [one for one in boots if start - 2 * life.step - 120 <= one.at <= end + life.step]
         used.update(mine)
-        if before is not None and before.value == 0 and after is None and not mine and run.end == run.start:
+        if (
+            before is not None
+            and before.value == 0
+            and after is None
+            and not mine
+            and run.end == run.start
+        ):
             continue
         yield _outage(life, (start, end), before, mine, shortest, is_last=after is None)
     for one in boots:
@@ -73,9 +79,15 @@ def _bounds(life: NodeLife, run: ValueRun, before: ValueRun | None, after: Value
     """When the node was not ready, and from when on it did not work; silences of the exporter are not of the node."""
     half, gap = life.step / 2, 3 * life.step
     start = (
-        run.start - half if before is None or run.start - before.end > gap else (before.end + run.start) / 2
+        run.start - half
+        if before is None or run.start - before.end > gap
+        else (before.end + run.start) / 2
     )
-    end = run.end + half if after is None or after.start - run.end > gap else (run.end + after.start) / 2
+    end = (
+        run.end + half
+        if after is None or after.start - run.end > gap
+        else (run.end + after.start) / 2
+    )
     return start - GRACE, end
 
 
@@ -97,12 +109,20 @@ def _outage(
     if is_last and gone is not None and gone - end <= max(600.0, 3 * life.step):
         return of_node(life.name, start, gone, causes.NODE_LOST, "not ready, then deleted")
     if boots or _went_dark(life, start, end):
-        said = f"not ready for {lasted:.0f} s", "another boot time" if boots else "its exporters were silent"
+        said = (
+            f"not ready for {lasted:.0f} s",
+            "another boot time" if boots else "its exporters were silent",
+        )
         cause = causes.NODE_DOWN if end - start > A_REBOOT else causes.REBOOT
         return of_node(life.name, start, end, cause, *said)
     if lasted > shortest:
         return of_node(
-            life.name, start, end, causes.KUBELET_DOWN, f"not ready for {lasted:.0f} s", "the same boot"
+            life.name,
+            start,
+            end,
+            causes.KUBELET_DOWN,
+            f"not ready for {lasted:.0f} s",
+            "the same boot",
         )
     return of_node(life.name, start, end, causes.FLAP, f"not ready for {lasted:.0f} s")
 
@@ -114,7 +134,10 @@ def _went_dark(life: NodeLife, start: float, end: float) -> bool:
     for witness in HEARTBEATS:
         least = max(100.0, witness.apart * life.spacing.get(witness, life.step))
         for _, many in life.parts(witness):
-            if any(b.start - a.end > least and a.end < end and b.start > start for a, b in pairwise(many)):
+            if any(
+                b.start - a.end > least and a.end < end and b.start > start
+                for a, b in pairwise(many)
+            ):
                 return True
     return False
 
@@ -128,7 +151,9 @@ def _silent_reboot(life: NodeLife, boot: _Boot) -> Incident:
         else boot.alive + gap / 2
     )
     end = boot.at + START_UP
-    if _planned(life, min(boot.alive, start), start) or any(a <= boot.at <= b for a, b in life.cordons):
+    if _planned(life, min(boot.alive, start), start) or any(
+        a <= boot.at <= b for a, b in life.cordons
+    ):
         return of_node(life.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
     return of_node(life.name, start, end, cause, "another boot time")

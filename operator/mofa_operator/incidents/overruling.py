@@ -47,11 +47,15 @@ def moment_of(text: str) -> float:
     try:
         return datetime.fromisoformat(text.rpartition("@")[2]).timestamp()
     except ValueError:
-        right = "give the id that mofa incidents prints, for example node/gpu-17@2026-01-31T09:30:00Z"
+        right = (
+            "give the id that mofa incidents prints, for example node/gpu-17@2026-01-31T09:30:00Z"
+        )
         raise BadValue("id of an incident", text, right) from None
 
 
 def _with(one: Incident, word: str) -> Incident:
     level = one.level or (RecoveryClass.PROCESS if one.kind == "job" else None)
     said = (f"overruled; deduced was {one.cause.word}", *one.evidence)
-    return replace(one, cause=CAUSES[word], deduced=one.deduced or one.cause, level=level, evidence=said)
+    return replace(
+        one, cause=CAUSES[word], deduced=one.deduced or one.cause, level=level, evidence=said
+    )

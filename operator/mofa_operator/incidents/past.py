@@ -51,7 +51,9 @@ class Past:
     def phases(self) -> dict[str, tuple[float, ...]]:
         """Times of each phase of recovery from failures, where it was seen. [s]"""
         failed = [one for one in self.incidents if one.kind == "job" and one.cause.counts]
-        every = {name: tuple(one.phases[name] for one in failed if name in one.phases) for name in PHASES}
+        every = {
+            name: tuple(one.phases[name] for one in failed if name in one.phases) for name in PHASES
+        }
         return {name: times for name, times in every.items() if times}
 
 

@@ -67,7 +67,10 @@ def spans(of: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
     for number, run in enumerate(of):
         if run.value != value:
             continue
-        before, after = of[number - 1] if number else None, of[number + 1] if number + 1 < len(of) else None
+        before, after = (
+            of[number - 1] if number else None,
+            of[number + 1] if number + 1 < len(of) else None,
+        )
         start = max(run.start - half, (before.end + run.start) / 2) if before else run.start - half
         end = min(run.end + half, (after.start + run.end) / 2) if after else run.end + half
         found.append((start, end))
@@ -120,4 +123,6 @@ def overlap(some: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     [(3, 5), (8, 8.5)]
     """
     cut = joined(others)
-    return [(max(a, x), min(b, y)) for a, b in joined(some) for x, y in cut if max(a, x) < min(b, y)]
+    return [
+        (max(a, x), min(b, y)) for a, b in joined(some) for x, y in cut if max(a, x) < min(b, y)
+    ]

@@ -85,7 +85,9 @@ XID: Final = Witness(
 REMAP: Final = Witness(
     metric="DCGM_FI_DEV_ROW_REMAP_FAILURE", parts=("gpu", "UUID"), worth="moved", on_host=True
 )
-DETECTED: Final = Witness(metric="problem_gauge", parts=("type", "reason"), worth="high", on_host=True)
+DETECTED: Final = Witness(
+    metric="problem_gauge", parts=("type", "reason"), worth="high", on_host=True
+)
 COUNTED: Final = Witness(metric="problem_counter", parts=("reason",), worth="moved", on_host=True)
 
 HEARTBEATS: Final = (XID, COUNTED, DETECTED)

@@ -107,7 +107,9 @@ def _row(
     read: Callable[..., Value] | None = None,
     buckets: tuple[float, ...] = (),
 ) -> Declared:
-    return Declared(name=name, type=type_, labels=labels, unit=unit, help=text, read=read, buckets=buckets)
+    return Declared(
+        name=name, type=type_, labels=labels, unit=unit, help=text, read=read, buckets=buckets
+    )
 
 
 _gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
@@ -116,7 +118,9 @@ _gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
 def _by_class(bands: Mapping[str, tuple[float, float, float]]) -> Value:
     """A sample for each class and bound."""
     return {
-        (name, end): value for name, band in bands.items() for end, value in zip(_ENDS, band, strict=True)
+        (name, end): value
+        for name, band in bands.items()
+        for end, value in zip(_ENDS, band, strict=True)
     }
 
 

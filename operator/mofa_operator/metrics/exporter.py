@@ -17,7 +17,14 @@ from prometheus_client.samples import Sample
 from mofa_model.kinds import Kind
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import Key
-from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Gate, Loop
+from mofa_operator.metrics.declared import (
+    DECISION_BUCKETS,
+    GATE_BUCKETS,
+    TABLE,
+    Declared,
+    Gate,
+    Loop,
+)
 from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 
 LABELS = {
@@ -82,7 +89,10 @@ class Exporter(Collector):
     def rest(self, key: Key) -> None:
         """A job that is paused, or could not be judged: what it does now is not known, and has no series; counts stay."""
         if (known := self._jobs.get(key)) is not None:
-            self._jobs[key] = replace(known[0], running=None, residual=None, step_due=None), known[1]
+            self._jobs[key] = (
+                replace(known[0], running=None, residual=None, step_due=None),
+                known[1],
+            )
 
     def forget(self, key: Key) -> None:
         """Drop the series of an object that is no more; unknown objects do no harm."""
@@ -124,7 +134,9 @@ class Exporter(Collector):
 
     def success(self, loop: Loop | str) -> None:
         """Note that a loop succeeded just now."""
-        self._gauges["mofa_advisor_last_success_timestamp_seconds", (Loop(loop).value,)] = self._clock()
+        self._gauges["mofa_advisor_last_success_timestamp_seconds", (Loop(loop).value,)] = (
+            self._clock()
+        )
 
     def lead(self, leads: bool) -> None:
         """Say whether this operator may write."""

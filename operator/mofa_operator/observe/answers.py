@@ -52,7 +52,9 @@ class QueryResult:
 
     def by(self, *labels: str) -> dict[tuple[str, ...], float]:
         """Values by some labels; use it on aggregations, where these are all the labels."""
-        return {tuple(sample.label(name) for name in labels): sample.value for sample in self.samples}
+        return {
+            tuple(sample.label(name) for name in labels): sample.value for sample in self.samples
+        }
 
     def number(self) -> float | None:
         """The only value; None where there is no series."""
@@ -122,7 +124,11 @@ def _series(item: dict[str, Any], kind: str) -> tuple[Sample, int]:
 
 def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
     said = body.get("warnings")
-    found = [" ".join(str(text).split())[:_SHOWN] for text in said[:8]] if isinstance(said, list) else []
+    found = (
+        [" ".join(str(text).split())[:_SHOWN] for text in said[:8]]
+        if isinstance(said, list)
+        else []
+    )
     if body.get("isPartial") is True:
         found.append("the answer is partial")
     if odd:

@@ -46,7 +46,9 @@ class Attendance:
         """
         now = self._clock()
         self._turns = {
-            name: one for name, one in self._turns.items() if name == node or self._is_open(one, now)
+            name: one
+            for name, one in self._turns.items()
+            if name == node or self._is_open(one, now)
         }
         last = self._turns.get(node)
         if last is None or not self._is_open(last, now):

@@ -95,13 +95,17 @@ def slim(kind: Kind, body: Body) -> Body:
     whose hand our annotations are of, where it is not ours.
     """
     metadata = {
-        key: value for key, value in part(body, "metadata").items() if key not in {"managedFields", FOREIGN}
+        key: value
+        for key, value in part(body, "metadata").items()
+        if key not in {"managedFields", FOREIGN}
     }
     if foreign := _foreign(kind, part(body, "metadata")):
         metadata[FOREIGN] = foreign
     annotations = part(metadata, "annotations")
     if _LAST_APPLIED in annotations:
-        metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != _LAST_APPLIED
+        }
     return {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 

@@ -37,7 +37,11 @@ class Curves:
 
 async def curves(prometheus: Asks, key: Key, now: float) -> Curves:
     """The last day of a job."""
-    job = {"training_namespace": key.namespace, "training_job": key.name, "training_kind": key.kind.kind}
+    job = {
+        "training_namespace": key.namespace,
+        "training_job": key.name,
+        "training_kind": key.kind.kind,
+    }
     grid = f"[{duration(SPAN)}:{duration(STEP)}]"
     predicted, observed = await asyncio.gather(
         *(

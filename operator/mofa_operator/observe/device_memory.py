@@ -20,7 +20,10 @@ _MIB: Final = 2**20
 
 
 def device_memory(
-    matchers: Mapping[str, str], namespaces: Collection[str], exporters: Collection[str], span: float
+    matchers: Mapping[str, str],
+    namespaces: Collection[str],
+    exporters: Collection[str],
+    span: float,
 ) -> str:
     """Most memory in use on a device of each pod; `exporters` are namespaces of exporters whose labels a scrape may not keep."""
     known = (*_KEPT, *_RENAMED)
@@ -43,7 +46,9 @@ def by_pod(answer: QueryResult) -> dict[str, float]:
     found: dict[str, float] = {}
     for names in (_RENAMED, _KEPT):
         told = {
-            "/".join(map(one.label, names)): one.value * _MIB for one in answer.samples if one.label(names[0])
+            "/".join(map(one.label, names)): one.value * _MIB
+            for one in answer.samples
+            if one.label(names[0])
         }
         found |= told
     return found

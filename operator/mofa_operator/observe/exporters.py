@@ -18,7 +18,9 @@ from mofa_operator.observe.answers import QueryResult
 from mofa_operator.observe.promql import any_of, duration, matcher
 from mofa_operator.observe.queries import GRID, Pool
 
-_NODE_WORDS: Final = "kube_node_status_condition|node_boot_time_seconds|problem_gauge|problem_counter"
+_NODE_WORDS: Final = (
+    "kube_node_status_condition|node_boot_time_seconds|problem_gauge|problem_counter"
+)
 _TOLD: Final = 3
 """Namespaces that a message names at most. [1]"""
 
@@ -30,7 +32,10 @@ async def heard(
     found = (await ask(speaking(apart or pool, span))).samples
     if not found:
         return None
-    said = ((label, any_of(sorted({one.label(label) for one in found}))) for label in ("job", "instance"))
+    said = (
+        (label, any_of(sorted({one.label(label) for one in found})))
+        for label in ("job", "instance")
+    )
     return replace(pool, speakers=tuple(matcher(label, values, "=~") for label, values in said))
 
 
@@ -53,7 +58,10 @@ def of_devices(pool: Pool, metric: str, key: str, span: float, made: Callable[[s
     there = f"group by (instance) (last_over_time({pool.series('up', pool.placed())}[{duration(span)}]))"
     own = made(pool.series(metric, pool.placed()))
     kept = f"({made(pool.series(metric, pool.placed('!~')))}) and on (instance) ({there})"
-    either = (f'label_replace({one}, "way", "{way}", "", "")' for way, one in (("own", own), ("kept", kept)))
+    either = (
+        f'label_replace({one}, "way", "{way}", "", "")'
+        for way, one in (("own", own), ("kept", kept))
+    )
     return f"max by ({key}) ({' or '.join(either)})"
 
 
@@ -67,5 +75,7 @@ async def left_out(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) -> 
     names = sorted({one.label("namespace") for one in found})
     if not names:
         return ""
-    said = ", ".join(name[:63] for name in names[:_TOLD]) + (" and others" if len(names) > _TOLD else "")
+    said = ", ".join(name[:63] for name in names[:_TOLD]) + (
+        " and others" if len(names) > _TOLD else ""
+    )
     return f"series of nodes and pods from {said} were left out; who is believed, spec.prometheus.exporterNamespaces says"

@@ -104,7 +104,9 @@ class PrometheusCredentials:
             token = _secret(given.bearer_token_file)
             self._secrets = (*fixed, token)
             return {"Authorization": f"Bearer {token}"}
-        pair = _secret(given.basic_auth_file) if given.basic_auth_file else _user_in(given.url or "")
+        pair = (
+            _secret(given.basic_auth_file) if given.basic_auth_file else _user_in(given.url or "")
+        )
         if not pair:
             self._secrets = fixed
             return {}
@@ -149,7 +151,9 @@ def _signed(url: str, body: bytes, content_type: str) -> dict[str, str]:
     session = Session()
     found = (urlsplit(url).hostname or "").split(".")
     region = (
-        found[1] if found[0] == "aps-workspaces" and len(found) > 2 else session.get_config_variable("region")
+        found[1]
+        if found[0] == "aps-workspaces" and len(found) > 2
+        else session.get_config_variable("region")
     )
     known = session.get_credentials()
     if known is None or not region:

@@ -52,7 +52,9 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
 
 async def _pods(ask: Asking, pool: Pool, span: float, pods: QueryResult) -> dict[str, Pod]:
     """The same, given which they are."""
-    few = len(pods.samples) <= _FEW  # together the pods are looked up once, apart the answers are smaller
+    few = (
+        len(pods.samples) <= _FEW
+    )  # together the pods are looked up once, apart the answers are smaller
     parts = [FACTS] if few else [(fact,) for fact in FACTS]
     answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
     more: defaultdict[str, dict[str, Sample]] = defaultdict(dict)

@@ -106,15 +106,24 @@ async def gangs(
 
 
 def gang(
-    pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING, memory: Mapping[str, float] = _NOTHING
+    pods: Mapping[str, Pod],
+    ends: Ends,
+    starts: Starts = _NOTHING,
+    memory: Mapping[str, float] = _NOTHING,
 ) -> Gang:
     """What the pods of one job say; `memory` is what devices of pods hold, by namespace and name of the pod. [B]"""
-    held = [memory[name] for uid in pods if uid in starts and (name := uid.rpartition("/")[0]) in memory]
+    held = [
+        memory[name] for uid in pods if uid in starts and (name := uid.rpartition("/")[0]) in memory
+    ]
     begun = [starts[uid] for uid in pods if uid in starts]
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods.values():
         attempts[pod.attempt].append(pod)
-    signs = [Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure") for uid in pods if uid in ends]
+    signs = [
+        Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure")
+        for uid in pods
+        if uid in ends
+    ]
     for living in attempts.values():
         signs += _replaced(living)
     signs += _again(attempts)
@@ -153,7 +162,11 @@ def _again(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
         gone = next((pod for pod in last_of_slots(attempts[before]) if pod.made_room), None)
         if born:
             signs.append(
-                Sign(at=min(born), level=RecoveryClass.JOB, cause="" if gone is None else _cause(gone))
+                Sign(
+                    at=min(born),
+                    level=RecoveryClass.JOB,
+                    cause="" if gone is None else _cause(gone),
+                )
             )
     return signs
 
@@ -173,5 +186,7 @@ def _counters(
         found[ATTEMPTS] = Counter(value=max(numbers), level=RecoveryClass.JOB)
     untimed = [pod.restarts or 0 for uid, pod in pods.items() if uid not in ends]
     if any(untimed):
-        found["Pod.restarts"] = Counter(value=sum(untimed), level=RecoveryClass.PROCESS, exact=False)
+        found["Pod.restarts"] = Counter(
+            value=sum(untimed), level=RecoveryClass.PROCESS, exact=False
+        )
     return found

@@ -65,7 +65,11 @@ class PoolPast:
 
 
 async def history(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
+    prometheus: Prometheus,
+    profile: Body,
+    now: float,
+    known: Known | None = None,
+    names: Names | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
     try:
@@ -75,7 +79,11 @@ async def history(
 
 
 async def asked(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
+    prometheus: Prometheus,
+    profile: Body,
+    now: float,
+    known: Known | None = None,
+    names: Names | None = None,
 ) -> History | NoHistory:
     """As `history`; raises SourceUnreachable and InputError. `names` are of the API server's nodes."""
     spec, pool = _pool(profile)
@@ -114,7 +122,8 @@ async def pool_past(
     if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
         return NoHistory(
-            reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
+            reason=Reason.HISTORY_UNAVAILABLE,
+            message=f"{several}; set spec.prometheus.matchers.cluster",
         )
     names = names or Names()
     naming = await named(prometheus, pool, names, now)
@@ -133,7 +142,9 @@ async def pool_past(
     looks = tuple(one for one, _ in both)
     nodes = frozenset().union(*(one.nodes for one in looks))
     if not nodes or not any(one.covered for one in looks):
-        return await _nothing(prometheus, pool, now - start, now, seen=any(one.covered for one in looks))
+        return await _nothing(
+            prometheus, pool, now - start, now, seen=any(one.covered for one in looks)
+        )
     if wrong := unknown(nodes, names):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
@@ -150,7 +161,9 @@ async def pool_past(
         rules,
     )
     warnings = [*told.warnings, *(text for one in looks for text in one.warnings), *unseen(looks)]
-    there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}
+    there = {
+        naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples
+    }
     if absent := _absent(nodes, there, told):
         warnings.append(absent)
     warnings = [others, *warnings] if others else warnings
@@ -171,7 +184,10 @@ async def _look(
     if key in known:
         return known[key]
     async with gate:
-        found = await look(prometheus, pool, naming, stretch), await edges(prometheus, pool, stretch)
+        found = (
+            await look(prometheus, pool, naming, stretch),
+            await edges(prometheus, pool, stretch),
+        )
     if now - stretch.end >= SETTLED and not found[0].warnings:
         known[key] = found
     return found
@@ -185,7 +201,9 @@ async def _nothing(
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
         hint = others or (
-            "spec.prometheus.matchers leave none of it" if exists else "is kube-state-metrics scraped?"
+            "spec.prometheus.matchers leave none of it"
+            if exists
+            else "is kube-state-metrics scraped?"
         )
         why = f"kube_node_status_condition has no data; {hint}"
     elif not pool.labels:
@@ -221,7 +239,8 @@ def _concluded(found: PoolPast) -> History:
     exposure = sum((busy if rests_on_jobs else ready).values()) / DAY
     by_class = _by_class(told, rests_on_jobs=rests_on_jobs)
     times = {
-        name: tuple(one.seconds for one in many if one.timed and one.level) for name, many in by_class.items()
+        name: tuple(one.seconds for one in many if one.timed and one.level)
+        for name, many in by_class.items()
     }
     failed = Counter(
         name
@@ -235,7 +254,9 @@ def _concluded(found: PoolPast) -> History:
         window=window,
         coverage=coverage,
         by_node=dict(failed),
-        node_days_by_node={node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds},
+        node_days_by_node={
+            node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds
+        },
         missing=tuple(_missing(found, rests_on_jobs=rests_on_jobs)),
         warnings=found.warnings,
         at=looks[-1].stretch.end,
@@ -250,14 +271,18 @@ def _by_class(told: Past, *, rests_on_jobs: bool) -> dict[str, list[Incident]]:
     """The failures that count as evidence, by class."""
     if not rests_on_jobs:  # the loss of a node replaces its pods; a domain fails once
         return {
-            RecoveryClass.POD.value: [one for one in told.incidents if one.kind != "job" and one.cause.counts]
+            RecoveryClass.POD.value: [
+                one for one in told.incidents if one.kind != "job" and one.cause.counts
+            ]
         }
     classes = [RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB]
     if not any(pod.containers for pod in told.pods.values()):
         classes.remove(RecoveryClass.PROCESS)
     return {
         name.value: [
-            one for one in told.incidents if one.kind == "job" and one.cause.counts and one.level is name
+            one
+            for one in told.incidents
+            if one.kind == "job" and one.cause.counts and one.level is name
         ]
         for name in classes
     }

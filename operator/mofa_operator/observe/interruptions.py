@@ -55,7 +55,9 @@ def seen(record: RunRecord | None, observation: Observation, now: float) -> RunR
     for sign in observation.signs:
         record = _signed(record, sign)
     if observation.suspended is not None and record.has_run:
-        record = _signed(record, Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction"))
+        record = _signed(
+            record, Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction")
+        )
     for name, counter in sorted(observation.counters.items()):
         record = _counted(record, name, counter, now)
     record = _progressed(record, observation, now)
@@ -74,7 +76,10 @@ def _signed(record: RunRecord, sign: Sign) -> RunRecord:
 
 def _counted(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
     if name not in record.marks:  # what it counted before is not of our time
-        earlier = {**record.earlier, counter.level: max(counter.value, record.earlier.get(counter.level, 0))}
+        earlier = {
+            **record.earlier,
+            counter.level: max(counter.value, record.earlier.get(counter.level, 0)),
+        }
         marks = {**record.marks, name: (counter.value, now)}
         return replace(record, earlier={k: n for k, n in earlier.items() if n}, marks=marks)
     mark, looked = record.marks[name]
@@ -82,9 +87,13 @@ def _counted(record: RunRecord, name: str, counter: Counter, now: float) -> RunR
     if new < 0:  # an older look that came late
         return record
     for _ in range(min(new, KEPT if counter.exact else 1)):
-        record = _with(record, counter.level, "", min(looked, now), now, claim=name if counter.exact else "")
+        record = _with(
+            record, counter.level, "", min(looked, now), now, claim=name if counter.exact else ""
+        )
     if counter.exact and new > KEPT:
-        record = replace(record, older=added(record.older, counter.level, "failure", count=new - KEPT))
+        record = replace(
+            record, older=added(record.older, counter.level, "failure", count=new - KEPT)
+        )
     return replace(record, marks={**record.marks, name: (counter.value, max(looked, now))})
 
 
@@ -99,14 +108,17 @@ def _with(
     ]
     if fitting:  # the one whose moment is known best and is not later; of several, the last
         found = min(
-            reversed(fitting), key=lambda incident: (incident.high - incident.low, incident.low > high)
+            reversed(fitting),
+            key=lambda incident: (incident.high - incident.low, incident.low > high),
         )
         others = [incident for incident in record.incidents if incident is not found]
         one = _merged(record, found, level, cause, low, high, claim)
     else:
         others = list(record.incidents)
         one = _fresh(record, level, cause, low, high, claim)
-    return replace(record, incidents=tuple(sorted((*others, one), key=lambda incident: incident.low)))
+    return replace(
+        record, incidents=tuple(sorted((*others, one), key=lambda incident: incident.low))
+    )
 
 
 def _same(record: RunRecord, one: RunInterruption, low: float, high: float) -> bool:
@@ -160,21 +172,29 @@ def _fresh(
         if record.step_at is None:  # nothing else says when training stopped
             low = high = lost
     claims = (claim,) if claim else ()
-    fresh = RunInterruption(low=low, high=high, level=level, cause=cause, claims=claims, alive=record.step_at)
+    fresh = RunInterruption(
+        low=low, high=high, level=level, cause=cause, claims=claims, alive=record.step_at
+    )
     if record.step_at is None or high >= record.step_at - SLACK:
         return fresh
-    if record.before_at is None or record.before_at > high:  # over long ago; how long it took was not seen
+    if (
+        record.before_at is None or record.before_at > high
+    ):  # over long ago; how long it took was not seen
         progress = record.step_at if record.before_at is None else record.before_at
         return replace(fresh, alive=None, recovered=min(high + WINDOW, progress))
     took = record.step_at - high
-    return replace(fresh, alive=record.before_at, recovered=record.step_at, recovery=took, lost=took)
+    return replace(
+        fresh, alive=record.before_at, recovered=record.step_at, recovery=took, lost=took
+    )
 
 
 def _node_lost(record: RunRecord, high: float) -> float | None:
     """When a node was lost that can be behind what happened by `high`: no progress and no other incident lies between."""
     over = [one.recovered for one in record.incidents if one.recovered is not None]
     floor = (
-        high - WARNING if record.step_at is None else record.step_at - SLACK - (record.step_seconds or 0.0)
+        high - WARNING
+        if record.step_at is None
+        else record.step_at - SLACK - (record.step_seconds or 0.0)
     )
     floor = max([floor, *over])
     return next((at for at in record.nodes_lost if floor < at <= high + SLACK), None)
@@ -199,7 +219,9 @@ def _progressed(record: RunRecord, observation: Observation, now: float) -> RunR
     top, before = max(record.top, step), record.step_at
     fell = step < record.step  # training goes on, from an earlier step
     record = (
-        _with(record, RecoveryClass.PROCESS, "", record.step_at, at) if fell else _still_alive(record, at)
+        _with(record, RecoveryClass.PROCESS, "", record.step_at, at)
+        if fell
+        else _still_alive(record, at)
     )
     record = _recovered(record, at, gained * each, back, each, fell=fell)
     effective = record.effective + gained * each
@@ -223,7 +245,9 @@ def _step_seconds(record: RunRecord, step: int, at: float) -> float:
     return min(known, shown) if known else shown
 
 
-def _made_ready(record: RunRecord, now: float, *, ready: bool, drop: RecoveryClass | None) -> RunRecord:
+def _made_ready(
+    record: RunRecord, now: float, *, ready: bool, drop: RecoveryClass | None
+) -> RunRecord:
     """With readiness: its loss may be an incident, its return ends one only where no steps are seen."""
     if drop and not ready and record.has_run and not record.unready and record.ended is None:
         record = _with(record, drop, "", now, now)
@@ -255,7 +279,8 @@ def _recovered(
     open_ones = [
         i
         for i, one in enumerate(incidents)
-        if one.recovered is None and one.high <= at + (SLACK if fell or one.low < one.high else -SECOND)
+        if one.recovered is None
+        and one.high <= at + (SLACK if fell or one.low < one.high else -SECOND)
     ]
     for index in open_ones:
         one = replace(incidents[index], recovered=at)
@@ -276,5 +301,7 @@ def _folded(record: RunRecord) -> RunRecord:
         first, *others = record.incidents
         ended = first.recovered if first.recovered is not None else first.high
         horizon = ended if record.horizon is None else max(ended, record.horizon)
-        record = replace(record, incidents=tuple(others), older=summed(record.older, first), horizon=horizon)
+        record = replace(
+            record, incidents=tuple(others), older=summed(record.older, first), horizon=horizon
+        )
     return record

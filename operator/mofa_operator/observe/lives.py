@@ -14,8 +14,8 @@ from mofa_operator.observe.looks import Look
 
 def lives(looks: Sequence[Look]) -> list[NodeLife]:
     """The nodes of a pool."""
-    told: defaultdict[str, defaultdict[Witness, defaultdict[NodePart, list[ValueRun]]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(list))
+    told: defaultdict[str, defaultdict[Witness, defaultdict[NodePart, list[ValueRun]]]] = (
+        defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     )
     spacings: defaultdict[Witness, list[float]] = defaultdict(list)
     for one in looks:

@@ -98,7 +98,13 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
     grid = max(step, _FINEST)
     partly = await _partly(ask, named, ready, stretch, hourly) if hourly else None
     covered, present = await _presence(
-        ask, pool, named, stretch, grid, frozenset(counts), frozenset(counts) if partly is None else partly
+        ask,
+        pool,
+        named,
+        stretch,
+        grid,
+        frozenset(counts),
+        frozenset(counts) if partly is None else partly,
     )
     read = await read_nodes(ask, pool, named, nodes, span)
     pods = (
@@ -112,7 +118,9 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
         nodes=nodes,
         covered=covered,
         present={node: present.get(node, ()) for node in nodes},
-        labels={s.label(named.label): s.labels for s in labels.samples if s.label(named.label) in nodes},
+        labels={
+            s.label(named.label): s.labels for s in labels.samples if s.label(named.label) in nodes
+        },
         read=read,
         pods=pods,
         busy=busy,
@@ -147,7 +155,9 @@ async def _hourly(ask: Asking, ready: str, span: float) -> float | None:
     """Most samples of a node in an hour. [1]"""
     hour = min(HOUR, span)
     most = f"max(count_over_time({ready}[{duration(hour)}]))"
-    count = (await ask(f"max_over_time(({most})[{duration(max(span - 1, hour))}:{duration(hour)}])")).number()
+    count = (
+        await ask(f"max_over_time(({most})[{duration(max(span - 1, hour))}:{duration(hour)}])")
+    ).number()
     return count * HOUR / hour if count else None
 
 

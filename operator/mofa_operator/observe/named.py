@@ -22,10 +22,15 @@ def names_others(kind: Kind, uses: Uses, raw: bytes) -> bool:
 def wanted(key: Key, uses: Uses, body: Body, named: Named) -> list[Key]:
     """What a job names, but for what was read already: what that names in turn is told once it was."""
     demand = _demand(key, body, named)
-    maps = {name for name, _ in (*uses.config_maps, *demand.files.values())} - named.config_maps.keys()
+    maps = {
+        name for name, _ in (*uses.config_maps, *demand.files.values())
+    } - named.config_maps.keys()
     return [
         *(Key(CONFIG_MAP, key.namespace, name) for name in sorted(maps)),
-        *(Key(one.kind, key.namespace if one.kind.namespaced else "", one.name) for one in demand.missing),
+        *(
+            Key(one.kind, key.namespace if one.kind.namespaced else "", one.name)
+            for one in demand.missing
+        ),
     ]
 
 

@@ -61,7 +61,9 @@ async def named(prometheus: Prometheus, pool: Pool, known: Names, now: float) ->
     """How the series name nodes just now, or in one sentence what is wrong with that."""
     told: list[Mapping[str, str]] = []
     for ago in AGO:
-        told = told or [one.labels for one in (await prometheus.query(pool.nodes_at(ago), now)).samples]
+        told = told or [
+            one.labels for one in (await prometheus.query(pool.nodes_at(ago), now)).samples
+        ]
     found = naming(told, known.every, pool.label)
     if isinstance(found, str):
         one = f" (one is {_said(min(known.pool or known.every))})" if known.every else ""

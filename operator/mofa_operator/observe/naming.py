@@ -52,7 +52,9 @@ class Naming:
         every = [one for one in infos if one.get(self.label)]
         addresses = {one["internal_ip"]: one[self.label] for one in every if one.get("internal_ip")}
         return Naming(
-            self.label, self.names | {one[self.label] for one in every}, {**self.addresses, **addresses}
+            self.label,
+            self.names | {one[self.label] for one in every},
+            {**self.addresses, **addresses},
         )
 
     def host(self, labels: Mapping[str, str]) -> str:
@@ -77,10 +79,20 @@ def naming(
     >>> naming([{"node": "a", "instance": "exporter:1"}, {"node": "b", "instance": "exporter:1"}]).label
     'node'
     """
-    labels = [wanted] if wanted else [label for label in NODE_LABELS if any(label in one for one in told)]
-    machines = len({next((one[key] for key in _MACHINE if one.get(key)), "") for one in told} - {""})
+    labels = (
+        [wanted]
+        if wanted
+        else [label for label in NODE_LABELS if any(label in one for one in told)]
+    )
+    machines = len(
+        {next((one[key] for key in _MACHINE if one.get(key)), "") for one in told} - {""}
+    )
     machines = machines or max(
-        (len({one.get(label, "") for one in told} - {""}) for label in labels if label != "instance"),
+        (
+            len({one.get(label, "") for one in told} - {""})
+            for label in labels
+            if label != "instance"
+        ),
         default=1,
     )
     for label in labels:
@@ -95,4 +107,6 @@ def naming(
 def _example(label: str, told: Sequence[Mapping[str, str]], known: AbstractSet[str]) -> str:
     values = {one.get(label, "") for one in told}
     strange = sorted(values - known) if known else sorted(values)
-    return f"{label} says {strange[0][:80]!r}" + (f" and {len(values) - 1} more" if len(values) > 1 else "")
+    return f"{label} says {strange[0][:80]!r}" + (
+        f" and {len(values) - 1} more" if len(values) > 1 else ""
+    )

@@ -43,7 +43,9 @@ class NodesRead:
     """What exporters of GPUs call each node in `instance`."""
 
 
-async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[str], span: float) -> NodesRead:
+async def read_nodes(
+    ask: Asking, pool: Pool, named: Naming, nodes: frozenset[str], span: float
+) -> NodesRead:
     """Ask every witness; `span` is the length of the stretch. [s]"""
     span += OVERLAP
     metrics = {s.label("metric") for s in (await ask(_exporters(pool, span))).samples}
@@ -53,7 +55,9 @@ async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[st
     worth: dict[Witness, dict[str, set[str]]] = {one: {} for one in WITNESSES}
     called = dict(worth)
     for witness, answer in zip(asked, answers, strict=True):
-        told = [(node, one) for one in answer.samples if (node := _node(witness, named, one)) in nodes]
+        told = [
+            (node, one) for one in answer.samples if (node := _node(witness, named, one)) in nodes
+        ]
         worth[witness] = _called(witness, named, ((node, one) for node, one in told if one.value))
         exists[witness] = frozenset(node for node, _ in told)
         called[witness] = _called(witness, named, told)
@@ -61,9 +65,13 @@ async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[st
         for witness in HEARTBEATS:
             if node in called[witness]:
                 worth[witness][node] = called[witness][node]
-    for node in set().union(*worth.values()):  # whatever happened, its readiness is part of the story
+    for node in set().union(
+        *worth.values()
+    ):  # whatever happened, its readiness is part of the story
         worth[READY].setdefault(node, {node})
-    found: defaultdict[str, dict[Witness, Mapping[NodePart, tuple[ValueRun, ...]]]] = defaultdict(dict)
+    found: defaultdict[str, dict[Witness, Mapping[NodePart, tuple[ValueRun, ...]]]] = defaultdict(
+        dict
+    )
     spacing: dict[Witness, float] = {}
     for witness, wanted in worth.items():
         points = await _points(ask, pool, named, witness, wanted, span)
@@ -79,7 +87,12 @@ async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[st
 
 
 async def _points(
-    ask: Asking, pool: Pool, named: Naming, witness: Witness, wanted: Mapping[str, set[str]], span: float
+    ask: Asking,
+    pool: Pool,
+    named: Naming,
+    witness: Witness,
+    wanted: Mapping[str, set[str]],
+    span: float,
 ) -> dict[tuple[str, NodePart], list[Point]]:
     """Every sample of a witness about these nodes."""
     points: defaultdict[tuple[str, NodePart], list[Point]] = defaultdict(list)
@@ -93,7 +106,9 @@ async def _points(
     return points
 
 
-def _called(witness: Witness, named: Naming, told: Iterable[tuple[str, Sample]]) -> dict[str, set[str]]:
+def _called(
+    witness: Witness, named: Naming, told: Iterable[tuple[str, Sample]]
+) -> dict[str, set[str]]:
     """What the series of a witness call each node."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for node, sample in told:
@@ -110,7 +125,9 @@ def _node(witness: Witness, named: Naming, sample: Sample) -> str:
 
 
 def _series(pool: Pool, witness: Witness, *more: str) -> str:
-    return pool.series(witness.metric, *(matcher(*_turned(one)) for one in witness.conditions), *more)
+    return pool.series(
+        witness.metric, *(matcher(*_turned(one)) for one in witness.conditions), *more
+    )
 
 
 def _turned(condition: tuple[str, str, str]) -> tuple[str, str, str]:
@@ -120,7 +137,9 @@ def _turned(condition: tuple[str, str, str]) -> tuple[str, str, str]:
 
 def _exporters(pool: Pool, span: float) -> str:
     """Metrics of exporters on the nodes that there are: where one is not installed, nothing more is asked of it."""
-    names = matcher("__name__", any_of(sorted({one.metric for one in WITNESSES if one.on_host})), "=~")
+    names = matcher(
+        "__name__", any_of(sorted({one.metric for one in WITNESSES if one.on_host})), "=~"
+    )
     series = "{" + ",".join([*pool.matchers, names]) + "}"
     there = f'label_replace(group by (__name__) ({series}), "metric", "$1", "__name__", "(.+)")'
     return f"max by (metric) (max_over_time(({there})[{duration(span)}:{duration(GRID)}]))"

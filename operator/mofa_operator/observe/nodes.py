@@ -66,7 +66,8 @@ def facts_of(body: Body) -> NodeFacts:
     ready: Body = next((one for one in conditions if one.get("type") == "Ready"), {})
     return NodeFacts(
         labels={
-            intern(str(key)): intern(str(value)) for key, value in part(body, "metadata", "labels").items()
+            intern(str(key)): intern(str(value))
+            for key, value in part(body, "metadata", "labels").items()
         },
         ready=ready.get("status") == "True",
         lost="" if ready.get("status") == "True" else text_of(ready.get("lastTransitionTime")),
@@ -86,7 +87,8 @@ def count(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFacts]]) -
     (1, 2, ('a', 'b'))
     """
     members = sorted(
-        ((name, facts) for name, facts in nodes if facts.counts_as(selector) is not None), key=lambda m: m[0]
+        ((name, facts) for name, facts in nodes if facts.counts_as(selector) is not None),
+        key=lambda m: m[0],
     )
     return NodeCount(
         total=len(members),
@@ -189,14 +191,25 @@ class Pools:
         return {other: names for other, names in found.items() if names}
 
     def _attend(
-        self, profile: str, name: str, before: NodeFacts | None, after: NodeFacts | None, *, new: bool
+        self,
+        profile: str,
+        name: str,
+        before: NodeFacts | None,
+        after: NodeFacts | None,
+        *,
+        new: bool,
     ) -> None:
         """Note of a pool's node that it came or went; one that is not `new` was there before we looked."""
         selector, book = self._selectors[profile], self._attendance[profile]
         was, there = (facts is not None and facts.serves(selector) for facts in (before, after))
         if new and was != there:
             book.turned(name, there=there, known=self._known)
-        elif not new and after is not None and after.counts_as(selector) is not None and there == after.ready:
+        elif (
+            not new
+            and after is not None
+            and after.counts_as(selector) is not None
+            and there == after.ready
+        ):
             since = moment_of(after.turned)
             if since is not None:
                 book.listed(name, there=there, since=since)

@@ -83,7 +83,9 @@ def innermost(jobs: Iterable[Told]) -> list[Told]:
     for one in every:
         if one.uid in made:
             continue
-        named = one.named or next((by_uid[uid].named for uid in sorted(one.owners) if uid in by_uid), None)
+        named = one.named or next(
+            (by_uid[uid].named for uid in sorted(one.owners) if uid in by_uid), None
+        )
         found.append(one if named == one.named else replace(one, named=named))
     return found
 
@@ -103,7 +105,8 @@ def place(job: Told, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | No
     if len(candidates) != 1 or (pool := pools.get(candidates[0])) is None or not job.gpus:
         return None
     if any(
-        job.selector.get(label, value) != value for label, value in pool.profile.asked.node_selector.items()
+        job.selector.get(label, value) != value
+        for label, value in pool.profile.asked.node_selector.items()
     ):
         return None
     if not pool.gpus_per_node:

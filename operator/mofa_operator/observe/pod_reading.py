@@ -16,9 +16,7 @@ from mofa_operator.observe.queries import POD_LABELS, Pool
 
 _SERVICES: Final = matcher("owner_kind", "DaemonSet|ReplicaSet|StatefulSet|Node|<none>|", "!~")
 _NAMES: Final = "uid, namespace, exported_namespace, pod, exported_pod"
-_WHERE: Final = (
-    "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip, priority_class"
-)
+_WHERE: Final = "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip, priority_class"
 _IN: Final = "uid, container, exported_container"
 _ENDED: Final = matcher("phase", "Failed|Succeeded", "=~")
 _FEW: Final = 50
@@ -27,7 +25,9 @@ _LATE: Final = 20.0
 """Time from the end of a container to its next start, where nobody says when it ended. [s]"""
 
 
-async def read_pods(ask: Asking, pool: Pool, named: Naming, span: float, step: float) -> dict[str, PodLife]:
+async def read_pods(
+    ask: Asking, pool: Pool, named: Naming, span: float, step: float
+) -> dict[str, PodLife]:
     """Pods of training jobs by uid. `span` is the length of the stretch, `step` the time between samples. [s]"""
     within = f"[{duration(span)}]"
     grid = f"[{duration(span - 1)}:{duration(step)}]"
@@ -94,7 +94,9 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
     containers = pool.series("kube_pod_container_status_restarts_total")
     answers = await together(
         ask(f"max by (uid) (last_over_time({created}{within}))"),
-        ask(f"min by (uid) (min_over_time({pool.series('kube_pod_container_state_started')}{within}))"),
+        ask(
+            f"min by (uid) (min_over_time({pool.series('kube_pod_container_state_started')}{within}))"
+        ),
         ask(f"max by (uid) (timestamp({created}))"),
         ask(f"count by (uid) (max by ({_IN}) (last_over_time({containers}{within})))"),
         ask(_flags(pool, within)),
@@ -123,23 +125,27 @@ def _flags(pool: Pool, within: str) -> str:
     """What is true of some pods, each by its name in the label `fact`."""
 
     def true(metric: str, label: str, which: str) -> str:
-        return (
-            f"max by (uid) (max_over_time({pool.series(metric, matcher(label, which, '=~'))}{within})) == 1"
-        )
+        return f"max by (uid) (max_over_time({pool.series(metric, matcher(label, which, '=~'))}{within})) == 1"
 
     disrupted = "kube_pod_status_disruption_reason"
     flags = {
         "failed": true("kube_pod_status_phase", "phase", "Failed"),
         "succeeded": true("kube_pod_status_phase", "phase", "Succeeded"),
-        "evicted": true("kube_pod_status_reason", "reason", "Evicted|Shutdown|Terminated|Preempting"),
+        "evicted": true(
+            "kube_pod_status_reason", "reason", "Evicted|Shutdown|Terminated|Preempting"
+        ),
         "preempted": true(disrupted, "reason", "PreemptionBy.*"),
         "drained": true(disrupted, "reason", "EvictionByEvictionAPI"),
         "memory": true("kube_pod_container_status_terminated_reason", "reason", "OOMKilled"),
     }
-    return " or ".join(f'label_replace({query}, "fact", "{name}", "", "")' for name, query in flags.items())
+    return " or ".join(
+        f'label_replace({query}, "fact", "{name}", "", "")' for name, query in flags.items()
+    )
 
 
-async def _exits(ask: Asking, pool: Pool, span: float, grid: str, step: float) -> dict[str, tuple[Exit, ...]]:
+async def _exits(
+    ask: Asking, pool: Pool, span: float, grid: str, step: float
+) -> dict[str, tuple[Exit, ...]]:
     """Containers that ended and were started again, by uid of their pod: each where its time of start changes."""
     at: dict[tuple[tuple[str, str], float], float] = {}
     said: dict[tuple[tuple[str, str], float], int] = {}
@@ -147,13 +153,19 @@ async def _exits(ask: Asking, pool: Pool, span: float, grid: str, step: float) -
     found: defaultdict[str, list[Exit]] = defaultdict(list)
     again = await ask(_started_again(pool, span, step))
     for some in _by_few({s.label("uid") for s in again.samples}):
-        starts, ends, code, reason = await together(*(ask(query) for query in _ends(pool, some, grid, step)))
+        starts, ends, code, reason = await together(
+            *(ask(query) for query in _ends(pool, some, grid, step))
+        )
         at |= {(_container(s), t): value for s in ends.samples for t, value in s.points}
         said |= {(_container(s), t): round(value) for s in code.samples for t, value in s.points}
         latest = sorted(
-            (value, _container(s), t, s.label("reason")) for s in reason.samples for t, value in s.points
+            (value, _container(s), t, s.label("reason"))
+            for s in reason.samples
+            for t, value in s.points
         )
-        why |= {(key, t): text for _, key, t, text in latest}  # one that is over may be told for a while
+        why |= {
+            (key, t): text for _, key, t, text in latest
+        }  # one that is over may be told for a while
         for s in starts.samples:
             key = _container(s)
             for t, value in s.points:
@@ -169,7 +181,8 @@ async def _exits(ask: Asking, pool: Pool, span: float, grid: str, step: float) -
                         )
                     )
     return {
-        uid: tuple(sorted(set(many), key=lambda one: (one.at, one.container))) for uid, many in found.items()
+        uid: tuple(sorted(set(many), key=lambda one: (one.at, one.container)))
+        for uid, many in found.items()
     }
 
 
@@ -207,7 +220,9 @@ def _ends(pool: Pool, some: str, grid: str, step: float) -> list[str]:
 def _by_few(uids: Iterable[str]) -> list[str]:
     """Conditions that name these pods, some of them at a time."""
     every = sorted(uids)
-    return [matcher("uid", any_of(every[at : at + _FEW]), "=~") for at in range(0, len(every), _FEW)]
+    return [
+        matcher("uid", any_of(every[at : at + _FEW]), "=~") for at in range(0, len(every), _FEW)
+    ]
 
 
 def _in(series: str) -> str:

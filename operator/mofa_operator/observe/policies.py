@@ -56,5 +56,8 @@ class Policies:
 
     def influence(self) -> Mapping[str, float]:
         """By how much a day namespaces move what a pool has learned, where it is less than usual. [1]"""
-        least = {place: min(one.influence for one in here.values()) for place, here in self._found.items()}
+        least = {
+            place: min(one.influence for one in here.values())
+            for place, here in self._found.items()
+        }
         return {place: one / _PERCENT for place, one in least.items() if one < MOST_INFLUENCE}

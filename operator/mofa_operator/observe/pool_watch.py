@@ -51,7 +51,9 @@ class _Tally:
     """Nodes that went down unplanned. [1]"""
     exposure: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Node-time under jobs that can show a class. [node s]"""
-    changes: defaultdict[str, FailureEvidence] = field(default_factory=lambda: defaultdict(FailureEvidence))
+    changes: defaultdict[str, FailureEvidence] = field(
+        default_factory=lambda: defaultdict(FailureEvidence)
+    )
     """What jobs added, by class: less than nothing where an incident of before turned out to be of another class."""
 
     def classes(self) -> dict[str, FailureEvidence]:
@@ -59,7 +61,11 @@ class _Tally:
         if not self.ready:
             return {}
         if self.busy < BUSY * self.ready:  # the loss of a node replaces its pods
-            return {RecoveryClass.POD.value: FailureEvidence(node_days=self.ready / DAY, failures=self.lost)}
+            return {
+                RecoveryClass.POD.value: FailureEvidence(
+                    node_days=self.ready / DAY, failures=self.lost
+                )
+            }
         return {
             name: FailureEvidence(
                 node_days=exposure / DAY,
@@ -104,7 +110,11 @@ class PoolWatch:
         known, self._pools = self._pools, {}
         for name, pool in pools.items():
             stands = known.get(name)
-            past = stands if stands is not None and stands.uid == pool.profile.uid else _Past(pool, now)
+            past = (
+                stands
+                if stands is not None and stands.uid == pool.profile.uid
+                else _Past(pool, now)
+            )
             past.look(pool, changes[name], now, pool.profile.asked.shortest_outage or self._flap)
             self._pools[name] = past
         return {name: past.days() for name, past in self._pools.items()}
@@ -123,7 +133,9 @@ class _Past:
         self._showing: dict[str, float] = {}
         self._down: dict[str, float] = {}
         self._stood = {
-            day.date: day for day in pool.profile.days if day.witness == WATCH and day.date == date_of(now)
+            day.date: day
+            for day in pool.profile.days
+            if day.witness == WATCH and day.date == date_of(now)
         }
 
     def pause(self) -> None:
@@ -133,7 +145,9 @@ class _Past:
 
     def look(self, pool: WatchedPool, jobs: Iterable[_Change], now: float, flap: float) -> None:
         """One more look; a node that is away for no longer than `flap` is not lost. [s]"""
-        up = frozenset(name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned)
+        up = frozenset(
+            name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned
+        )
         if self._up is not None:
             self._exposed(len(self._up), now)
             self._went_down(pool, self._up - up, now)
@@ -204,7 +218,9 @@ class _Past:
         for name in job.shows:
             changes = self._tally(now).changes
             changes[name] += then[name] - first[name]
-            if changes[name].failures < 0:  # begun yesterday as one class, recovered today as another
+            if (
+                changes[name].failures < 0
+            ):  # begun yesterday as one class, recovered today as another
                 over = FailureEvidence(failures=changes[name].failures)
                 changes[name] -= over
                 for date in sorted(self._tallies, reverse=True)[1:2]:

@@ -89,6 +89,10 @@ class Presences:
 
     def _step_at(self, key: tuple[str, str, str], steps: Steps, now: float) -> float | None:
         """When the last step was finished: where nobody dates it, when it was first seen."""
-        if steps.at is None and steps.step is not None and steps.step != self._moved.get(key, Steps()).step:
+        if (
+            steps.at is None
+            and steps.step is not None
+            and steps.step != self._moved.get(key, Steps()).step
+        ):
             self._moved[key] = replace(steps, at=now)
         return steps.at if steps.at is not None else self._moved.get(key, Steps()).at

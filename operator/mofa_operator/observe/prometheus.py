@@ -95,7 +95,11 @@ class Prometheus:
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
         """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""
-        form = {"query": promql, "timeout": f"{self._settings.timeout:g}s", **self._manner.parameters}
+        form = {
+            "query": promql,
+            "timeout": f"{self._settings.timeout:g}s",
+            **self._manner.parameters,
+        }
         if at is not None:
             form["time"] = f"{at:.3f}"
         body = urlencode(form).encode()
@@ -144,11 +148,15 @@ class Prometheus:
         try:
             async with (
                 asyncio.timeout(self._settings.timeout),
-                self._client.post(url, data=body, headers=headers, allow_redirects=False) as response,
+                self._client.post(
+                    url, data=body, headers=headers, allow_redirects=False
+                ) as response,
             ):
                 return response.status, await self._read(response)
         except TimeoutError:
-            raise _Failed(f"no answer within {self._settings.timeout:g} s", temporary=True) from None
+            raise _Failed(
+                f"no answer within {self._settings.timeout:g} s", temporary=True
+            ) from None
         except aiohttp.InvalidURL as error:
             raise _Failed(type(error).__name__) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -156,7 +164,9 @@ class Prometheus:
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         if 300 <= response.status < 400:
-            raise _Failed("sends us elsewhere (a redirect), which is refused; configure its final address")
+            raise _Failed(
+                "sends us elsewhere (a redirect), which is refused; configure its final address"
+            )
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise _Failed("sends a compressed answer that was not asked for")
         most = self._settings.largest_answer
@@ -190,7 +200,9 @@ def _address(url: str | None) -> str:
         parts, port = urlsplit(""), None
     host = parts.hostname
     if parts.scheme not in {"http", "https"} or not host or not host.isprintable() or " " in url:
-        raise BadValue("prometheus url", url.rpartition("@")[2], "give http://host:port or https://host")
+        raise BadValue(
+            "prometheus url", url.rpartition("@")[2], "give http://host:port or https://host"
+        )
     named = f"[{host}]" if ":" in host else host
     place = named if port is None else f"{named}:{port}"
     return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))

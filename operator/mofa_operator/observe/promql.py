@@ -32,7 +32,9 @@ def quoted(text: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise BadValue("label value", text, "give text that is valid Unicode") from None
-    return '"' + "".join(_PLAIN.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+    return (
+        '"' + "".join(_PLAIN.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+    )
 
 
 def _escaped(character: str) -> str:
@@ -47,7 +49,9 @@ def matcher(label: str, value: str, operator: str = "=") -> str:
     """
     if not _LABEL.match(label):
         raise BadValue(
-            "Prometheus label", label, "write letters, digits and _, a letter first, for example cluster"
+            "Prometheus label",
+            label,
+            "write letters, digits and _, a letter first, for example cluster",
         )
     return f"{label}{operator}{quoted(value)}"
 

@@ -38,7 +38,9 @@ UID: Final = ("namespace", "pod", "uid")
 _UID: Final = ", ".join(UID)
 _FINISHED: Final = matcher("phase", "Succeeded|Failed", "=~")
 _MADE_ROOM: Final = matcher("reason", "Evicted|Preempted|Preempting|Shutdown|Terminated", "=~")
-_DISRUPTED: Final = matcher("reason", "PreemptionByScheduler|EvictionByEvictionAPI|PreemptionByKueue", "=~")
+_DISRUPTED: Final = matcher(
+    "reason", "PreemptionByScheduler|EvictionByEvictionAPI|PreemptionByKueue", "=~"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +73,9 @@ class Pool:
         return cls(
             exporters=(*exporters, *stated),
             matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
-            members=tuple(matcher(node_label(name), value) for name, value in sorted(node_selector.items())),
+            members=tuple(
+                matcher(node_label(name), value) for name, value in sorted(node_selector.items())
+            ),
             labels=tuple(sorted(node_selector.items())),
             label=label,
         )
@@ -99,7 +103,9 @@ class Pool:
     def labelled_nodes(self, span: float) -> str:
         """How many nodes have the selector's labels at all, whatever the value."""
         wanted = (matcher(node_label(label), "", "!=") for label, _ in self.labels)
-        return f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
+        return (
+            f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
+        )
 
     def clusters(self) -> str:
         """Nodes by cluster that the matchers let in: now, a day ago or a week ago, should the exporter be down just now."""
@@ -110,7 +116,9 @@ class Pool:
     def nodes_at(self, ago: str = "") -> str:
         """Series of one node each, with all their labels, just now or some time ago."""
         info = self.series("kube_node_info")
-        return " or ".join(f"last_over_time({one}[{duration(2 * GRID)}]{ago})" for one in (info, self.ready))
+        return " or ".join(
+            f"last_over_time({one}[{duration(2 * GRID)}]{ago})" for one in (info, self.ready)
+        )
 
     def members_named(self, label: str) -> str:
         """Nodes that belong to the pool just now, by the label that names them."""
@@ -159,7 +167,9 @@ class Pool:
         """When a container of each pod of a training job last ended, to be started again. [s]"""
         ended = self.series("kube_pod_container_status_last_terminated_timestamp")
         pods = self._over_job_pods("last_over_time", span)
-        return f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
+        return (
+            f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
+        )
 
     def started(self) -> str:
         """When the containers of each living pod of a training job last started; 0 where none of them runs. [s]"""

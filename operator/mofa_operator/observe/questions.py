@@ -33,7 +33,13 @@ _COUNTED: Final = (
 def question_bytes(question: Question) -> bytes:
     """A question as bytes, equal for equal questions."""
     changes = [question.changes] if question.changes else []
-    parts = [question.job, question.profiles, question.policies, question.config_maps, question.beside]
+    parts = [
+        question.job,
+        question.profiles,
+        question.policies,
+        question.config_maps,
+        question.beside,
+    ]
     return packed([*parts, *changes])
 
 
@@ -97,7 +103,9 @@ def _asked(profile: LiveProfile) -> Written:
     stands = profile.kept("nodes", "failures")
     kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
     if isinstance(classes := stands.get("failures"), list):
-        kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
+        kept["failures"] = [
+            {k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes
+        ]
     if taught := profile.factors:
         kept["calibration"] = {**taught, "jobs": 0}
     if unready := _unready(profile):
@@ -110,7 +118,12 @@ def _unready(profile: LiveProfile) -> Written:
     """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
     for one in profile.conditions:
         if one.type == Aspect.READY and one.status == "False":
-            told = {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            told = {
+                "type": one.type,
+                "status": one.status,
+                "reason": one.reason,
+                "message": one.message,
+            }
             return {k: text for k, text in told.items() if text} | {"lastTransitionTime": _ANY_TIME}
     return {}
 
@@ -142,7 +155,12 @@ def _count(nodes: object) -> object:
 
 def _named(kind: Kind, name: object, spec: object) -> Written:
     """An object of ours with its name and spec alone."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def _plain(body: Body) -> Written:

@@ -49,7 +49,9 @@ def _as_list(kinds: object) -> list[object]:
 def _within(least: int, most: int, value: object) -> int:
     """A share as a policy states it; what it may not be is the most."""
     return (
-        value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else most
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        else most
     )
 
 
@@ -77,11 +79,15 @@ class ListedPolicy(Shape):
 
     def lists(self, kind: Kind, labels: Mapping[str, str]) -> bool:
         """Whether it lists a kind, and its selector matches the labels of a job."""
-        listed = any(same_kind(one.api_version, one.kind, kind.api_version, kind.kind) for one in self.kinds)
+        listed = any(
+            same_kind(one.api_version, one.kind, kind.api_version, kind.kind) for one in self.kinds
+        )
         return listed and self.selector.matches(labels)
 
 
-def uses_of(job: LiveObject, policies: Sequence[ListedPolicy], kinds: Collection[Kind] = KINDS) -> Uses:
+def uses_of(
+    job: LiveObject, policies: Sequence[ListedPolicy], kinds: Collection[Kind] = KINDS
+) -> Uses:
     """What a job depends on; `policies` are those of its namespace, `kinds` those of jobs that are watched.
 
     A job that another one made is advised through that one, if that is watched: some makers copy all annotations.
@@ -153,7 +159,9 @@ class Relations:
 
     def under(self, policy: Key) -> int:
         """How many jobs a policy counts for. [1]"""
-        return sum(self._uses[job].policy == policy for job in self._existing.get(policy.namespace, ()))
+        return sum(
+            self._uses[job].policy == policy for job in self._existing.get(policy.namespace, ())
+        )
 
     def owners(self, target: Key) -> list[Key]:
         """TrainingJobs whose targetRef names an object; the first one writes there."""
@@ -161,7 +169,9 @@ class Relations:
 
     def _around(self, target: Key | None) -> frozenset[Key]:
         """A target, and the TrainingJobs that name it."""
-        return frozenset() if target is None else frozenset({target, *self._by_target.get(target, ())})
+        return (
+            frozenset() if target is None else frozenset({target, *self._by_target.get(target, ())})
+        )
 
 
 def _policy(uses: Uses) -> frozenset[Key]:
@@ -183,7 +193,9 @@ def _training_job(job: LiveTrainingJob) -> Uses:
         asks=True,
         profile=asked.profile,
         target=job.target,
-        config_maps=((asked.config_map, asked.config_key or _CONFIG_KEY),) if asked.config_map else (),
+        config_maps=((asked.config_map, asked.config_key or _CONFIG_KEY),)
+        if asked.config_map
+        else (),
     )
 
 
@@ -196,5 +208,7 @@ def _existing(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
         asks=asks,
         profile=None if name else policy.profile or None,  # a ConfigMap may name another
         config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
-        policy=Key(ADVISOR_POLICY, job.key.namespace, policy.name) if asks and policy.name else None,
+        policy=Key(ADVISOR_POLICY, job.key.namespace, policy.name)
+        if asks and policy.name
+        else None,
     )

@@ -34,7 +34,11 @@ def to_text(record: RunRecord) -> str:
     '{"v":1,"since":5.0,"step":3}'
     """
     empty = RunRecord(since=record.since)
-    plain = {name: getattr(record, name) for name in _PLAIN if getattr(record, name) != getattr(empty, name)}
+    plain = {
+        name: getattr(record, name)
+        for name in _PLAIN
+        if getattr(record, name) != getattr(empty, name)
+    }
     told: dict[str, Any] = {"v": VERSION, "since": record.since, **plain}
     if record.earlier:
         told["earlier"] = dict(record.earlier)
@@ -45,8 +49,12 @@ def to_text(record: RunRecord) -> str:
     if record.incidents:
         told["incidents"] = [_written(one) for one in record.incidents]
     if record.older != Totals():
-        told["counts"] = {f"{level} {cause}": n for (level, cause), n in sorted(record.older.counts.items())}
-        told["recoveries"] = {level: list(sums) for level, sums in sorted(record.older.recoveries.items())}
+        told["counts"] = {
+            f"{level} {cause}": n for (level, cause), n in sorted(record.older.counts.items())
+        }
+        told["recoveries"] = {
+            level: list(sums) for level, sums in sorted(record.older.recoveries.items())
+        }
         told["lost"] = dict(sorted(record.older.lost.items()))
     return json.dumps(told, separators=(",", ":"))
 

@@ -146,7 +146,9 @@ def ettr(record: RunRecord, now: float) -> float | None:
 def waiting(record: RunRecord, now: float, *, waits: bool) -> RunRecord:
     """A record of a job that waits now, or does not."""
     if waits:
-        return replace(record, waits=now) if record.waits is None and record.ended is None else record
+        return (
+            replace(record, waits=now) if record.waits is None and record.ended is None else record
+        )
     if record.waits is None:
         return record
     return replace(record, waited=record.waited + max(0.0, now - record.waits), waits=None)

@@ -79,17 +79,29 @@ class RunRecords:
             else [at for node in look.gang.nodes if (at := moment_of(self._lost(node)))]
         )
         record = carried(
-            record, told, self._new(key, look.path), now, step_seconds=each, nodes_lost=tuple(sorted(lost))
+            record,
+            told,
+            self._new(key, look.path),
+            now,
+            step_seconds=each,
+            nodes_lost=tuple(sorted(lost)),
         )
         self._known[key] = record
         if look.running is not None:
             return _shown(record, look.running, now)
         if reported is not None:
-            return _shown(record, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now)
+            return _shown(
+                record, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now
+            )
         return None
 
     def alive(
-        self, job: LiveObject, target: LiveObject | None, look: Telemetry, running: Running | None, now: float
+        self,
+        job: LiveObject,
+        target: LiveObject | None,
+        look: Telemetry,
+        running: Running | None,
+        now: float,
     ) -> Alive | None:
         """Whether a job is there to train, after the look that showed what is `running`."""
         key, gang = _identity(job), look.gang
@@ -107,7 +119,9 @@ class RunRecords:
             now=now,
         )
         if key in self._known:
-            self._known[key] = waiting(self._known[key], now, waits=found is None and running is None)
+            self._known[key] = waiting(
+                self._known[key], now, waits=found is None and running is None
+            )
         return found
 
     def keep(self, jobs: Iterable[LiveObject]) -> None:
@@ -148,7 +162,9 @@ def carried(
         return record
 
     if nodes_lost:
-        record = seen(record, Observation(nodes_lost=nodes_lost), now) if record is not None else record
+        record = (
+            seen(record, Observation(nodes_lost=nodes_lost), now) if record is not None else record
+        )
     for sign in signs:
         record = stepped(record, sign.at)
         record = record if record is None else seen(record, Observation(signs=(sign,)), now)
@@ -204,7 +220,11 @@ def _shown(record: RunRecord, told: Running, now: float) -> Running:
 def _observed(target: LiveObject | None, now: float) -> list[Observation]:
     """What the object of a job says of its record."""
     kind = None if target is None else target.key.kind
-    return [kind.observed(target.body, now)] if target is not None and isinstance(kind, JobKind) else []
+    return (
+        [kind.observed(target.body, now)]
+        if target is not None and isinstance(kind, JobKind)
+        else []
+    )
 
 
 def _trained(target: LiveObject) -> tuple[float | None, Observation]:

@@ -45,7 +45,8 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
     return ObservedFailures(
         classes=told.classes,
         past=tuple(
-            DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes) for day in told.days
+            DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes)
+            for day in told.days
         ),
         possible=told.node_days / told.coverage if told.coverage > 0 else None,
         by_node={node: count for node, count in told.by_node.items() if node in exposed},
@@ -88,7 +89,9 @@ def manifest(profile: str) -> Mapping[str, Any]:
     if live is None:
         known = ", ".join(sorted(bundled_profiles()))
         raise BadValue(
-            "--profile", profile, f"give a file, a bundled name ({known}), or a name in your cluster"
+            "--profile",
+            profile,
+            f"give a file, a bundled name ({known}), or a name in your cluster",
         )
     return live
 
@@ -103,4 +106,6 @@ async def _live(name: str) -> Mapping[str, Any] | None:
         try:
             return await api.get(CLUSTER_PROFILE, "", name)
         except ApiError as error:
-            raise SourceUnreachable(f"cluster: the ClusterProfile {name} cannot be read: {error}") from None
+            raise SourceUnreachable(
+                f"cluster: the ClusterProfile {name} cannot be read: {error}"
+            ) from None

@@ -32,7 +32,9 @@ class Edges:
     """Time of a step. [s]"""
 
 
-async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: Trainer = MOFA) -> list[Edges]:
+async def edges(
+    prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: Trainer = MOFA
+) -> list[Edges]:
     """Stops and new starts of every job in a stretch.
 
     Whose a series is, its scrape says; one that names a job of another namespace than its target's is not heard. How finely is
@@ -41,7 +43,11 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     trainer = replace(trainer, names=(NAMESPACE, *trainer.names))
     most = await prometheus.query(trainer.most_samples(pool, stretch.span), stretch.end)
     gaps = {s.label(NAMESPACE): 3600 / s.value for s in most.samples if s.value > 0}
-    pace = (await prometheus.query(trainer.pace(pool, stretch.span), stretch.end)).samples if gaps else ()
+    pace = (
+        (await prometheus.query(trainer.pace(pool, stretch.span), stretch.end)).samples
+        if gaps
+        else ()
+    )
     times: defaultdict[str, dict[Job, float]] = defaultdict(dict)
     for s in pace:
         if (job := _job(s.labels, trainer)) and s.label(NAMESPACE) in gaps:
@@ -51,7 +57,9 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
         alike[_grid(max(known.values()), gaps[place])].append(place)
     found: list[Edges] = []
     for (wait, look), places in sorted(alike.items()):
-        these = replace(pool, matchers=(*pool.matchers, matcher(NAMESPACE, any_of(sorted(places)), "=~")))
+        these = replace(
+            pool, matchers=(*pool.matchers, matcher(NAMESPACE, any_of(sorted(places)), "=~"))
+        )
         steps = {job: step for place in places for job, step in times[place].items()}
         found += await _edges(prometheus, these, stretch, trainer, (wait, look), gaps, steps)
     return sorted(found, key=lambda one: one.job)
@@ -91,7 +99,12 @@ async def _edges(
             if job := _job(s.labels, trainer):
                 known[job] = tuple((t - back, number) for t, number in s.points)
     return [
-        Edges(job=job, stopped=stopped.get(job, ()), resumed=resumed.get(job, ()), step=steps.get(job, 0.0))
+        Edges(
+            job=job,
+            stopped=stopped.get(job, ()),
+            resumed=resumed.get(job, ()),
+            step=steps.get(job, 0.0),
+        )
         for job in stopped.keys() | resumed.keys()
     ]
 
@@ -116,7 +129,9 @@ def stalls(seen: Iterable[Edges]) -> dict[str, list[Standstill]]:
         last = 0.0
         for at, goes, step, number in sorted(every):
             if not goes:  # a process that comes and goes without a step stops more than once
-                stopped, last = (at + step / 2, number) if stopped is None else (stopped, max(last, number))
+                stopped, last = (
+                    (at + step / 2, number) if stopped is None else (stopped, max(last, number))
+                )
             elif stopped is not None:
                 found[job].append(Standstill(stopped, at, max(0.0, last - number) * step))
                 stopped = None

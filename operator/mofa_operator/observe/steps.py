@@ -29,7 +29,9 @@ POINTS: Final = 36_000
 """Points of the grid over all jobs of an exporter, so that answers do not grow: first the grid is coarser, then the time shorter. [1]"""
 
 
-async def paths(prometheus: Prometheus, jobs: Iterable[Watched], now: float, span: float) -> dict[Job, Path]:
+async def paths(
+    prometheus: Prometheus, jobs: Iterable[Watched], now: float, span: float
+) -> dict[Job, Path]:
     """Steps of all jobs whose exporter counts them, in the last `span` seconds."""
     asked = [one for one in exporters(jobs) if TRAINERS[one.preset].step is not None]
     answers = await together(*(_of_exporter(prometheus, one, now, span) for one in asked))
@@ -46,7 +48,9 @@ async def _of_exporter(
         prometheus.query(trainer.sampled(pool, span, look), now),
     )
     steps, sampled = _points(values, exporter), _points(moments, exporter)
-    return {job: path_of(steps[job], sampled.get(job, ())) for job in steps.keys() & exporter.wanted}
+    return {
+        job: path_of(steps[job], sampled.get(job, ())) for job in steps.keys() & exporter.wanted
+    }
 
 
 def grid(span: float, jobs: int) -> tuple[float, float]:

@@ -17,7 +17,15 @@ from typing import Final
 from mofa_model.kinds import KINDS, Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.evidence import Day, JobEvidence
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, FAILURE_LEDGER, JOBS, NODE, Key, key_of
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    FAILURE_LEDGER,
+    JOBS,
+    NODE,
+    Key,
+    key_of,
+)
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
 from mofa_operator.observe.bodies import (
     StoredBody,
@@ -97,7 +105,9 @@ class Store:
             self.unasked.settled(name)
             self._unpacked.forget(key)
             return self._relations.of_profile(name) | self.policies.naming(name) | beside | {key}
-        concerned = self._relations.unlink(key) | set(self._relations.owners(key)) | self.unasked.gone(key)
+        concerned = (
+            self._relations.unlink(key) | set(self._relations.owners(key)) | self.unasked.gone(key)
+        )
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
@@ -123,10 +133,16 @@ class Store:
     def set_watched(self, profile: str, days: tuple[Day, ...]) -> frozenset[Key]:
         """Take in what the watch saw of a pool; the result is the profile's key where that says anything new."""
         key = Key(CLUSTER_PROFILE, "", profile)
-        return frozenset({key} if key in self._entries and self._measured.set_watched(profile, days) else ())
+        return frozenset(
+            {key} if key in self._entries and self._measured.set_watched(profile, days) else ()
+        )
 
     def set_running(
-        self, key: Key, running: Running | None, alive: Alive | None = None, unseen: str | None = None
+        self,
+        key: Key,
+        running: Running | None,
+        alive: Alive | None = None,
+        unseen: str | None = None,
     ) -> frozenset[Key]:
         """Take in what a job was seen to do, or why that is not known; the result is its key where that says anything new."""
         told = key in self._entries and self._measured.set_running(key, running, alive, unseen)
@@ -257,7 +273,9 @@ class Store:
         uses, meant, owner = self._relations.uses(job.key), self.means(job.key), self.owner(job.key)
         question = existing_question(job, meant, self.policies.of(job.key.namespace), uses, named)
         anew = not all(one.is_asked for one in meant)
-        return self._sighted(JobSnapshot(job=job, question=question, owned_by=owner, asks_anew=anew, now=now))
+        return self._sighted(
+            JobSnapshot(job=job, question=question, owned_by=owner, asks_anew=anew, now=now)
+        )
 
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""
@@ -269,7 +287,9 @@ class Store:
         fresh = self._entries[key] = stored(kind, body)
         fresh.relevance = relevance(stands) if isinstance(stands, LiveProfile) else b""
         told = entry is None or entry.theirs != fresh.theirs
-        own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
+        own: frozenset[Key] = (
+            frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
+        )
         if isinstance(stands, LiveProfile):
             own |= self.policies.naming(key.name) if entry is None else _NONE
             own |= profile_keys(self._pools.select(key.name, stands.asked.node_selector))
@@ -295,5 +315,7 @@ class Store:
         jobs = self._relations.existing_in(key.namespace)
         told = set(jobs)
         for job in filter(None, map(self.live, jobs)):
-            told |= self._relations.link(job.key, uses_of(job, self.policies.of(key.namespace), self._kinds))
+            told |= self._relations.link(
+                job.key, uses_of(job, self.policies.of(key.namespace), self._kinds)
+            )
         return frozenset(k for k in told if k in self._entries)

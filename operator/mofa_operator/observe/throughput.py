@@ -161,12 +161,16 @@ async def present(prometheus: Prometheus, jobs: Iterable[Watched], now: float) -
 
 async def _there(prometheus: Prometheus, exporter: TrainerExporter, now: float) -> dict[Job, float]:
     answer = await prometheus.query(TRAINERS[exporter.preset].there(exporter.pool), now)
-    return {job: since for job, since in _by_job(answer, exporter).items() if job in exporter.wanted}
+    return {
+        job: since for job, since in _by_job(answer, exporter).items() if job in exporter.wanted
+    }
 
 
 async def _answered(prometheus: Prometheus, job: Watched, now: float) -> dict[Job, float]:
     """The same of a job that the profile's own queries look at."""
-    query = filled(job.step_query or job.tokens_query or "", {"namespace": job.namespace, "job": job.name})
+    query = filled(
+        job.step_query or job.tokens_query or "", {"namespace": job.namespace, "job": job.name}
+    )
     return {} if _one(await prometheus.query(query, now), job) is None else {job.job: 0.0}
 
 
@@ -231,7 +235,12 @@ def _by_job(answer: QueryResult, exporter: TrainerExporter) -> dict[Job, float]:
 
 
 def _running(
-    preset: str, job: Job, known: Mapping[str, Mapping[Job, float]], now: float, *, counts_steps: bool
+    preset: str,
+    job: Job,
+    known: Mapping[str, Mapping[Job, float]],
+    now: float,
+    *,
+    counts_steps: bool,
 ) -> Running:
     """One job; what was not answered stays None."""
 
@@ -247,7 +256,9 @@ def _running(
         memory_bytes=of("memory"),
         checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
         step=round(known["steps"][job]) if counts_steps else None,
-        ettr=None if gained is None or since is None or not usual else ettr(gained, usual, now - since),
+        ettr=None
+        if gained is None or since is None or not usual
+        else ettr(gained, usual, now - since),
         since=since,
     )
 
@@ -277,7 +288,10 @@ async def _of_queries(prometheus: Prometheus, job: Watched, now: float) -> dict[
             found = replace(found, step_seconds=SMOOTHED / (step - before))
     if job.tokens_query:
         found = replace(
-            found, tokens_per_second=_one(await prometheus.query(filled(job.tokens_query, names), now), job)
+            found,
+            tokens_per_second=_one(
+                await prometheus.query(filled(job.tokens_query, names), now), job
+            ),
         )
         if not job.step_query and not found.tokens_per_second:
             return {}
@@ -291,7 +305,9 @@ def _one(answer: QueryResult, job: Watched) -> float | None:
     """
     its = [one for one in answer.samples if one.label(NAMESPACE) in ("", job.namespace)]
     named = [
-        one.value for one in its if (one.label("training_namespace"), one.label("training_job")) == job.job
+        one.value
+        for one in its
+        if (one.label("training_namespace"), one.label("training_job")) == job.job
     ]
     return max(named or [one.value for one in its if not one.label("training_job")], default=None)
 

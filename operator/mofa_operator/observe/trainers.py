@@ -55,17 +55,25 @@ class Trainer:
     def there(self, pool: Pool) -> str:
         """Jobs whose series are there now, whether or not steps advance: since when, 0 where that is not said. [s]"""
         some = f"0 * max by ({self._by}) ({pool.series(self.step or self.tokens)})"
-        return some if self.start is None else f"max by ({self._by}) ({pool.series(self.start)}) or {some}"
+        return (
+            some
+            if self.start is None
+            else f"max by ({self._by}) ({pool.series(self.start)}) or {some}"
+        )
 
     def speed(self, pool: Pool) -> str:
         """Tokens per second of each job. [1/s]"""
-        return f"max by ({self._by}) (avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}]))"
+        return (
+            f"max by ({self._by}) (avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}]))"
+        )
 
     def reserved(self, pool: Pool) -> str:
         """Most device memory that an allocator of each job has reserved. [B]"""
         if self.memory is None:
             raise ValueError("this trainer publishes no memory")
-        return f"max by ({self._by}) (max_over_time({pool.series(self.memory)}[{duration(SMOOTHED)}]))"
+        return (
+            f"max by ({self._by}) (max_over_time({pool.series(self.memory)}[{duration(SMOOTHED)}]))"
+        )
 
     def pace(self, pool: Pool, span: float) -> str:
         """Median time of a step, by job. [s]"""
@@ -103,9 +111,7 @@ class Trainer:
     def since(self, pool: Pool, span: float) -> str:
         """First moment at which each job was seen, to five minutes. [s]"""
         series = self._steps(pool)
-        return (
-            f"min by ({self._by}) (min_over_time(timestamp({series})[{duration(span - 1)}:{duration(300)}]))"
-        )
+        return f"min by ({self._by}) (min_over_time(timestamp({series})[{duration(span - 1)}:{duration(300)}]))"
 
     def most_samples(self, pool: Pool, span: float) -> str:
         """Most samples of one step series in an hour, by the namespace of its target. [1]"""
@@ -115,14 +121,26 @@ class Trainer:
 
     def stops(self, pool: Pool, span: float, wait: float, look: float) -> str:
         """Moments at which a job was no longer alive, but was one look before, and its last step."""
-        return self._edge(pool, span, wait, look, before=f" offset {duration(look)}", after="", step="max")
+        return self._edge(
+            pool, span, wait, look, before=f" offset {duration(look)}", after="", step="max"
+        )
 
     def starts(self, pool: Pool, span: float, wait: float, look: float) -> str:
         """Moments at which a job was alive, and was not one look before, and the step that it went on from."""
-        return self._edge(pool, span, wait, look, before="", after=f" offset {duration(look)}", step="min")
+        return self._edge(
+            pool, span, wait, look, before="", after=f" offset {duration(look)}", step="min"
+        )
 
     def _edge(
-        self, pool: Pool, span: float, wait: float, look: float, *, before: str, after: str, step: str
+        self,
+        pool: Pool,
+        span: float,
+        wait: float,
+        look: float,
+        *,
+        before: str,
+        after: str,
+        step: str,
     ) -> str:
         series = f"{self._steps(pool)}[{duration(wait)}]"
         number = f"{step} by ({self._by}) ({step}_over_time({self._steps(pool)}[{duration(wait + look)}]))"

@@ -14,7 +14,9 @@ class Unpacked:
         """None was asked for yet."""
         self._held: dict[Key, tuple[bytes, bytes, LiveProfile]] = {}
 
-    def profile(self, key: Key, stands: StoredBody | None, ledger: StoredBody | None) -> LiveProfile | None:
+    def profile(
+        self, key: Key, stands: StoredBody | None, ledger: StoredBody | None
+    ) -> LiveProfile | None:
         """A profile and its ledger, as they are kept; None where there is no profile."""
         if stands is None:
             return None

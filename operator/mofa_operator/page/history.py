@@ -48,7 +48,10 @@ def sections(found: JobHistory | str | None) -> list[ET.Element]:
     by_hour = {name: dict(points) for name, points in told.items()}
     places = sorted({at for points in by_hour.values() for at in points})
     rows = [
-        (f"{at:g}", *(f"{by_hour[name][at]:,.0f}" if at in by_hour[name] else "-" for name in by_hour))
+        (
+            f"{at:g}",
+            *(f"{by_hour[name][at]:,.0f}" if at in by_hour[name] else "-" for name in by_hour),
+        )
         for at in places[:: max(1, len(places) // _ROWS)]
     ]
     numbers = table(("hours from now", *by_hour), rows, numbers=(0, 1, 2))

@@ -24,7 +24,13 @@ from mofa_operator.words import Aspect
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
 _NOTHING: Final[Mapping[str, str]] = {}
-BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
+BAD: Final = (
+    "NoRecommendation",
+    "InvalidInput",
+    "NoFeasibleLayout",
+    "ProfileMissing",
+    "InternalError",
+)
 """States in which a job has no advice, though it wants some."""
 _ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
 """Conditions of what is seen."""
@@ -88,7 +94,9 @@ def job_page(
     does = (", ", el("strong", health(shown))) if shown.health else ()
     said = shown.said("explanation")
     told = in_short(f"{said}." if said and not said.endswith(".") else said)
-    sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}"))
+    sections.append(
+        el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}")
+    )
     sections += [*_amiss(shown), *_observed(shown), *history.sections(lately)]
     refused = view.why if isinstance(view, Refusal) else {}
     if view is not None:
@@ -147,12 +155,18 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
     ]
     if today is not None:
         found.append(
-            el("p", f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.")
+            el(
+                "p",
+                f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.",
+            )
         )
     if (odds := shown.status.odds).fits is not None:
         beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
         found.append(
-            el("p", f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.")
+            el(
+                "p",
+                f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.",
+            )
         )
     if seen.interruptions is not None:
         since = seen.since or "the start"
@@ -174,14 +188,20 @@ def conditions(stands: LiveObject) -> list[ET.Element]:
 
 
 def _foot(shown: ShownJob) -> str:
-    at, inputs, model = (shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version"))
+    at, inputs, model = (
+        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
+    )
     return f"Computed at {at} for inputs {inputs} by model {model}."
 
 
 def mood(shown: ShownJob) -> ET.Element:
     """What became of its question, and how that looks."""
     state = shown.state
-    return el("span", state, class_="good" if state == "Recommended" else "bad" if state in BAD else "warn")
+    return el(
+        "span",
+        state,
+        class_="good" if state == "Recommended" else "bad" if state in BAD else "warn",
+    )
 
 
 def health(shown: ShownJob) -> Node:

@@ -29,7 +29,9 @@ MOST: Final = 25
 TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
 """What an empty list proposes."""
 _FIELDS: Final = (
-    FormField(name="search", label="Search", hint="words of a name, kind, state, health or strategy"),
+    FormField(
+        name="search", label="Search", hint="words of a name, kind, state, health or strategy"
+    ),
     FormField(name="namespace", label="Namespace"),
 )
 
@@ -60,12 +62,14 @@ def jobs_page(
     if rows:
         first = MOST * (number - 1) + 1
         shown = (
-            f"{len(found):,}" if last == 1 else f"{first:,} to {first + len(rows) - 1:,} of {len(found):,}"
+            f"{len(found):,}"
+            if last == 1
+            else f"{first:,} to {first + len(rows) - 1:,} of {len(found):,}"
         )
-        said = (
-            f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
+        said = f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
+        content.append(
+            table(_HEADINGS, rows, numbers=(3, 4, 5, 7), minor=(3, 4, 5, 6, 7, 8), caption=said)
         )
-        content.append(table(_HEADINGS, rows, numbers=(3, 4, 5, 7), minor=(3, 4, 5, 6, 7, 8), caption=said))
     elif every:
         content.append(el("p", f"None of {len(every):,} jobs has all of these words."))
     else:

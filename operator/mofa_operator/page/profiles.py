@@ -51,7 +51,12 @@ def profiles_page(profiles: Iterable[LiveProfile]) -> str:
 def profile_page(profile: LiveProfile) -> str:
     """One profile: assumptions with the counted history on them."""
     name = profile.key.name
-    sections: list[Node] = [el("h1", name), *_classes(profile), *_learned(profile), *conditions(profile)]
+    sections: list[Node] = [
+        el("h1", name),
+        *_classes(profile),
+        *_learned(profile),
+        *conditions(profile),
+    ]
     return text(page(name, *sections, links=LINKS))
 
 
@@ -77,7 +82,11 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
     if not rows:
         return [el("p", "No history was read yet.")]
     note = "Rates in failures of a thousand node-days. The bar is the posterior, the diamond the assumption."
-    return [el("h2", "Assumed and observed"), table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)), el("p", note)]
+    return [
+        el("h2", "Assumed and observed"),
+        table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)),
+        el("p", note),
+    ]
 
 
 def _learned(profile: LiveProfile) -> list[ET.Element]:
@@ -86,7 +95,9 @@ def _learned(profile: LiveProfile) -> list[ET.Element]:
         return []
     said = f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step as the model says; advice counts with it."
     if given.memory_ratio is not None:
-        said += f" Their devices held {given.memory_ratio:g} times what it says, which counts as well."
+        said += (
+            f" Their devices held {given.memory_ratio:g} times what it says, which counts as well."
+        )
     return [el("h2", "What running jobs taught"), el("p", said)]
 
 

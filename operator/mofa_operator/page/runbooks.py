@@ -35,7 +35,9 @@ def runbook_page(name: str) -> str | None:
             link.attrib.clear()
     for table in list(body.findall("table")):  # wide ones are scrolled on a phone
         place = list(body).index(table)
-        body[place] = el("div", table, class_="scroll", tabindex="0", role="group", aria_label=title)
+        body[place] = el(
+            "div", table, class_="scroll", tabindex="0", role="group", aria_label=title
+        )
     return text(page(title, body, links=(("All runbooks", f"{PATH}{INDEX}"),)))
 
 

@@ -63,7 +63,8 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
             return _missing("job")
         changes = said(request.query)
         view, lately = await asyncio.gather(
-            source.view(resource, namespace, name, changes), source.curves(resource, namespace, name)
+            source.view(resource, namespace, name, changes),
+            source.curves(resource, namespace, name),
         )
         return _page(await asyncio.to_thread(job_page, shown, view, lately, changes))
 
@@ -72,7 +73,11 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
 
     async def profile(request: web.Request) -> web.Response:
         found = source.profile(request.match_info["name"])
-        return _missing("profile") if found is None else _page(await asyncio.to_thread(profile_page, found))
+        return (
+            _missing("profile")
+            if found is None
+            else _page(await asyncio.to_thread(profile_page, found))
+        )
 
     def there(shown: Handler) -> Handler:
         """What is shown, where this operator has something to show: one that stands by knows of no job, and must not say so."""
@@ -116,9 +121,13 @@ def _elsewhere(why: str) -> web.Response:
 
 
 def _page(html: str, status: int = 200) -> web.Response:
-    return web.Response(text=html, content_type="text/html", charset="utf-8", status=status, headers=HEADERS)
+    return web.Response(
+        text=html, content_type="text/html", charset="utf-8", status=status, headers=HEADERS
+    )
 
 
 def _missing(what: str) -> web.Response:
-    body = page("Not found", el("h1", "Not found"), el("p", f"There is no such {what}."), links=LINKS)
+    body = page(
+        "Not found", el("h1", "Not found"), el("p", f"There is no such {what}."), links=LINKS
+    )
     return _page(text(body), 404)

@@ -56,7 +56,10 @@ def sections(changes: Mapping[str, str], errors: Mapping[str, str], address: str
     """The form beside a job, with what cannot be right in it."""
     return [
         el("h2", "What if", id="what-if"),
-        el("p", f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written."),
+        el(
+            "p",
+            f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written.",
+        ),
         *told(errors, fields()),
         form(fields(), changes, errors, action=address, button="Answer"),
     ]

@@ -89,7 +89,9 @@ def _stream(descriptor: int) -> Iterator[tuple[float, list[bytes]]]:
 class _Files:
     """The files of a run, one after the other."""
 
-    def __init__(self, log: str, *, once: bool, poll: float, waiting: Callable[[str], None]) -> None:
+    def __init__(
+        self, log: str, *, once: bool, poll: float, waiting: Callable[[str], None]
+    ) -> None:
         self._log, self._once, self._poll, self._waiting = log, once, poll, waiting
         self._lines = Lines()
         self._known: dict[tuple[int, int], _Open] = {}
@@ -144,7 +146,10 @@ class _Files:
         about = os.fstat(file.descriptor)
         if not stat.S_ISREG(about.st_mode):
             return
-        if about.st_size < file.read or os.pread(file.descriptor, len(file.beginning), 0) != file.beginning:
+        if (
+            about.st_size < file.read
+            or os.pread(file.descriptor, len(file.beginning), 0) != file.beginning
+        ):
             os.lseek(file.descriptor, 0, os.SEEK_SET)
             file.read, file.beginning = 0, b""
             self._lines.rest()

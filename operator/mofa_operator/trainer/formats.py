@@ -93,7 +93,10 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
         ),
         _form("Step Time :", r"Step Time :\s*<seconds>\s*s\b"),
         _form("memory (MB)", r"\bmax reserved:\s*<mebibytes>"),
-        _form("saved checkpoint from iteration", r"successfully saved checkpoint from iteration\s+<saved>"),
+        _form(
+            "saved checkpoint from iteration",
+            r"successfully saved checkpoint from iteration\s+<saved>",
+        ),
         _form(
             "successfully loaded checkpoint",
             r"successfully loaded checkpoint from .{0,4096} at iteration\s+<resumed>",
@@ -117,8 +120,14 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\btokens_per_sec_per_gpu\s*[:=]\s*<tokens_per_gpu>",
             r"\bmax_memory_reserved\s*[:=]\s*<memory>",
         ),
-        _form("finalized successfully", r"checkpoint save for step <saved> .{0,4096}finalized successfully"),
-        _form("uccessfully saved checkpoint", r"[Ss]uccessfully saved checkpoint from iteration\s+<saved>"),
+        _form(
+            "finalized successfully",
+            r"checkpoint save for step <saved> .{0,4096}finalized successfully",
+        ),
+        _form(
+            "uccessfully saved checkpoint",
+            r"[Ss]uccessfully saved checkpoint from iteration\s+<saved>",
+        ),
         _form("Restoring states from", r"(?P<starts>Restoring states from the checkpoint)"),
     ),
     "torchtitan": (
@@ -181,7 +190,16 @@ FAMILIES: Final = tuple(_FAMILIES)
 """Trainers whose lines are known, in the order in which they are tried."""
 
 _WHOLE: Final = ("step", "since_start", "batch", "sequence", "gpus", "saved", "resumed")
-_POSITIVE: Final = ("seconds", "tokens", "tokens_per_gpu", "samples", "batch", "sequence", "gpus", "memory")
+_POSITIVE: Final = (
+    "seconds",
+    "tokens",
+    "tokens_per_gpu",
+    "samples",
+    "batch",
+    "sequence",
+    "gpus",
+    "memory",
+)
 _BYTES: Final = {"mebibytes": 2**20, "gibibytes": 2**30}
 _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -216,7 +234,9 @@ class Reader:
 
     def _choose(self, families: Sequence[str]) -> None:
         self._families = tuple(families)
-        self._marks = tuple({form.mark.encode() for family in families for form in _FAMILIES[family]})
+        self._marks = tuple(
+            {form.mark.encode() for family in families for form in _FAMILIES[family]}
+        )
 
 
 def _line(family: str, form: _Form, text: str) -> Line | None:
@@ -224,7 +244,9 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
     for pattern in form.patterns:
         if (match := pattern.search(text)) is not None:
             found.update(match.groupdict())
-    numbers = {name: _number(given) for name, given in found.items() if name not in ("starts", "saves")}
+    numbers = {
+        name: _number(given) for name, given in found.items() if name not in ("starts", "saves")
+    }
     if not found or any(number is None for number in numbers.values()):
         return None
     known = {name: number for name, number in numbers.items() if number is not None}
@@ -242,7 +264,9 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
         for axis in _MESH:
             product *= known.pop(axis)
         known["gpus"] = product
-    told: dict[str, Any] = {name: round(value) if name in _WHOLE else value for name, value in known.items()}
+    told: dict[str, Any] = {
+        name: round(value) if name in _WHOLE else value for name, value in known.items()
+    }
     if any(told.get(name, 1) <= 0 for name in _POSITIVE):
         return None
     told |= {name: True for name in found if name not in numbers}

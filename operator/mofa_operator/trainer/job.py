@@ -36,7 +36,9 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
         gpus=_positive("--gpus", arguments.gpus),
     )
     stated = (
-        TrainerJob(name="", namespace="") if arguments.job_file is None else from_manifest(arguments.job_file)
+        TrainerJob(name="", namespace="")
+        if arguments.job_file is None
+        else from_manifest(arguments.job_file)
     )
     return TrainerJob(
         name=arguments.job or stated.name or environment.get("TRAINING_JOB", ""),

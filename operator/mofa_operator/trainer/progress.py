@@ -69,7 +69,9 @@ def seen(progress: Progress, line: Line, given: Facts, at: float) -> Progress:
     if line.memory is not None:
         now = replace(now, memory=max(line.memory, now.memory or 0.0))
     if line.starts or line.resumed is not None:
-        now = replace(now, starting=True, resumed=line.resumed if line.resumed is not None else now.resumed)
+        now = replace(
+            now, starting=True, resumed=line.resumed if line.resumed is not None else now.resumed
+        )
     if line.has_speed:
         now = _faster(now, speed(line, given.or_else(now.facts)))
     elif (facts := said(line)) != Facts():

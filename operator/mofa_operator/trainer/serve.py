@@ -27,13 +27,19 @@ START: Final = "mofa_train_start_timestamp_seconds"
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
-    "mofa_train_reserved_memory_bytes": ("memory", "Most device memory that an allocator has reserved."),
+    "mofa_train_reserved_memory_bytes": (
+        "memory",
+        "Most device memory that an allocator has reserved.",
+    ),
 }
 _GAUGES: Final = {
     "mofa_train_step": ("step", "Last finished step."),
     "mofa_train_last_step_timestamp_seconds": ("at", "When the last finished step was logged."),
     "mofa_train_checkpoint_step": ("saved", "Step of the last checkpoint."),
-    "mofa_train_checkpoint_interval_steps": ("save_spacing", "Steps between the last two checkpoints."),
+    "mofa_train_checkpoint_interval_steps": (
+        "save_spacing",
+        "Steps between the last two checkpoints.",
+    ),
 }
 _COUNTERS: Final = {
     "mofa_train_checkpoint": ("saves", "Checkpoints that were completed."),

@@ -24,7 +24,9 @@ def add_options(parser: ArgumentParser, *, namespace: str) -> None:
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, ~/.kube/config)"
     )
     group.add_argument("--context", metavar="NAME", help="context of it (default: its current one)")
-    group.add_argument("-n", "--namespace", metavar="NAME", help=f"namespace (default: {namespace})")
+    group.add_argument(
+        "-n", "--namespace", metavar="NAME", help=f"namespace (default: {namespace})"
+    )
 
 
 def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:

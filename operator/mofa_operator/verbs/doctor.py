@@ -52,7 +52,9 @@ def run(arguments: Namespace) -> int:
         "weaker": sum(one.weight is Weight.WEAKER for one in found),
         "unknown": sum(one.weight is Weight.UNKNOWN for one in found),
     }
-    output.emit(arguments.output, [_table(shown, found, asked=bool(arguments.prometheus))], document)
+    output.emit(
+        arguments.output, [_table(shown, found, asked=bool(arguments.prometheus))], document
+    )
     return BROKEN if document["broken"] else 0
 
 

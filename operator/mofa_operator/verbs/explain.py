@@ -24,8 +24,12 @@ def configure(parser: ArgumentParser) -> None:
     """Which job, and which of its layouts."""
     job_options.add_options(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--current", action="store_true", help="today's layout, and not the advised one")
-    which.add_argument("--strategy", metavar="TEXT", help="another layout: tp=8,pp=4,… or a trainer's flags")
+    which.add_argument(
+        "--current", action="store_true", help="today's layout, and not the advised one"
+    )
+    which.add_argument(
+        "--strategy", metavar="TEXT", help="another layout: tp=8,pp=4,… or a trainer's flags"
+    )
     output.add_options(parser)
 
 
@@ -48,10 +52,14 @@ def run(arguments: Namespace) -> int:
         strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:
         if current is None:
-            raise BadValue("--current", arguments.job, "its command says no layout; give --strategy")
+            raise BadValue(
+                "--current", arguments.job, "its command says no layout; give --strategy"
+            )
         if isinstance(current, Unplaced):
             raise BadValue(
-                "--current", arguments.job, f"today's layout does not fit its machines: {current.why}"
+                "--current",
+                arguments.job,
+                f"today's layout does not fit its machines: {current.why}",
             )
         strategy = current
     elif advice is None or advice.strategy is None:
@@ -59,5 +67,7 @@ def run(arguments: Namespace) -> int:
     else:
         strategy = advice.strategy
     told = explain(problem.workload, problem.cluster, strategy)
-    output.emit(arguments.output, told.tables, document=told.document, records=records(told.document))
+    output.emit(
+        arguments.output, told.tables, document=told.document, records=records(told.document)
+    )
     return 0

@@ -84,7 +84,9 @@ class Flag:
 def flags() -> list[Flag]:
     """All of them, in the order of the settings."""
     found = list(_fields(OperatorSettings, ""))
-    shared = {name for name, count in Counter(field.name for _, field, _ in found).items() if count > 1}
+    shared = {
+        name for name, count in Counter(field.name for _, field, _ in found).items() if count > 1
+    }
     told = _docstrings()
     return [
         Flag(
@@ -114,7 +116,9 @@ def configure(parser: ArgumentParser) -> None:
     groups = {"": parser.add_argument_group("operator")}
     for flag in flags():
         group = (
-            groups.setdefault(flag.group, parser.add_argument_group(flag.group)) if flag.group else groups[""]
+            groups.setdefault(flag.group, parser.add_argument_group(flag.group))
+            if flag.group
+            else groups[""]
         )
         default = flag.default
         shown = (
@@ -130,7 +134,9 @@ def configure(parser: ArgumentParser) -> None:
             group.add_argument(f"--{flag.name}", metavar=_metavar(flag), **many, **more)
 
 
-def settings_of(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> OperatorSettings:
+def settings_of(
+    arguments: Namespace, environment: Mapping[str, str] = os.environ
+) -> OperatorSettings:
     """The settings: a flag counts, else its variable, else the default."""
     values: dict[str, dict[str, Any]] = {}
     for flag in flags():
@@ -171,7 +177,9 @@ def _check(made: OperatorSettings) -> None:
     for name in ("metrics_port", "health_port"):
         if getattr(made.serve, name) > 65535:
             raise BadValue(
-                f"--{name.replace('_', '-')}", getattr(made.serve, name), "give a port, at most 65535"
+                f"--{name.replace('_', '-')}",
+                getattr(made.serve, name),
+                "give a port, at most 65535",
             )
 
 

@@ -41,7 +41,9 @@ exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the server, what of it, and when."""
-    parser.add_argument("--prometheus", required=True, metavar="URL", help="address of the Prometheus server")
+    parser.add_argument(
+        "--prometheus", required=True, metavar="URL", help="address of the Prometheus server"
+    )
     parser.add_argument(
         "--match",
         action="append",
@@ -98,7 +100,9 @@ def run(arguments: Namespace) -> int:
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)
     start = end - 30 * units.DAY if arguments.start is None else _moment("--start", arguments.start)
     if not 0 < end - start <= 366 * units.DAY:
-        raise BadValue("--start", arguments.start, "give a time before --end, and at most a year before it")
+        raise BadValue(
+            "--start", arguments.start, "give a time before --end, and at most a year before it"
+        )
     profile = None if arguments.profile is None else named_profile(arguments.profile)
     spec = None if profile is None else profile.spec
     asked = PrometheusSpec() if spec is None else spec.prometheus
@@ -119,12 +123,17 @@ def run(arguments: Namespace) -> int:
     with output.progress("reading Prometheus", 1.0) as tell:
         found = asyncio.run(read(tell))
     if isinstance(found, NoHistory):
-        raise SourceUnreachable(f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}")
+        raise SourceUnreachable(
+            f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
+        )
     told = found.past
     for text in stated:
         if not any(apart(one, text) is not None for one in told.incidents):
             raise BadValue("--overrule", text, "give the id of an incident of this pool and time")
-    by_node = {node: sum(b - a for a, b in spans) / units.DAY for node, spans in sorted(told.exposed.items())}
+    by_node = {
+        node: sum(b - a for a, b in spans) / units.DAY
+        for node, spans in sorted(told.exposed.items())
+    }
     document = {
         "start": start,
         "end": end,
@@ -132,7 +141,9 @@ def run(arguments: Namespace) -> int:
         "exposure": {
             "node_days": sum(by_node.values()),
             "by_node": by_node,
-            "job_node_days": {job: seconds / units.DAY for job, seconds in sorted(told.job_seconds.items())},
+            "job_node_days": {
+                job: seconds / units.DAY for job, seconds in sorted(told.job_seconds.items())
+            },
         },
         "recovery": {
             name: {"median_seconds": median(times), "count": len(times)}
@@ -231,7 +242,9 @@ def _overruling(given: list[str]) -> dict[str, str]:
         name, equals, word = text.rpartition("=")
         if not equals:
             raise BadValue(
-                "--overrule", text, "give ID=CAUSE, for example node/gpu-17@2026-01-31T09:30:00Z=none"
+                "--overrule",
+                text,
+                "give ID=CAUSE, for example node/gpu-17@2026-01-31T09:30:00Z=none",
             )
         if word not in CAUSES:
             raise UnknownName("--overrule: cause", word, CAUSES)

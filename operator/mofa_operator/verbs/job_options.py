@@ -37,7 +37,9 @@ class JobSeen:
 
 def add_options(parser: ArgumentParser) -> None:
     """The job, and where it is."""
-    job = parser.add_argument("job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b")
+    job = parser.add_argument(
+        "job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b"
+    )
     job.completer = _names  # type: ignore[attr-defined] # the attribute that argcomplete reads
     cluster_options.add_options(parser, namespace="that of the context")
 

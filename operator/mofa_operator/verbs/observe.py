@@ -48,8 +48,12 @@ def configure(parser: ArgumentParser) -> None:
         metavar="LOG",
         help="file, quoted pattern of files that follow one another, or - for standard input",
     )
-    parser.add_argument("--format", help=f"trainer: {', '.join(FAMILIES)} (default: as the lines say)")
-    parser.add_argument("--once", action="store_true", help="read to the end, print what it holds, and exit")
+    parser.add_argument(
+        "--format", help=f"trainer: {', '.join(FAMILIES)} (default: as the lines say)"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="read to the end, print what it holds, and exit"
+    )
     job = parser.add_argument_group("job")
     job.add_argument("--job", metavar="NAME", help="name of the job (default: TRAINING_JOB)")
     job.add_argument("--namespace", metavar="NAME", help="its namespace (default: POD_NAMESPACE)")
@@ -61,12 +65,20 @@ def configure(parser: ArgumentParser) -> None:
     job.add_argument("--gpus", metavar="N", help="GPUs of the whole job")
     serve = parser.add_argument_group("serving")
     serve.add_argument("--address", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104
-    serve.add_argument("--port", type=int, default=PORT, help=f"port of /metrics; 0 = any (default: {PORT})")
     serve.add_argument(
-        "--poll", default="0.5 s", metavar="TIME", help="time between looks at the file (default: 0.5 s)"
+        "--port", type=int, default=PORT, help=f"port of /metrics; 0 = any (default: {PORT})"
     )
     serve.add_argument(
-        "--stale", default="10 min", metavar="TIME", help="silence after which speeds go (default: 10 min)"
+        "--poll",
+        default="0.5 s",
+        metavar="TIME",
+        help="time between looks at the file (default: 0.5 s)",
+    )
+    serve.add_argument(
+        "--stale",
+        default="10 min",
+        metavar="TIME",
+        help="silence after which speeds go (default: 10 min)",
     )
     output.add_options(parser)
 
@@ -86,7 +98,9 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
         units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
     )
     if not 0 < poll <= units.HOUR:
-        raise BadValue("--poll", arguments.poll, "give a time of more than nothing, and at most an hour")
+        raise BadValue(
+            "--poll", arguments.poll, "give a time of more than nothing, and at most an hour"
+        )
     exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
     with _ended_by_sigterm(), Served(exporter, arguments.address, arguments.port) as served:
@@ -112,7 +126,8 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     _check(progress, arguments.log, patience=1)
     if progress.step is None:
         raise BadFile(
-            arguments.log, f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}"
+            arguments.log,
+            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}",
         )
     answer = _answer(progress, job, median(times) if times else None)
     table = _table(arguments.log, progress, answer)
@@ -151,7 +166,9 @@ def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
     told = {
         "trainer": progress.family,
         "last step": progress.step,
-        "tokens per second": None if (tokens := answer["tokens_per_second"]) is None else f"{tokens:.4g}",
+        "tokens per second": None
+        if (tokens := answer["tokens_per_second"]) is None
+        else f"{tokens:.4g}",
         "step time": _time(progress.step_seconds),
         "median step time": _time(answer["median_step_seconds"]),
         "checkpoints": progress.saves,

@@ -27,7 +27,9 @@ exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings, 4 the API
 def configure(parser: ArgumentParser) -> None:
     """One flag for each setting."""
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, else the pod's account)"
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig (default: KUBECONFIG, else the pod's account)",
     )
     parser.add_argument(
         "--print-settings", action="store_true", help="print what would be in force, and exit"

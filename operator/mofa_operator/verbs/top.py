@@ -33,7 +33,9 @@ def configure(parser: ArgumentParser) -> None:
         "--all", action="store_true", help="show also jobs that wait and those that have ended"
     )
     parser.add_argument(
-        "--told", action="store_true", help="take what the operator wrote, and answer nothing here: quicker"
+        "--told",
+        action="store_true",
+        help="take what the operator wrote, and answer nothing here: quicker",
     )
     cluster_options.add_options(parser, namespace="all of them")
     output.add_options(parser)
@@ -126,7 +128,9 @@ def _row(line: JobLoss) -> tuple[Cell, ...]:
 
 def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
     total = _total(every)
-    lost = {name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")}
+    lost = {
+        name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")
+    }
     held = f"{total['jobs']} jobs on {total['gpus']} GPUs held {total['gpu_hours']:.4g} GPU-hours"
     parts = f"{lost['slow']} to slower layouts, {lost['stopped']} to interruptions, {lost['stuck']} to jobs that are stuck"
     told = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]

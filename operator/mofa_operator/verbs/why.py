@@ -84,7 +84,9 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         )
     wrong = [one for one in document["conditions"] if one["status"] == "False" and one["message"]]
     if wrong:
-        tables.append(_two("What does not hold", [(one["reason"], one["message"]) for one in wrong], []))
+        tables.append(
+            _two("What does not hold", [(one["reason"], one["message"]) for one in wrong], [])
+        )
     return tables
 
 
@@ -123,13 +125,17 @@ def _interruptions(speaker: LiveTrainingJob | None) -> str:
     """How often a job was interrupted, by what, and what that cost; empty where no operator looks at it."""
     if speaker is None or (shown := speaker.status.observed).interruptions is None:
         return ""
-    by = ", ".join(f"{one.count:.0f} {one.cause} ({one.name})" for one in shown.interruptions_by if one.count)
+    by = ", ".join(
+        f"{one.count:.0f} {one.cause} ({one.name})" for one in shown.interruptions_by if one.count
+    )
     cost = ", ".join(
         f"{units.format(one.seconds, 's')} by {one.cause}" for one in shown.losses if one.seconds
     )
     since = f"since {shown.since}" if shown.since else "since it was first seen"
     return (
-        f"{shown.interruptions:.0f} {since}" + (f": {by}" if by else "") + (f"; lost {cost}" if cost else "")
+        f"{shown.interruptions:.0f} {since}"
+        + (f": {by}" if by else "")
+        + (f"; lost {cost}" if cost else "")
     )
 
 

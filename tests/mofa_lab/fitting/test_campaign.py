@@ -42,7 +42,9 @@ def one_effect(monkeypatch):
     monkeypatch.setattr(ablate, "effects", lambda: told)
 
 
-def test_there_is_at_most_one_fitted_constant_for_eight_independent_runs(published, sweeps, entries):
+def test_there_is_at_most_one_fitted_constant_for_eight_independent_runs(
+    published, sweeps, entries
+):
     runs = campaign.independent([*published, *sweeps])
     assert runs["vtrain"] == 144 + 73
     assert sum(entry.spread > 0 for entry in entries) <= sum(runs.values()) / 8
@@ -51,7 +53,9 @@ def test_there_is_at_most_one_fitted_constant_for_eight_independent_runs(publish
 def test_the_shipped_file_holds_the_priors_entries_in_their_order(entries):
     shipped = entries_of(tables.table("constants"))
     assert [(e.name, e.factor) for e in shipped] == [(e.name, e.factor) for e in entries]
-    fixed = [(a.name, a.prior) for a in shipped for b in entries if a.name == b.name and not b.spread]
+    fixed = [
+        (a.name, a.prior) for a in shipped for b in entries if a.name == b.name and not b.spread
+    ]
     assert fixed == [(e.name, e.prior) for e in entries if not e.spread]
 
 
@@ -82,7 +86,9 @@ def test_the_loss_of_the_shipped_constants_is_taken_on_the_same_rows(found):
 
 def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
     moved = next(
-        item for item in found.constants if item.entry.name == "device.a100:compute.memory_efficiency"
+        item
+        for item in found.constants
+        if item.entry.name == "device.a100:compute.memory_efficiency"
     )
     assert moved.fitted
     assert moved.scatter > 0
@@ -91,7 +97,11 @@ def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
 
 
 def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
-    told = [one for quantity, way, one in coverage.coverage(found) if quantity == "step" and way == "runs"]
+    told = [
+        one
+        for quantity, way, one in coverage.coverage(found)
+        if quantity == "step" and way == "runs"
+    ]
     assert {one.name for one in told} == {"nanotron", "published", "vtrain"}
     assert sum(one.held for one in told) / sum(one.runs for one in told) >= coverage.WITHIN[0]
     for one in told:
@@ -102,7 +112,9 @@ def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
 def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        coverage, "band_of", lambda runs, *_: seen.append(set(runs.groups)) or Band(low=1.0, high=1.0)
+        coverage,
+        "band_of",
+        lambda runs, *_: seen.append(set(runs.groups)) or Band(low=1.0, high=1.0),
     )
     judged = coverage.against_bands(found, "step")
     assert len(judged) == len(seen)
@@ -141,7 +153,10 @@ def test_every_effect_names_constants_that_exist():
 def test_without_host_launches_small_models_are_off_by_far(found, one_effect):
     told = {(one.effect, one.refitted): one for one in ablate.ablate(found)}
     name = "vTrain one node, step time"
-    assert told["host launches", False].errors[name][0] > 1.5 * told[ablate.NONE, False].errors[name][0]
+    assert (
+        told["host launches", False].errors[name][0]
+        > 1.5 * told[ablate.NONE, False].errors[name][0]
+    )
     assert len(told) == 3
 
 
@@ -177,6 +192,6 @@ def test_stack_entries_start_at_a_spread_or_are_facts():
     text = resources.files("mofa_lab.fitting").joinpath("priors.toml").read_text(encoding="utf-8")
     for entry in priors(text):
         assert entry.source, entry.name
-        assert not entry.section.startswith("stack.") or entry.section.split(".")[1] in presets.names(
-            "stacks"
-        )
+        assert not entry.section.startswith("stack.") or entry.section.split(".")[
+            1
+        ] in presets.names("stacks")

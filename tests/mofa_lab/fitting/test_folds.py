@@ -18,7 +18,11 @@ def everything(published, sweeps, entries):
 def test_no_run_with_the_name_that_is_left_out_is_seen(everything, by):
     for fold in folds(everything.rows, by):
         assert np.all(fold.unseen[fold.judged])
-        seen = {KEYS[by](row) for row, unseen in zip(everything.rows, fold.unseen, strict=True) if not unseen}
+        seen = {
+            KEYS[by](row)
+            for row, unseen in zip(everything.rows, fold.unseen, strict=True)
+            if not unseen
+        }
         assert fold.name not in seen
 
 
@@ -32,15 +36,21 @@ def test_releases_of_a_container_never_teach_each_other(everything):
     assert len(found) > 20
     for fold in found:
         judged = [row for row, here in zip(everything.rows, fold.judged, strict=True) if here]
-        pairs = {(row.case.publisher, family(row.case.workload.model.name), row.case.gpu) for row in judged}
+        pairs = {
+            (row.case.publisher, family(row.case.workload.model.name), row.case.gpu)
+            for row in judged
+        }
         assert len(pairs) == 1
-        seen = [row.case for row, left in zip(everything.rows, fold.unseen, strict=True) if not left]
+        seen = [
+            row.case for row, left in zip(everything.rows, fold.unseen, strict=True) if not left
+        ]
         assert not any((c.publisher, family(c.workload.model.name), c.gpu) in pairs for c in seen)
 
 
 def test_a_group_is_left_out_with_the_sweep_whose_rows_it_repeats(everything):
     found = {
-        fold.name: fold for fold in folds(everything.rows, "group", judged=lambda row: not row.case.group)
+        fold.name: fold
+        for fold in folds(everything.rows, "group", judged=lambda row: not row.case.group)
     }
     tables = next(fold for name, fold in found.items() if name.startswith("huggingface"))
     unseen = {row.case.id for row, left in zip(everything.rows, tables.unseen, strict=True) if left}

@@ -67,14 +67,20 @@ def test_shipped_constants_of_table_6_are_those_of_its_calibration_rows(part, na
     )
 
 
-@pytest.mark.parametrize("name", ["layer", "layer_per_expert", "head", "exchange", "update", "data_dense"])
+@pytest.mark.parametrize(
+    "name", ["layer", "layer_per_expert", "head", "exchange", "update", "data_dense"]
+)
 def test_shipped_constants_of_table_8_are_those_of_its_calibration_rows(name):
     shipped, fitted = shipped_mixture(), fit_mixture(shipped_mixture(), records(8))
-    assert getattr(fitted.constants, name) == pytest.approx(getattr(shipped.constants, name), rel=0.005)
+    assert getattr(fitted.constants, name) == pytest.approx(
+        getattr(shipped.constants, name), rel=0.005
+    )
 
 
 def test_a_row_that_is_of_no_table_is_named_and_the_others_go_on(tmp_path):
     path = tmp_path / "rows.json"
-    path.write_text('{"rows": [{"id": "odd"}, 7, {"id": "zero", "n_steps": 4, "total_s": 3, "n_gpus": 0}]}')
+    path.write_text(
+        '{"rows": [{"id": "odd"}, 7, {"id": "zero", "n_steps": 4, "total_s": 3, "n_gpus": 0}]}'
+    )
     document = validate_paper([str(path)])
     assert [item["id"] for item in document["unsupported"]] == ["odd", "#2", "zero"]

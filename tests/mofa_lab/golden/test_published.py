@@ -31,7 +31,11 @@ CONSTANTS = pytest.mark.parametrize("constants", ["bare", "shipped"])
 @cache
 def korthikanti():
     """Layer times and activation ratios of the 22B, 175B and 1T models, with the constants of their stack."""
-    cases = [case for case in load(DATA)[0] if case.id.startswith("korthikanti") and case.kind != "pretrain"]
+    cases = [
+        case
+        for case in load(DATA)[0]
+        if case.id.startswith("korthikanti") and case.kind != "pretrain"
+    ]
     return scored(cases, predict(cases))
 
 
@@ -57,7 +61,9 @@ def llama(gpus, cp, dp, sequence, batch, constants):
     """
     workload = Workload(
         model=presets.model("llama3.1-405b"),
-        training=Training(sequence=sequence, global_batch=batch, precision=presets.precision("bf16")),
+        training=Training(
+            sequence=sequence, global_batch=batch, precision=presets.precision("bf16")
+        ),
     )
     strategy = Strategy(
         tp=8, pp=16, cp=cp, dp=dp, vpp=8,
@@ -115,13 +121,17 @@ def test_gpt3_on_4096_h100s_hides_its_gradients_beside_the_chunks_of_a_stage():
 def test_runs_that_captured_graphs_fit_their_devices_with_what_graphs_hold():
     """49 runs, the fullest with 8 x 4,096 tokens of Qwen3 30B on a B300; graphs of whole iterations hold most."""
     cases = [
-        case for name in ("throughput", "mlperf", "bridge", "cloud") for case in load(DATA.with_stem(name))[0]
+        case
+        for name in ("throughput", "mlperf", "bridge", "cloud")
+        for case in load(DATA.with_stem(name))[0]
     ]
     captured = [case for case in cases if case.strategy.graphs is not Graphs.NONE]
     assert len(captured) >= 49
     found = predict(captured)
     assert not found.oversized().any()
-    plain = predict([replace(case, strategy=replace(case.strategy, graphs=Graphs.NONE)) for case in captured])
+    plain = predict(
+        [replace(case, strategy=replace(case.strategy, graphs=Graphs.NONE)) for case in captured]
+    )
     more = found.columns["peak"] / plain.columns["peak"] - 1
     assert 0.01 < more.min() < more.max() < 0.5
 

@@ -56,14 +56,25 @@ def test_a_comparison_names_each_row_with_both_times(capsys):
     told = answer(capsys, SAMPLE[0])
     case = told["cases"][0]
     assert set(case) == {"id", "device", "op", "predicted_s", "measured_s"}
-    assert len({case["id"] for case in told["cases"]}) == len(told["cases"]) == told["summary"]["n"] == 1500
+    assert (
+        len({case["id"] for case in told["cases"]})
+        == len(told["cases"])
+        == told["summary"]["n"]
+        == 1500
+    )
     assert main(["validate", "kernels", SAMPLE[0]]) == 0
     assert "causal-attention bf16" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(WHOLE not in os.environ, reason=f"{WHOLE} names no folder with all measured rows")
+@pytest.mark.skipif(
+    WHOLE not in os.environ, reason=f"{WHOLE} names no folder with all measured rows"
+)
 def test_no_row_of_the_whole_is_left_without_a_prediction():
-    files = [str(path) for path in Path(os.environ[WHOLE]).glob("*.csv.xz") if "sustained" not in path.name]
+    files = [
+        str(path)
+        for path in Path(os.environ[WHOLE]).glob("*.csv.xz")
+        if "sustained" not in path.name
+    ]
     missing = [one for one in score.compared(files) if np.any(np.isnan(one.predicted))]
     assert [(one.calls.device, one.calls.operator, one.calls.form) for one in missing] == []
 
@@ -107,7 +118,16 @@ def test_calibrating_writes_a_file_that_then_holds(tmp_path, monkeypatch, capsys
     )
     (tmp_path / "mine.csv").write_text(text)
     assert (
-        main(["calibrate", "kernels", str(tmp_path / "mine.csv"), "--to", str(tmp_path / "out"), "--json"])
+        main(
+            [
+                "calibrate",
+                "kernels",
+                str(tmp_path / "mine.csv"),
+                "--to",
+                str(tmp_path / "out"),
+                "--json",
+            ]
+        )
         == 0
     )
     assert "h100-80gb-sxm.json" in capsys.readouterr().out
@@ -130,7 +150,10 @@ def test_a_record_of_both_ways_becomes_the_section_of_the_page(tmp_path, capsys)
     [
         ("device,recipe,m,n,k,seconds_best\n", "has no rows"),
         ("device,recipe,m,n,k,seconds_best\nh100-80gb-sxm,bf16,1,2\n", "line 2 has 4 cells, not 6"),
-        ("device,recipe,m,n,k,seconds_best\nh100-80gb-sxm,bf16,x,2,3,1e-5\n", "column m: could not convert"),
+        (
+            "device,recipe,m,n,k,seconds_best\nh100-80gb-sxm,bf16,x,2,3,1e-5\n",
+            "column m: could not convert",
+        ),
         ("device,recipe,m,n,k,seconds_best\nh100-80gb-sxm,bf16,-1,2,3,1e-5\n", "column m has -1"),
         ("device,recipe,m,n,k,seconds_best\nh1000,bf16,1,2,3,1e-5\n", "h1000"),
         ("device,a\nx,1\n", "is no table of kernels"),
@@ -146,7 +169,9 @@ def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys, te
     assert error.count("\n") == 1
 
 
-def test_a_small_packed_file_that_unpacks_to_gigabytes_is_refused_before_it_does(tmp_path, monkeypatch):
+def test_a_small_packed_file_that_unpacks_to_gigabytes_is_refused_before_it_does(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tables, "LARGEST", 2**20)
     bomb = tmp_path / "bomb.csv.xz"
     bomb.write_bytes(lzma.compress(b"device,recipe\n" + bytes(2 * 2**20), preset=0))

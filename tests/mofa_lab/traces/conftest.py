@@ -48,15 +48,25 @@ def dualpipe(tmp_path_factory):
     ):
         name = kept["names"][what]
         device, process, thread = kept["lanes"][lane]
-        said = {"correlation": link, **({"stream": int(thread), "device": int(process)} if device else {})}
+        said = {
+            "correlation": link,
+            **({"stream": int(thread), "device": int(process)} if device else {}),
+        }
         events.append(
             {
                 "ph": "X", "cat": _CATEGORIES[kind], "name": _NAMES.get(name, name), "pid": int(process),
                 "tid": int(thread), "ts": start, "dur": duration, "args": said,
             }
         )  # fmt: skip
-    engine = {"ph": "X", "cat": "cpu_op", "name": "autograd::engine::evaluate_function", "pid": 1166}
-    events.append(engine | {"tid": int(kept["backward_thread"]), "ts": 0, "dur": 200_000, "args": {}})
+    engine = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "autograd::engine::evaluate_function",
+        "pid": 1166,
+    }
+    events.append(
+        engine | {"tid": int(kept["backward_thread"]), "ts": 0, "dur": 200_000, "args": {}}
+    )
     document = {
         "deviceProperties": [{"name": kept["gpu"]}],
         "distributedInfo": {"rank": 0, "world_size": kept["world"]},
@@ -87,19 +97,25 @@ def layout():
         experts = None
         if setup.experts:
             experts = Experts(count=setup.experts, top_k=setup.top_k, width=setup.expert_ffn)
-        attention = SoftmaxAttention(heads=setup.heads, kv_heads=setup.kv_heads, head_dim=setup.head_dim)
+        attention = SoftmaxAttention(
+            heads=setup.heads, kv_heads=setup.kv_heads, head_dim=setup.head_dim
+        )
         model = decoder(
             "generated", layers=setup.layers, hidden=setup.hidden, attention=attention, ffn=setup.ffn,
             vocabulary=setup.vocabulary, experts=experts,
         )  # fmt: skip
         batch = setup.micro_batches * setup.mbs * setup.dp
-        training = Training(sequence=setup.sequence, global_batch=batch, precision=presets.precision("bf16"))
+        training = Training(
+            sequence=setup.sequence, global_batch=batch, precision=presets.precision("bf16")
+        )
         strategy = Strategy(
             tp=setup.tp, pp=setup.pp, dp=setup.dp, ep=setup.ep, vpp=setup.vpp, mbs=setup.mbs,
             sequence_parallel=setup.tp > 1, sharding=Sharding.OPTIMIZER,
         )  # fmt: skip
         workload = Workload(model=model, training=training)
-        return Layout(workload=workload, cluster=presets.cluster(gpu, setup.world), strategy=strategy)
+        return Layout(
+            workload=workload, cluster=presets.cluster(gpu, setup.world), strategy=strategy
+        )
 
     return layout
 

@@ -56,7 +56,9 @@ def test_hidden_constants_come_back_within_five_percent(sources, path, truth):
     assert found[path].samples > 0
 
 
-def test_what_was_learned_halves_the_error_of_the_model_elsewhere(sources, layout, tmp_path, monkeypatch):
+def test_what_was_learned_halves_the_error_of_the_model_elsewhere(
+    sources, layout, tmp_path, monkeypatch
+):
     monkeypatch.setenv(chosen.VARIABLE, "")
     others = [
         Setup(layers=8, micro_batches=8),
@@ -91,7 +93,9 @@ def test_the_command_writes_a_layer_that_every_verb_reads(tmp_path, capsys, monk
     code = main(["trace", "calibrate", str(tmp_path / "runs.toml"), "--to", str(mine), "--json"])
     told = json.loads(capsys.readouterr().out)
     assert code == 0
-    value = next(one["value"] for one in told["constants"] if one["path"] == "compute.gemm_efficiency")
+    value = next(
+        one["value"] for one in told["constants"] if one["path"] == "compute.gemm_efficiency"
+    )
     assert value == pytest.approx(HIDDEN.gemm, rel=0.05)
     monkeypatch.setenv(chosen.VARIABLE, str(mine))
     here = presets.constants_of("h100", "bf16", "default")["compute.gemm_efficiency"]

@@ -40,7 +40,9 @@ def test_links_that_the_trace_lacks_are_counted(run):
     counted = run.graph.counted()
     assert counted["launch"] == 983  # each kernel has its call
     assert 20 < run.graph.inferred < 80
-    assert counted["inferred_sync"] == 4  # the host reads the token counts of each of four dispatches
+    assert (
+        counted["inferred_sync"] == 4
+    )  # the host reads the token counts of each of four dispatches
 
 
 def test_the_critical_path_adds_up_to_the_makespan(run):
@@ -49,9 +51,16 @@ def test_the_critical_path_adds_up_to_the_makespan(run):
 
 def test_most_of_the_all_to_all_hides_in_both_directions(trace):
     told = account(trace)
-    exposed = {back: sum(t.exposed for t in told.talks if t.backward is back) for back in (False, True)}
+    exposed = {
+        back: sum(t.exposed for t in told.talks if t.backward is back) for back in (False, True)
+    }
     time = {back: sum(t.time for t in told.talks if t.backward is back) for back in (False, True)}
-    assert {t.place for t in told.talks} == {"dispatch(F)", "dispatch(B)", "combine(F)", "combine(B)"}
+    assert {t.place for t in told.talks} == {
+        "dispatch(F)",
+        "dispatch(B)",
+        "combine(F)",
+        "combine(B)",
+    }
     assert time[False] == pytest.approx(61.5e-3, rel=0.01)
     assert time[True] == pytest.approx(51.9e-3, rel=0.01)
     assert exposed[False] / time[False] < 0.02
@@ -60,7 +69,9 @@ def test_most_of_the_all_to_all_hides_in_both_directions(trace):
 
 def test_a_step_is_computing_exposing_or_doing_nothing(trace):
     (step,) = account(trace).steps
-    assert step.compute + step.exposed + step.host + step.waiting == pytest.approx(step.span, rel=1e-9)
+    assert step.compute + step.exposed + step.host + step.waiting == pytest.approx(
+        step.span, rel=1e-9
+    )
     assert step.span == pytest.approx(129.0e-3, rel=0.01)
 
 
@@ -87,5 +98,7 @@ def test_one_layer_takes_what_the_model_says_of_deepseek_v3_on_h800(trace):
     layer = estimate(Workload(model=model, training=training), cluster, layout).layers[-1]
     assert seconds[False] == pytest.approx(8.97e-3, rel=0.01)
     assert seconds[True] == pytest.approx(23.7e-3, rel=0.01)
-    assert layer.linear + layer.attention + layer.elementwise == pytest.approx(seconds[False], rel=0.1)
+    assert layer.linear + layer.attention + layer.elementwise == pytest.approx(
+        seconds[False], rel=0.1
+    )
     assert layer.backward == pytest.approx(seconds[True], rel=0.1)

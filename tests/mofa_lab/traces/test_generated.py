@@ -99,4 +99,6 @@ def test_message_sizes_give_the_achieved_bandwidth(tmp_path):
     (path,) = World(setup, Stack()).run().write(tmp_path, [0])
     message = next(m for m in account(load(path)).messages if m.members == 4)
     assert message.size == setup.sequence * setup.hidden * 2
-    assert 0.6 * 450e9 * 0.74 < message.bandwidth < 450e9 * 0.74  # the start of a collective takes its part
+    assert (
+        0.6 * 450e9 * 0.74 < message.bandwidth < 450e9 * 0.74
+    )  # the start of a collective takes its part

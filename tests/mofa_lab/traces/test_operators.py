@@ -14,7 +14,10 @@ from mofa_lab.traces.operators import Class, class_of
         ("void cutlass::device_kernel<flash::FlashAttnBwd<x>>(Params)", Class.ATTENTION),
         ("fmha_fwd_d128_bf16_causal", Class.ATTENTION),
         ("void cutlass::Kernel<GroupProblemShape<1>>(Params)", Class.GROUPED),
-        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage)", Class.REDUCE_SCATTER),
+        (
+            "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage)",
+            Class.REDUCE_SCATTER,
+        ),
         ("ncclDevKernel_AllReduce_Sum_f32_TREE_LL(x)", Class.ALL_REDUCE),
         ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*)", Class.ALL_GATHER),
         ("ncclDevKernel_SendRecv(x)", Class.POINT),
@@ -22,7 +25,10 @@ from mofa_lab.traces.operators import Class, class_of
         ("void deep_ep::internode::dispatch<false>(x)", Class.ALL_TO_ALL),
         ("gloo:all_reduce", Class.ALL_REDUCE),
         ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>(x)", Class.OPTIMIZER),
-        ("void at::native::vectorized_elementwise_kernel<4, add::{lambda(float)#1}>(x)", Class.ELEMENTWISE),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, add::{lambda(float)#1}>(x)",
+            Class.ELEMENTWISE,
+        ),
         ("void layer_norm::ln_fwd_kernel<x>(x)", Class.ELEMENTWISE),
         ("Memcpy DtoH (Device -> Pinned)", Class.COPY),
     ],

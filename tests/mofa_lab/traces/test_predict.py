@@ -100,13 +100,26 @@ def test_another_device_is_priced_by_the_ratio_of_its_operators(traced, layout):
     _, source = traced(setup, stack)
     slower = replace(stack, peak=312e12, memory=2.039e12)
     truth = World(setup, slower).run().step_seconds
-    assert predict(source, layout(setup, gpu="a100-80gb-sxm")).seconds == pytest.approx(truth, rel=0.05)
+    assert predict(source, layout(setup, gpu="a100-80gb-sxm")).seconds == pytest.approx(
+        truth, rel=0.05
+    )
 
 
 def test_what_cannot_be_told_is_refused_in_one_line(tmp_path, capsys):
     setup = replace(DENSE, pp=2, layers=4, micro_batches=4)
     first, last = World(setup, Stack()).run().write(tmp_path, [0, 1])
-    asked = ["--model", "llama3.1-8b", "--gpu", "h100", "--seq", "4096", "--strategy", "pp=2", "--to", "pp=4"]
+    asked = [
+        "--model",
+        "llama3.1-8b",
+        "--gpu",
+        "h100",
+        "--seq",
+        "4096",
+        "--strategy",
+        "pp=2",
+        "--to",
+        "pp=4",
+    ]
     for files, batch, why in (
         ([first], "4", "stage 1"),
         ([first, last], "7", "passes"),

@@ -47,13 +47,19 @@ def test_a_bare_list_and_keys_after_the_events_are_read(tmp_path, write):
     bare.write_text(json.dumps(events(3)))
     assert len(load(bare).events) == 3
     path = tmp_path / "tail.json"
-    document = {"traceEvents": events(3), "other": [{"a": 1}, {"b": 2}], "distributedInfo": {"rank": 5}}
+    document = {
+        "traceEvents": events(3),
+        "other": [{"a": 1}, {"b": 2}],
+        "distributedInfo": {"rank": 5},
+    }
     path.write_text(json.dumps(document))
     assert (len(load(path).events), load(path).rank) == (3, 5)
 
 
 def test_what_c_prints_for_no_number_does_not_stop_the_reader(tmp_path):
-    text = json.dumps({"traceEvents": events(3)}).replace('"correlation": 2', '"correlation": 2, "x": -nan')
+    text = json.dumps({"traceEvents": events(3)}).replace(
+        '"correlation": 2', '"correlation": 2, "x": -nan'
+    )
     path = tmp_path / "nan.json"
     path.write_text(text)
     assert len(load(path).events) == 3

@@ -40,7 +40,8 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("processes", [2, 4])
 def test_traces_of_the_cpu_go_through_inspect_and_replay(tmp_path, processes):
     pytest.importorskip(
-        "torch", reason="the extra `torch` is not installed: it is gigabytes, so these two run where it is"
+        "torch",
+        reason="the extra `torch` is not installed: it is gigabytes, so these two run where it is",
     )
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)

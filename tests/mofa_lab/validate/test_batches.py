@@ -40,7 +40,9 @@ def test_numbers_differ_inside_a_batch_and_categories_between_batches(plain):
 
 def test_stacks_share_a_batch_where_their_habits_are_equal(plain):
     same = cases_of(
-        plain, {"normalized": {"software": "llm-foundry"}}, {"normalized": {"software": "internevo"}}
+        plain,
+        {"normalized": {"software": "llm-foundry"}},
+        {"normalized": {"software": "internevo"}},
     )
     other = cases_of(
         plain, {"normalized": {"software": "llm-foundry"}}, {"normalized": {"software": "nanotron"}}
@@ -51,7 +53,9 @@ def test_stacks_share_a_batch_where_their_habits_are_equal(plain):
 
 def test_constants_are_attached_row_by_row(plain):
     cases = cases_of(
-        plain, {"normalized": {"software": "llm-foundry"}}, {"normalized": {"software": "internevo"}}
+        plain,
+        {"normalized": {"software": "llm-foundry"}},
+        {"normalized": {"software": "internevo"}},
     )
     (batch,) = batches(cases, shipped)
     ready = calibrated(batch, shipped)
@@ -67,7 +71,9 @@ def test_names_do_not_make_a_kind_of_their_own():
     assert kind_of(small) != kind_of(presets.model("deepseek-v3"))
 
 
-LAYOUTS = st.tuples(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]))
+LAYOUTS = st.tuples(
+    st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2])
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

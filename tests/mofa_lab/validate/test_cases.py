@@ -47,7 +47,10 @@ def test_a_stack_without_a_preset_gets_the_default_constants(changed):
 def test_a_case_whose_embedding_and_loss_count_as_layers_is_dealt_in_slots(changed):
     read = case(changed({"strategy": {"pipeline_layout": "embedding and loss count as layers"}}))
     assert read.key.placement == "slots"
-    assert case(changed({"strategy": {"pipeline_layout": "Et*3|(tt|)*6L"}})).key.placement == "Et*3|(tt|)*6L"
+    assert (
+        case(changed({"strategy": {"pipeline_layout": "Et*3|(tt|)*6L"}})).key.placement
+        == "Et*3|(tt|)*6L"
+    )
 
 
 def test_a_head_is_hidden_over_heads_wide_where_nothing_else_is_said(plain):
@@ -84,15 +87,28 @@ def test_words_of_a_source_become_features_of_the_strategy(changed, changes, fie
 @pytest.mark.parametrize(
     "changes, defects",
     [
-        ({"normalized": {"software": "torchtitan"}, "strategy": {"torch_compile": False}}, {"eager"}),
+        (
+            {"normalized": {"software": "torchtitan"}, "strategy": {"torch_compile": False}},
+            {"eager"},
+        ),
         ({"normalized": {"software": "torchtitan"}, "strategy": {"torch_compile": True}}, set()),
-        ({"normalized": {"software": "nanotron"}, "variant": "after pipeline fix"}, {"ring-latency"}),
-        ({"normalized": {"software": "nanotron"}, "variant": "before pipeline fix"}, {"kept-gathers"}),
+        (
+            {"normalized": {"software": "nanotron"}, "variant": "after pipeline fix"},
+            {"ring-latency"},
+        ),
+        (
+            {"normalized": {"software": "nanotron"}, "variant": "before pipeline fix"},
+            {"kept-gathers"},
+        ),
         ({"normalized": {"software": "nanotron"}}, set()),
         (
             {
                 "normalized": {"software": "megatron-core"},
-                "strategy": {"attention_backend": "unfused", "attention_dropout": 0.1, "hidden_dropout": 0.1},
+                "strategy": {
+                    "attention_backend": "unfused",
+                    "attention_dropout": 0.1,
+                    "hidden_dropout": 0.1,
+                },
             },
             {"unfused-dropout", "hidden-dropout"},
         ),
@@ -106,7 +122,13 @@ def test_words_of_a_source_become_features_of_the_strategy(changed, changes, fie
                     "deterministic": True,
                 },
             },
-            {"unfused-attention", "single-experts", "copied-gradients", "own-gradients", "fixed-workspace"},
+            {
+                "unfused-attention",
+                "single-experts",
+                "copied-gradients",
+                "own-gradients",
+                "fixed-workspace",
+            },
         ),
     ],
 )
@@ -121,7 +143,12 @@ def test_the_slow_state_needs_two_nodes(changed):
 
 
 def test_widths_that_a_case_states_overrule_the_recipe(changed):
-    stated = {"precision": "fp8-current", "fp8_params": True, "fp32_gradients": False, "reduce_dtype": "bf16"}
+    stated = {
+        "precision": "fp8-current",
+        "fp8_params": True,
+        "fp32_gradients": False,
+        "reduce_dtype": "bf16",
+    }
     precision = case(changed({"normalized": stated})).workload.training.precision
     assert (precision.weight, precision.gradient, precision.reduce) == (1.0, 2.0, 2.0)
 
@@ -143,7 +170,11 @@ def test_every_run_that_is_shipped_can_be_read(path):
 
 
 def test_memory_is_of_rank_zero_where_the_source_says_so(changed):
-    measured = {"memory_gib": 40, "memory_static_gib": 20, "memory_basis": "peak reserved on rank 0"}
+    measured = {
+        "memory_gib": 40,
+        "memory_static_gib": 20,
+        "memory_basis": "peak reserved on rank 0",
+    }
     figures = {f.quantity: f for f in case(changed({"measured": measured})).measured}
     assert figures["memory_gib"].basis == "first stage"
     assert figures["memory_static_gib"].value == 20 * GIB
@@ -165,7 +196,10 @@ def test_memory_is_of_rank_zero_where_the_source_says_so(changed):
         ({"normalized": {"recompute": {"mode": "most"}}}, "recompute"),
         ({"normalized": {"sharding": {"level": "zero9"}}}, "sharding"),
         ({"measured": {"step_time_s": float("nan")}}, "step_time_s"),
-        ({"measured": {"step_time_s": None, "mfu": 0.4}, "flops_formula": "guessed"}, "flops_formula"),
+        (
+            {"measured": {"step_time_s": None, "mfu": 0.4}, "flops_formula": "guessed"},
+            "flops_formula",
+        ),
     ],
 )
 def test_a_case_that_cannot_be_read_is_refused_by_the_field_that_is_wrong(changed, changes, field):

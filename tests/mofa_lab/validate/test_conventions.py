@@ -23,7 +23,10 @@ def step(values):
 
 def test_a_throughput_needs_the_batch_alone(changed):
     # 128 x 8192 tokens on 64 GPUs at 1638.4 tokens/s each: 10 s.
-    assert step(changed({"measured": {"step_time_s": None, "tokens_per_s_per_gpu": 1638.4}})).value == 10.0
+    assert (
+        step(changed({"measured": {"step_time_s": None, "tokens_per_s_per_gpu": 1638.4}})).value
+        == 10.0
+    )
 
 
 def test_the_most_direct_figure_wins(changed):

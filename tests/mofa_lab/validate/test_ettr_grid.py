@@ -12,7 +12,9 @@ SAMPLE = GRID[::29]
 
 def assert_holds(row):
     assert row.error <= ERROR
-    assert abs(row.z) <= ENOUGH, f"exact {row.exact:.5f}, simulated {row.simulated:.5f} ± {row.error:.5f}"
+    assert abs(row.z) <= ENOUGH, (
+        f"exact {row.exact:.5f}, simulated {row.simulated:.5f} ± {row.error:.5f}"
+    )
 
 
 def test_the_grid_is_as_large_and_as_even_as_it_says():

@@ -30,7 +30,9 @@ def test_a_gap_with_a_reboot_is_one_failure_at_an_unknown_time():
 
 
 def test_time_in_repair_or_drained_is_no_exposure():
-    up = [ScrapeSample(time=60.0 * i, up=True, boot=-9, serving=i not in {2, 3, 4}) for i in range(8)]
+    up = [
+        ScrapeSample(time=60.0 * i, up=True, boot=-9, serving=i not in {2, 3, 4}) for i in range(8)
+    ]
     assert exposure_of(up, **HOURS).seconds == 60 + 30 + 60 * 2
     assert exposure_of(up, **HOURS).failures == 0
     broken = samples((0, 1, -9), (60, 0, -9), (120, 0, -9), (600, 1, 500), (660, 1, 500))
@@ -48,7 +50,10 @@ def test_samples_out_of_order_are_refused():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.booleans(), st.floats(-1e6, 1e6), st.booleans()), max_size=30)
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.booleans(), st.floats(-1e6, 1e6), st.booleans()),
+        max_size=30,
+    )
 )
 def test_no_samples_give_less_than_nothing(rows):
     given_samples = [

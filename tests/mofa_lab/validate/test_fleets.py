@@ -21,7 +21,9 @@ def test_bands_hold_on_real_fleets_and_are_no_wider_than_plain_ones():
 
 
 def test_a_folder_that_does_not_agree_with_itself_is_one_line(tmp_path):
-    (tmp_path / "fleets.toml").write_text("[a]\nspan_days = 1\nsystems.b = { nodes = 4, days = 40 }\n")
+    (tmp_path / "fleets.toml").write_text(
+        "[a]\nspan_days = 1\nsystems.b = { nodes = 4, days = 40 }\n"
+    )
     (tmp_path / "failures.csv").write_text("fleet,system,day,failures\n")
     with pytest.raises(BadFile, match="must agree"):
         fleet_scores(str(tmp_path))

@@ -56,7 +56,9 @@ def test_the_nanotron_sweep_is_met_where_its_first_rank_reports():
         if row["measured"].get("oom"):
             continue
         found, measured, _ = of_case("sweep.json", row["id"])
-        static.append(abs(float(found.static_first_stage) / GIB / measured["memory_static_gib"] - 1))
+        static.append(
+            abs(float(found.static_first_stage) / GIB / measured["memory_static_gib"] - 1)
+        )
         peak.append(abs(float(found.first_stage) / GIB / measured["memory_gib"] - 1))
     assert len(static) > 30
     assert np.median(static) < 0.01

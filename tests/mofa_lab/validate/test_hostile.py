@@ -42,6 +42,8 @@ def test_a_case_with_any_field_spoiled_is_priced_or_refused(plain, tmp_path, dat
     path = tmp_path / "cases.json"
     path.write_text(json.dumps([case, plain]))
     document = validate_steps([path])
-    assert all(math.isfinite(row["predicted"]) and math.isfinite(row["error"]) for row in document["cases"])
+    assert all(
+        math.isfinite(row["predicted"]) and math.isfinite(row["error"]) for row in document["cases"]
+    )
     assert all(item["reason"] and "\n" not in item["reason"] for item in document["unsupported"])
     assert any(row["id"] == "plain" for row in document["cases"])

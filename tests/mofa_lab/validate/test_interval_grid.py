@@ -20,7 +20,9 @@ def best_of_all(job, points):
         steps = np.unique(np.round(np.geomspace(1, 1e5, 40 * points)))
         return float(np.max(model.ettr(job, steps)))
     rate = float(model.failure_rate(job))
-    longest = max(2.0, 3 * float(renewal.best_work(rate / 10, job.blocking[-1], job.background[-1])) / 10)
+    longest = max(
+        2.0, 3 * float(renewal.best_work(rate / 10, job.blocking[-1], job.background[-1])) / 10
+    )
     steps = np.unique(np.round(np.geomspace(1, longest, 2 * points)))
     ratios = np.unique(np.round(np.geomspace(1, 24, points)))
     return max(

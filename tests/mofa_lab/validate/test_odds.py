@@ -33,7 +33,9 @@ def test_the_record_is_what_is_scored_today(swept):
 
 
 def test_the_page_says_what_the_record_says():
-    assert odds_report.section(RECORD).strip() in (ROOT / "docs/validation.md").read_text(encoding="utf-8")
+    assert odds_report.section(RECORD).strip() in (ROOT / "docs/validation.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_odds_are_true_and_the_rule_loses_little(swept):
@@ -48,7 +50,10 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
 def test_most_runs_that_trained_beyond_their_memory_took_four_times_as_long(swept):
     """The allocator asks for the same memory again and again: 12 of 20, the quickest 3.9 times."""
     fits = swept["fits"]["nanotron"]
-    assert (len(fits["slowed"]), fits["beyond"]) == (pytest.approx(12, abs=2), pytest.approx(20, abs=3))
+    assert (len(fits["slowed"]), fits["beyond"]) == (
+        pytest.approx(12, abs=2),
+        pytest.approx(20, abs=3),
+    )
     assert fits["slowed"][0] > 3.5
     assert fits["at_speed"]["better"] > fits["better"]
 
@@ -69,7 +74,9 @@ def test_a_published_job_is_asked_without_its_group():
 def test_where_nothing_supported_fits_one_axis_alone_is_new():
     runs = measured_runs()
     cases = [
-        case for case in load(CASES / "throughput.json")[0] if case.id == "torchtitan-8b-64-bf16-asynctp"
+        case
+        for case in load(CASES / "throughput.json")[0]
+        if case.id == "torchtitan-8b-64-bf16-asynctp"
     ]
     (told,) = picks(cases, runs, dict(zip(runs.names, runs.groups, strict=True)))
     assert told["doubts"] == ("no measured run has cp=2",)
@@ -79,7 +86,9 @@ def test_where_nothing_supported_fits_one_axis_alone_is_new():
 
 def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_than_any(swept):
     for found in swept["probes"].values():
-        in_turn, advised, fastest, random = (found[way][-1] for way in ("steps", "plan", "top", "random"))
+        in_turn, advised, fastest, random = (
+            found[way][-1] for way in ("steps", "plan", "top", "random")
+        )
         assert advised < fastest < random
         assert in_turn <= 0.008
         assert advised <= 0.011

@@ -59,14 +59,28 @@ def test_the_first_rank_holds_one_layer_less_for_the_embedding():
 def test_reading_p_counts_stages_in_nodes():
     """LLaMA3-405B's shape: t = 4, p = 16 is P_n = 8, so 2 x 8 x 2 = 32 hops of 2 x 0.1 s."""
     time = paper.pipeline_time(
-        layer=0.1, layers=4.0, head=0.0, hop=0.1, microbatches=64.0, stages=16.0, virtual=2.0, tensor=4.0
+        layer=0.1,
+        layers=4.0,
+        head=0.0,
+        hop=0.1,
+        microbatches=64.0,
+        stages=16.0,
+        virtual=2.0,
+        tensor=4.0,
     )
     assert float(time) == pytest.approx((128 + 3.5) * 0.4 + 32 * 0.2)
 
 
 def test_reading_p_with_one_virtual_stage_beats_1f1b_without_communication():
     time = paper.pipeline_time(
-        layer=1.0, layers=1.0, head=0.0, hop=0.0, microbatches=8.0, stages=8.0, virtual=1.0, tensor=8.0
+        layer=1.0,
+        layers=1.0,
+        head=0.0,
+        hop=0.0,
+        microbatches=8.0,
+        stages=8.0,
+        virtual=1.0,
+        tensor=8.0,
     )
     assert time == 11.5
     assert ONE_F_ONE_B.time(Flow(slowest=1.0, total=8.0, microbatches=8.0, stages=8.0)) == 15.0

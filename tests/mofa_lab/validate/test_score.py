@@ -8,7 +8,9 @@ from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread, 
 from mofa_model.calibrate.cases import MeasuredFigure
 
 
-def scored(plain, measured, predicted, *, group="", gpus=64, quantity="step_time_s", gpu="H100-80GB-SXM"):
+def scored(
+    plain, measured, predicted, *, group="", gpus=64, quantity="step_time_s", gpu="H100-80GB-SXM"
+):
     record = {
         **plain,
         "group": group,

@@ -43,7 +43,10 @@ def test_skipping_quiet_periods_changes_nothing(tiers):
 def test_a_copy_in_flight_is_lost_with_a_failure():
     # Copies take longer than the job ever lives: nothing becomes durable, nothing is gained.
     plan = scenario(
-        rate=0.1, tiers=1, background=(1e4,), causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),)
+        rate=0.1,
+        tiers=1,
+        background=(1e4,),
+        causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),),
     )
     assert simulate_ettr(plan, seed=1).ettr == 0
 
@@ -51,7 +54,9 @@ def test_a_copy_in_flight_is_lost_with_a_failure():
 @pytest.mark.parametrize("error", [2e-3, pytest.param(1e-3, marks=pytest.mark.soak)])
 def test_missed_copies_in_a_row_are_counted_to_the_end(error):
     # Copies of 800 s against an MTBF of 1000 s: most are cut off; the chain still adds up at any depth.
-    tiers = Tiers(work=50.0, every=(1, 2, 20), blocking=(0.1, 0.1, 0.1), background=(0.0, 80.0, 800.0))
+    tiers = Tiers(
+        work=50.0, every=(1, 2, 20), blocking=(0.1, 0.1, 0.1), background=(0.0, 80.0, 800.0)
+    )
     run = ExponentialRun(((1.0, 1e-3),))
     shares = tuple(Failure(tier=i, share=share, run=run) for i, share in enumerate((0.3, 0.4, 0.3)))
     value = ettr(tiers, shares, 1e3)

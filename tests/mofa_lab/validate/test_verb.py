@@ -29,7 +29,9 @@ def test_steps_answer_cases_unsupported_and_summary(capsys, plain, tmp_path):
 
 def test_runs_that_died_appear_in_the_summary_alone(capsys, plain, tmp_path):
     path = tmp_path / "cases.json"
-    path.write_text(json.dumps([{**plain, "kind": "sweep", "group": "g", "measured": {"oom": True}}]))
+    path.write_text(
+        json.dumps([{**plain, "kind": "sweep", "group": "g", "measured": {"oom": True}}])
+    )
     document = answer(capsys, "steps", path)
     assert document["cases"] == []
     assert sum(document["summary"]["oom"].values()) == 1
@@ -73,5 +75,8 @@ def test_what_cannot_be_read_is_one_line_and_exit_2(capsys, tmp_path, words):
 
 @pytest.mark.parametrize("form", ["table", "wide", "csv", "markdown", "html", "yaml"])
 def test_every_form_of_output_can_be_had(capsys, form):
-    assert main(["validate", "steps", str(DATA / "cases" / "throughput.json"), "--cases", "-o", form]) == 0
+    assert (
+        main(["validate", "steps", str(DATA / "cases" / "throughput.json"), "--cases", "-o", form])
+        == 0
+    )
     assert "step_time_s" in capsys.readouterr().out

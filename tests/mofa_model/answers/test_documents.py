@@ -30,7 +30,9 @@ def broken(value, schema, at="$"):
         if not isinstance(value, dict):
             return [f"{at}: no object"]
         known, others = schema.get("properties", {}), schema.get("additionalProperties")
-        found = [f"{at}.{name}: is missing" for name in schema.get("required", ()) if name not in value]
+        found = [
+            f"{at}.{name}: is missing" for name in schema.get("required", ()) if name not in value
+        ]
         for name, inner in value.items():
             if name not in known and others is None:
                 found.append(f"{at}.{name}: is not in the schema")
@@ -40,7 +42,11 @@ def broken(value, schema, at="$"):
     if kind == "array":
         if not isinstance(value, list):
             return [f"{at}: no array"]
-        return [line for n, one in enumerate(value) for line in broken(one, schema["items"], f"{at}[{n}]")]
+        return [
+            line
+            for n, one in enumerate(value)
+            for line in broken(one, schema["items"], f"{at}[{n}]")
+        ]
     right = isinstance(value, NAMES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     return [] if right else [f"{at}: {value!r} is no {kind}"]
 
@@ -51,15 +57,23 @@ def schema(name):
 
 def answers():
     """Answers that have every key between them."""
-    yield "advise", mofa.advise(**JOB, gpus=16, current="tp=4,pp=2", launch="megatron", probe=1, tokens="1T")
+    yield (
+        "advise",
+        mofa.advise(**JOB, gpus=16, current="tp=4,pp=2", launch="megatron", probe=1, tokens="1T"),
+    )
     yield "advise", mofa.advise(**JOB, max_nodes=4, launch="nemo", top=1)
     yield (
         "advise",
-        mofa.advise(model="llama3-405b", gpu="h100", gpus=8, sequence_length=8192, global_batch_size=8),
+        mofa.advise(
+            model="llama3-405b", gpu="h100", gpus=8, sequence_length=8192, global_batch_size=8
+        ),
     )
     yield "explain", mofa.explain(**JOB, gpus=16, strategy="tp=2,pp=2")
     yield "explain", mofa.explain(**JOB, gpus=16, strategy="tp=2,pp=2", evidence=True)
-    yield "ettr", mofa.ettr(**RUN, curve=3, hang="15min:0.3", total_steps=1e5, deadline="60d", spares=4)
+    yield (
+        "ettr",
+        mofa.ettr(**RUN, curve=3, hang="15min:0.3", total_steps=1e5, deadline="60d", spares=4),
+    )
     yield "ettr", mofa.ettr(**RUN, rate=0, prior_weight=float("inf"))
     yield "varied-ettr", mofa.ettr(**RUN, vary="step=10s,20s")
     yield "simulate", mofa.simulate(**RUN, runs=5, timeline=5)
@@ -74,7 +88,9 @@ def test_every_answer_keeps_to_its_schema_and_every_key_is_seen():
         wrong += [f"{name}: {line}" for line in broken(told, schema(name))]
     assert wrong == []
     kept = {
-        path.name.removesuffix(".v1.json"): set(schema(path.name.removesuffix(".v1.json"))["properties"])
+        path.name.removesuffix(".v1.json"): set(
+            schema(path.name.removesuffix(".v1.json"))["properties"]
+        )
         for path in SCHEMAS.glob("*.json")
     }
     assert {name: keys - seen[name] for name, keys in kept.items() if keys - seen[name]} == {
@@ -82,7 +98,9 @@ def test_every_answer_keeps_to_its_schema_and_every_key_is_seen():
     }
 
 
-@pytest.mark.parametrize("change", [{"ettr": None}, {"curve": 3}, {"new": 1}, {"level": True}, {"paper": {}}])
+@pytest.mark.parametrize(
+    "change", [{"ettr": None}, {"curve": 3}, {"new": 1}, {"level": True}, {"paper": {}}]
+)
 def test_a_document_that_is_otherwise_is_found(change):
     right = mofa.ettr(**RUN).to_dict()
     assert broken(right, schema("ettr")) == []

@@ -60,7 +60,9 @@ def typed(*words):
 
 
 def options(asked):
-    return [word for name, value in asked.items() for word in (OPTIONS.get(name, f"--{name}"), value)]
+    return [
+        word for name, value in asked.items() for word in (OPTIONS.get(name, f"--{name}"), value)
+    ]
 
 
 def by_advise(asked):
@@ -73,7 +75,12 @@ def by_sweep(asked):
     others = {name: value for name, value in asked.items() if name != "nodes"}
     told = typed("sweep", *options(others), "--vary", f"nodes={asked['nodes']}", "-o", "json")
     row = json.loads(told)["rows"][0]
-    return row["status"], row.get("strategy"), row.get("interval_steps"), digits(row.get("step_seconds"))
+    return (
+        row["status"],
+        row.get("strategy"),
+        row.get("interval_steps"),
+        digits(row.get("step_seconds")),
+    )
 
 
 def by_python(asked):
@@ -84,14 +91,26 @@ def by_python(asked):
 
 def by_annotate(asked, folder):
     said = annotated(asked, folder)
-    steps, step = (said.get(PREFIX + key) for key in ("checkpoint-interval-steps", "predicted-step-seconds"))
-    return said[PREFIX + "status"], said.get(PREFIX + "strategy"), steps and int(steps), digits(step)
+    steps, step = (
+        said.get(PREFIX + key) for key in ("checkpoint-interval-steps", "predicted-step-seconds")
+    )
+    return (
+        said[PREFIX + "status"],
+        said.get(PREFIX + "strategy"),
+        steps and int(steps),
+        digits(step),
+    )
 
 
 def annotated(asked, folder):
     """What `mofa annotate` says of a manifest with the same question."""
-    training = {"sequenceLength": asked["sequence_length"], "globalBatchSize": asked["global_batch_size"]}
-    training |= {name: asked[name] for name in ("framework", "tokens", "precision") if name in asked}
+    training = {
+        "sequenceLength": asked["sequence_length"],
+        "globalBatchSize": asked["global_batch_size"],
+    }
+    training |= {
+        name: asked[name] for name in ("framework", "tokens", "precision") if name in asked
+    }
     job = {
         "apiVersion": "mofa.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "job"},
         "spec": {
@@ -107,7 +126,9 @@ def annotated(asked, folder):
         "spec": {"gpu": asked["gpu"], "nodeSelector": {"pool": "a"}},
     }  # fmt: skip
     (folder / "job.yaml").write_text(yaml.safe_dump_all([job, pool]))
-    return next(yaml.safe_load_all(typed("annotate", folder / "job.yaml")))["metadata"]["annotations"]
+    return next(yaml.safe_load_all(typed("annotate", folder / "job.yaml")))["metadata"][
+        "annotations"
+    ]
 
 
 def digits(step):
@@ -117,7 +138,10 @@ def digits(step):
 
 @pytest.mark.parametrize(
     "which",
-    [pytest.param(QUICK, id="a sample"), pytest.param(range(60), id="sixty", marks=pytest.mark.soak)],
+    [
+        pytest.param(QUICK, id="a sample"),
+        pytest.param(range(60), id="sixty", marks=pytest.mark.soak),
+    ],
 )
 def test_a_question_has_one_answer_at_every_door(which, tmp_path):
     """A sweep advised another layout than `advise` for 52 of these sixty, and called all of them Recommended."""
@@ -134,7 +158,9 @@ def test_a_question_has_one_answer_at_every_door(which, tmp_path):
     assert differ == []
 
 
-def test_a_layout_that_today_s_most_likely_beats_is_never_recommended_and_every_door_says_keep(tmp_path):
+def test_a_layout_that_today_s_most_likely_beats_is_never_recommended_and_every_door_says_keep(
+    tmp_path,
+):
     """It said Recommended, and below that the advice takes 20 % more time."""
     said = "keep what you run: the first choice is better with a probability of 4 %"
     found = mofa.advise(**KEPT)
@@ -165,7 +191,9 @@ def test_what_fits_by_the_estimate_alone_is_not_recommended_by_a_sweep():
     asked |= {"framework": "torchtitan", "vary": "failure_rate=0.005"}
     (bold,), (sure,) = (mofa.sweep(**asked, by_estimate=alone).rows for alone in (True, False))
     assert bold["status"] == "LowConfidence"
-    assert bold["doubts"] == f"it fits with a probability of {bold['fits']:.0%} only".replace("%", " %")
+    assert bold["doubts"] == f"it fits with a probability of {bold['fits']:.0%} only".replace(
+        "%", " %"
+    )
     assert (sure["status"], sure["doubts"]) == ("Recommended", "")
     assert sure["fits"] > 0.9 > bold["fits"]
 
@@ -191,7 +219,10 @@ EVIDENCE = {
         {"framework": "torchtitan", "gpu": "mi300x"},
         "none of torchtitan on cdna3, 20 runs of ",
     ),
-    "not measured": ({"framework": "accelerate", "gpu": "h100"}, "none of accelerate or its relatives"),
+    "not measured": (
+        {"framework": "accelerate", "gpu": "h100"},
+        "none of accelerate or its relatives",
+    ),
 }
 
 
@@ -202,7 +233,9 @@ def test_the_grade_of_evidence_is_said_once(tmp_path):
         found = mofa.advise(**rest, **asked)
         page = advice_page(found.view())
         printed = " ".join(typed("advise", *options(rest | asked)).split())
-        explained = " ".join(typed("explain", *options(rest | asked), "--strategy", "mbs=1").split())
+        explained = " ".join(
+            typed("explain", *options(rest | asked), "--strategy", "mbs=1").split()
+        )
         stands = annotated(rest | asked, tmp_path)[PREFIX + "explanation"]
         for text in (printed, explained, page, stands):
             assert text.count("evidence: ") == text.count(f"evidence: {grade}") == 1, name

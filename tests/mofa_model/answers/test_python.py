@@ -102,7 +102,9 @@ def test_a_frame_has_the_rows_of_the_csv(advice, capsys):
 
 def test_a_frame_without_its_library_says_what_to_install(advice, monkeypatch):
     monkeypatch.setattr("mofa_model.answers.door._module", lambda _: None)
-    with pytest.raises(mofa.InputError, match="pandas or polars is not installed; pip install pandas"):
+    with pytest.raises(
+        mofa.InputError, match="pandas or polars is not installed; pip install pandas"
+    ):
         advice.to_frame()
     with pytest.raises(mofa.InputError, match="did you mean pandas"):
         advice.to_frame("panda")
@@ -155,7 +157,9 @@ def test_what_cannot_be_right_of_a_run_names_its_parameter(words, right):
 
 
 def test_no_strategy_is_an_answer_and_an_error_where_it_is_asked_for():
-    found = mofa.advise(model="llama3-405b", gpu="h100", gpus=8, sequence_length=8192, global_batch_size=64)
+    found = mofa.advise(
+        model="llama3-405b", gpu="h100", gpus=8, sequence_length=8192, global_batch_size=64
+    )
     assert found.status == "NoRecommendation"
     assert found.strategy is None
     with pytest.raises(mofa.NoFeasibleStrategy):

@@ -27,7 +27,9 @@ def server():
 
 def get(server, path, host=None, method="GET", **more):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.request(method, path, headers={"Host": host or f"localhost:{server.server_port}", **more})
+    connection.request(
+        method, path, headers={"Host": host or f"localhost:{server.server_port}", **more}
+    )
     answer = connection.getresponse()
     told = answer.status, dict(answer.headers), answer.read().decode()
     connection.close()
@@ -146,7 +148,9 @@ def test_a_page_elsewhere_cannot_make_it_compute(server, monkeypatch):
             assert status == 403
             assert "press the button" in html
             assert 'value="8"' in html, "the question is there, for whoever followed a link"
-        assert get(server, "/", **{"Sec-Fetch-Site": site})[0] == 200, "an empty form computes nothing"
+        assert get(server, "/", **{"Sec-Fetch-Site": site})[0] == 200, (
+            "an empty form computes nothing"
+        )
 
 
 def test_what_somebody_opens_or_the_form_asks_is_computed(server):
@@ -156,7 +160,9 @@ def test_what_somebody_opens_or_the_form_asks_is_computed(server):
 
 def test_no_address_loses_its_answer(server, capsys):
     """65 fields once ended the connection without a word, and a traceback on the terminal."""
-    assert get(server, f"/?{urlencode(ASKED)}&" + "&".join(f"x{i}=1" for i in range(5000)))[0] == 200
+    assert (
+        get(server, f"/?{urlencode(ASKED)}&" + "&".join(f"x{i}=1" for i in range(5000)))[0] == 200
+    )
     assert get(server, "/?" + "&" * 5000 + "gpu=%ff%00")[0] == 200
     assert get(server, "http://[/")[0] == 404
     assert capsys.readouterr().err == ""
@@ -165,7 +171,10 @@ def test_no_address_loses_its_answer(server, capsys):
 def test_the_file_holds_the_answer_and_asks_nobody(server):
     status, headers, html = get(server, f"/export?{urlencode(ASKED)}")
     assert status == 200
-    assert headers["Content-Disposition"] == 'attachment; filename="what-if-llama3-8b-16-h100-sxm.html"'
+    assert (
+        headers["Content-Disposition"]
+        == 'attachment; filename="what-if-llama3-8b-16-h100-sxm.html"'
+    )
     assert "Where the time of a step goes" in html
     assert not re.search(r"<form|<link|src=|url\(|href=\"(?!#)", html)
 
@@ -195,6 +204,9 @@ def test_the_verb_says_where_it_is_and_refuses_a_port_that_is_taken(server, caps
     from mofa_model import cli
 
     assert cli.main(["ui", "--port", str(server.server_port)]) == 2
-    assert f"--port: {server.server_port} cannot be right; address already in use" in capsys.readouterr().err
+    assert (
+        f"--port: {server.server_port} cannot be right; address already in use"
+        in capsys.readouterr().err
+    )
     assert cli.main(["ui", "--port", "70000"]) == 2
     assert cli.main(["ui", "--model", "no-such-model"]) == 2

@@ -79,7 +79,9 @@ def test_a_feature_that_no_run_has_widens_a_band():
 
 
 def test_a_band_widens_with_every_doubling_beyond_the_largest_run():
-    largest, *beyond = (np.log(width(replace(ASKED, gpus=f"{gpus}"))) for gpus in (4096, 8192, 16384, 65536))
+    largest, *beyond = (
+        np.log(width(replace(ASKED, gpus=f"{gpus}"))) for gpus in (4096, 8192, 16384, 65536)
+    )
     assert beyond == pytest.approx([1.25 * largest, 1.5 * largest, 2 * largest], rel=0.1)
 
 
@@ -94,7 +96,9 @@ def test_no_stack_is_known_on_devices_where_nobody_ran_it():
     assert known.runs > 30
     assert known.evidence.startswith(f"evidence: {known.runs} runs of megatron-core on ")
     nobody = basis_of(measured_runs(), replace(ASKED, stack="accelerate"))
-    assert nobody.evidence.startswith("evidence: none of accelerate or its relatives; a step within ±")
+    assert nobody.evidence.startswith(
+        "evidence: none of accelerate or its relatives; a step within ±"
+    )
     assert found.confidence < known.confidence
 
 
@@ -112,7 +116,8 @@ def test_every_feature_of_a_layout_is_told_with_its_runs():
     assert seen[0].runs <= seen[1].runs <= seen[-1].runs
     assert 0 < seen[-1].error < 0.2
     strange = {
-        one.name: one for one in features_of(measured_runs(), replace(ASKED, layout={"schedule": "v-half"}))
+        one.name: one
+        for one in features_of(measured_runs(), replace(ASKED, layout={"schedule": "v-half"}))
     }
     assert [one.runs for one in strange["schedule"].seen.values()] == [0] * 5
     assert strange["schedule"].seen["all"].error is None
@@ -122,7 +127,8 @@ def test_a_users_run_that_does_not_say_where_it_stands_is_refused(tmp_path, monk
     row = in_words("mine", ASKED, step=0.01)
     file = tmp_path / "mine.toml"
     file.write_text(
-        "\n".join(["[[runs]]", *(f'{k} = "{v}"' for k, v in row.items() if k != "hidden")]), encoding="utf-8"
+        "\n".join(["[[runs]]", *(f'{k} = "{v}"' for k, v in row.items() if k != "hidden")]),
+        encoding="utf-8",
     )
     monkeypatch.setenv(chosen.VARIABLE, str(file))
     with pytest.raises(BadFile, match="hidden"):

@@ -25,13 +25,17 @@ def test_the_end_of_a_band_is_where_nine_of_ten_are():
     runs = measured_runs()
     seen = odds_of(runs, (AT,))
     for quantity in ("step", "memory"):
-        assert seen.below(quantity, band_of(runs, AT, quantity).high)[0] == pytest.approx(0.9, abs=1e-4)
+        assert seen.below(quantity, band_of(runs, AT, quantity).high)[0] == pytest.approx(
+            0.9, abs=1e-4
+        )
         assert seen.below(quantity, 1.0)[0] == 0.5
 
 
 def test_what_two_layouts_share_cancels_and_what_differs_widens():
     near = replace(AT, layout={"tp": "4", "sp": "true"})
-    far = replace(AT, layout={"tp": "2", "sp": "true", "offload": "activations", "schedule": "dualpipe"})
+    far = replace(
+        AT, layout={"tp": "2", "sp": "true", "offload": "activations", "schedule": "dualpipe"}
+    )
     seen = odds_of(measured_runs(), (AT, near, far))
     same, close, other = seen.beats(0, np.array([1.0, 1.1, 1.1]))
     assert same == 0.5
@@ -49,9 +53,13 @@ def test_many_layouts_have_the_odds_that_each_has_alone():
 
 
 def test_memory_is_as_sure_on_many_devices_as_on_few():
-    few, many = (band_of(measured_runs(), replace(AT, gpus=gpus), "step").high for gpus in ("512", "16384"))
+    few, many = (
+        band_of(measured_runs(), replace(AT, gpus=gpus), "step").high for gpus in ("512", "16384")
+    )
     assert many > few
-    held = [band_of(measured_runs(), replace(AT, gpus=gpus), "memory").high for gpus in ("512", "16384")]
+    held = [
+        band_of(measured_runs(), replace(AT, gpus=gpus), "memory").high for gpus in ("512", "16384")
+    ]
     assert held[1] < held[0] * 1.1
 
 

@@ -42,13 +42,17 @@ def test_other_units_rescale_every_term_exactly(workload, cluster, family):
 @pytest.mark.parametrize("link", ["scale_up", "scale_out"])
 @settings(max_examples=20)
 @given(HYBRID, clusters(), families(schedules=[ONE_F_ONE_B]))
-def test_a_faster_link_never_slows_a_step_and_hides_no_more_than_there_is(link, workload, cluster, family):
+def test_a_faster_link_never_slows_a_step_and_hides_no_more_than_there_is(
+    link, workload, cluster, family
+):
     before = estimate(workload, cluster, family)
     faster = replace(getattr(cluster, link), bandwidth=4.0 * getattr(cluster, link).bandwidth)
     after = estimate(workload, replace(cluster, **{link: faster}), family)
     assert np.all(after.step_time <= before.step_time * (1 + 1e-9))
     for layer in before.layers:
-        assert np.all(layer.tensor + layer.context + layer.expert <= layer.communication * (1 + CLOSE))
+        assert np.all(
+            layer.tensor + layer.context + layer.expert <= layer.communication * (1 + CLOSE)
+        )
 
 
 @settings(max_examples=30)
@@ -57,12 +61,19 @@ def test_more_ranks_and_more_recomputation_hold_no_more(workload, cluster, famil
     bare = replace(cluster.calibration.memory, bucket=0.0, partition=0.0)
     cluster = replace(cluster, calibration=replace(cluster.calibration, memory=bare))
     family = replace(
-        family, sequence_parallel=True, tp=np.maximum(2.0, family.tp), shard=0.0, offload=frozenset()
+        family,
+        sequence_parallel=True,
+        tp=np.maximum(2.0, family.tp),
+        shard=0.0,
+        offload=frozenset(),
     )
 
     def peak(**changes):
         return estimate(workload, cluster, replace(family, **changes)).memory.peak
 
     assert np.all(peak(**{degree: 2 * getattr(family, degree)}) <= peak() * (1 + CLOSE))
-    full, none = peak(recompute=Recompute.FULL, recompute_layers=0.0), peak(recompute=Recompute.NONE)
+    full, none = (
+        peak(recompute=Recompute.FULL, recompute_layers=0.0),
+        peak(recompute=Recompute.NONE),
+    )
     assert np.all(full <= none * (1 + CLOSE))

@@ -81,7 +81,10 @@ def counted(word, model, block, s):
         return linear + inside + 2 * (2 * inner * b.state)
     if word == "selective_scan":
         linear = 2 * (
-            h * 2 * b.inner + b.inner * (b.step_rank + 2 * b.state) + b.step_rank * b.inner + b.inner * h
+            h * 2 * b.inner
+            + b.inner * (b.step_rank + 2 * b.state)
+            + b.step_rank * b.inner
+            + b.inner * h
         )
         return linear + 6 * b.inner * b.state
     if word == "encoder":
@@ -109,7 +112,9 @@ def test_a_token_costs_the_flops_of_an_independent_count(word, sequence):
     model, layer, block = EVERY[word]
     alone = replace(layer, blocks=(block,))
     seen = 1 if block.own_tokens is None else block.own_tokens / sequence
-    found = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(alone, sequence)
+    found = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(
+        alone, sequence
+    )
     assert float(found) == pytest.approx(counted(word, model, block, sequence), rel=0.01)
 
 
@@ -120,13 +125,19 @@ def test_an_ideal_device_takes_the_time_of_its_flops(word):
     short = replace(
         model, runs=(replace(model.runs[0], layers=(replace(layer, blocks=(block,)),), repeats=1),)
     )
-    found = estimate(question(short), ideal(1, compute=dict(attention_causal=1.0)), Strategy()).layers[0]
+    found = estimate(
+        question(short), ideal(1, compute=dict(attention_causal=1.0)), Strategy()
+    ).layers[0]
     seen = 1 if block.own_tokens is None else block.own_tokens / 8192
     flops = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(
         short.kinds[0], 8192
     )
-    near = 0.15 if word == "sparse_attention" else 1e-9  # the first tokens see fewer than the best 2048
-    assert float(found.linear + found.attention) == pytest.approx(8192 * float(flops) / 1e15, rel=near)
+    near = (
+        0.15 if word == "sparse_attention" else 1e-9
+    )  # the first tokens see fewer than the best 2048
+    assert float(found.linear + found.attention) == pytest.approx(
+        8192 * float(flops) / 1e15, rel=near
+    )
 
 
 @pytest.mark.parametrize("word", BLOCKS)
@@ -179,7 +190,9 @@ def test_memory_falls_with_every_way_of_sharing(word, mode):
     cluster = presets.cluster("h100", 8)
 
     def peak(**degrees):
-        return float(estimate(question(alone), cluster, Strategy(context_mode=mode, **degrees)).memory.peak)
+        return float(
+            estimate(question(alone), cluster, Strategy(context_mode=mode, **degrees)).memory.peak
+        )
 
     assert peak(tp=2, sequence_parallel=True) < peak()
     assert peak(cp=2) < peak()
@@ -207,7 +220,9 @@ def test_biases_gates_and_norms_are_counted():
     for kind, added in (("head", 2 * 64), ("whole", 10 * 64)):
         assert replace(plain, qk_norm=kind).parameters(HIDDEN) - plain.parameters(HIDDEN) == added
     dense = FeedForward(width=512)
-    assert replace(dense, bias=True).parameters(HIDDEN) - dense.parameters(HIDDEN) == 2 * 512 + HIDDEN
+    assert (
+        replace(dense, bias=True).parameters(HIDDEN) - dense.parameters(HIDDEN) == 2 * 512 + HIDDEN
+    )
     experts = Experts(count=4, top_k=2, width=512)
     biased = replace(experts, bias=True, router_bias=True)
     assert biased.parameters(HIDDEN) - experts.parameters(HIDDEN) == 4 * (2 * 512 + HIDDEN) + 4

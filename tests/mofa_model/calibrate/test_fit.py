@@ -114,7 +114,9 @@ def test_a_constant_is_the_innermost_value_times_the_factors_above_it():
             YOURS: {"compute.gemm_efficiency": {"factor": 0.5}, "host.step": {"factor": 2.0}},
         }
     )
-    made = composition(CalibrationKey(device="a100-80gb-sxm", precision="bf16", stack="llm-foundry"), entries)
+    made = composition(
+        CalibrationKey(device="a100-80gb-sxm", precision="bf16", stack="llm-foundry"), entries
+    )
     priors = np.array([entry.prior for entry in entries])
     values = {path: one.fixed * np.prod(priors[list(one.entries)]) for path, one in made.items()}
     assert values["compute.gemm_efficiency"] == pytest.approx(0.8 * 0.9 * 0.5)

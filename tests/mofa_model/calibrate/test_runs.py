@@ -56,7 +56,9 @@ def test_one_run_brings_a_neighbour_that_is_off_by_as_much_much_closer(tmp_path)
     other = slower(1.25, gpus=128, strategy=strategy, global_batch=256, sequence=4096)
     text = runs.as_toml(runs.refine([runs.case_of(slower(1.25))]))
     before = predicted(other) / other["step_seconds"] - 1
-    after = _with(text, lambda: predicted(other) / other["step_seconds"] - 1, tmp_path / "mine.toml")
+    after = _with(
+        text, lambda: predicted(other) / other["step_seconds"] - 1, tmp_path / "mine.toml"
+    )
     assert before == pytest.approx(-0.2)
     assert abs(after) < 0.1
 
@@ -81,7 +83,9 @@ def test_the_file_says_what_the_fit_said(tmp_path):
 def band(row, quantity="step"):
     """The band of a row with the runs that hold."""
     case = runs.case_of(row)
-    return band_of(measured_runs(), coordinates(case.workload, case.cluster, case.strategy), quantity)
+    return band_of(
+        measured_runs(), coordinates(case.workload, case.cluster, case.strategy), quantity
+    )
 
 
 def basis(row):
@@ -186,7 +190,9 @@ def lines_of(form, seconds):
 @pytest.mark.parametrize("form", LOGS)
 def test_every_trainers_lines_give_the_steady_step_time(form):
     lines = ["some other line", *lines_of(form, 2.5), "step done"]
-    assert logs.step_seconds(lines, global_batch=128, sequence=8192, gpus=64) == pytest.approx(2.5, rel=1e-3)
+    assert logs.step_seconds(lines, global_batch=128, sequence=8192, gpus=64) == pytest.approx(
+        2.5, rel=1e-3
+    )
 
 
 def test_a_log_without_steps_is_refused():
@@ -197,7 +203,9 @@ def test_a_log_without_steps_is_refused():
 def test_the_command_reads_a_log_and_writes_a_layer(tmp_path, capsys):
     log, file = tmp_path / "train.log", tmp_path / "mine.toml"
     log.write_text("\n".join(lines_of("torchtitan", 1.5)), encoding="utf-8")
-    asked = "--model llama3.1-8b --gpu h100 --gpus 64 --stack torchtitan --global-batch 128 --seq 8192"
+    asked = (
+        "--model llama3.1-8b --gpu h100 --gpus 64 --stack torchtitan --global-batch 128 --seq 8192"
+    )
     code = main(
         [
             "calibrate",
@@ -212,7 +220,10 @@ def test_the_command_reads_a_log_and_writes_a_layer(tmp_path, capsys):
     )
     assert code == 0
     assert "80 % band" in capsys.readouterr().out
-    assert "h100-80gb-sxm" in tomllib.loads(file.read_text(encoding="utf-8"))["stack"]["torchtitan"]["chip"]
+    assert (
+        "h100-80gb-sxm"
+        in tomllib.loads(file.read_text(encoding="utf-8"))["stack"]["torchtitan"]["chip"]
+    )
 
 
 def test_a_log_without_its_options_is_refused(tmp_path, capsys):

@@ -41,7 +41,9 @@ def test_every_part_is_shared_by_its_ranks():
 
 def test_the_latents_of_mla_are_far_smaller_than_what_they_are_projected_to():
     """DeepSeek-V3: 2 (1536 + 512) + 64 = 4160 elements a token, against 128 x (192 + 192 + 128)."""
-    block = LatentAttention(heads=128, query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
+    block = LatentAttention(
+        heads=128, query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128
+    )
     _, ups, latents, _ = block.kept(7168)
     assert latents.elements == 4160
     assert ups.elements / latents.elements == pytest.approx(15.8, abs=0.1)
@@ -55,7 +57,9 @@ def test_fused_attention_keeps_four_bytes_a_row_and_head():
 
 
 def test_a_plain_ffn_has_one_input_of_its_activation_and_a_gated_one_two():
-    plain, gated = (FeedForward(width=4 * H, gated=gated).kept(H)[0].elements for gated in (False, True))
+    plain, gated = (
+        FeedForward(width=4 * H, gated=gated).kept(H)[0].elements for gated in (False, True)
+    )
     assert gated == 2 * plain == 8 * H
 
 
@@ -76,7 +80,9 @@ def test_a_token_is_routed_to_eight_experts_whatever_the_number_of_devices():
 
 def test_the_logits_of_405b_take_a_gibibyte_of_each_rank():
     """4 B x 8192 x 128256 / 8 = 501 MiB a copy, and two of them."""
-    assert a.logit_memory(S, 128256, width=4.0, copies=2.0, ranks=T) / GIB == pytest.approx(0.9785, abs=1e-4)
+    assert a.logit_memory(S, 128256, width=4.0, copies=2.0, ranks=T) / GIB == pytest.approx(
+        0.9785, abs=1e-4
+    )
 
 
 def test_the_head_stores_its_norm_s_input_and_its_own():

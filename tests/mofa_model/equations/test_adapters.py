@@ -23,7 +23,9 @@ def found(rank, name="llama3-8b", **layout):
 
 def trained(name, rank):
     model = presets.model(name)
-    return sum(model.number(kind) * adapter_parameters(kind, model.hidden, rank) for kind in model.kinds)
+    return sum(
+        model.number(kind) * adapter_parameters(kind, model.hidden, rank) for kind in model.kinds
+    )
 
 
 def test_llama_8b_trains_41_943_040_parameters_at_rank_16():
@@ -35,7 +37,9 @@ def test_gpt3_trains_37_7_million_at_rank_8_on_queries_and_values():
     """Hu et al. 2021, Table 15: two of the four square matrices of 12288 in each of 96 layers, without the FFN."""
     model = presets.model("gpt3-175b")
     attention = Layer(tuple(b for b in model.kinds[0].blocks if isinstance(b, SoftmaxAttention)))
-    assert 96 * adapter_parameters(attention, model.hidden, 8) / 2 == pytest.approx(37.7e6, rel=0.01)
+    assert 96 * adapter_parameters(attention, model.hidden, 8) / 2 == pytest.approx(
+        37.7e6, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "deepseek-v3", "mixtral-8x7b", "gpt3-175b"])
@@ -48,7 +52,9 @@ def test_adapters_are_linear_in_their_rank_and_routed_experts_have_none(name):
             block.shared_width for block in kind.blocks if hasattr(block, "shared_width")
         ):
             rest = Layer(tuple(block for block in kind.blocks if block.exchange() is None))
-            assert adapter_parameters(kind, model.hidden, 1) == adapter_parameters(rest, model.hidden, 1)
+            assert adapter_parameters(kind, model.hidden, 1) == adapter_parameters(
+                rest, model.hidden, 1
+            )
 
 
 @pytest.mark.parametrize("sharding", Sharding)

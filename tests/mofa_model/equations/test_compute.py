@@ -58,7 +58,9 @@ def test_attention_fills_the_device_with_heads_and_tokens():
     """2 x 8192 x 4096 x 16 x 256 = 275 GFLOP at 500 TFLOPS are 0.55 ms; 16 heads x 2 units of 4096 add 8/32 to it."""
     full = 2.0 * 8192 * 4096 * 16 * 256 / 500e12
     assert float(compute.attention_time(8192, 4096, 16, 256, **FUSED)) == pytest.approx(1.25 * full)
-    assert float(compute.attention_time(8192, 4096, 16, 256, **FUSED | dict(half=0.0))) == pytest.approx(full)
+    assert float(
+        compute.attention_time(8192, 4096, 16, 256, **FUSED | dict(half=0.0))
+    ) == pytest.approx(full)
 
 
 def test_unfused_attention_moves_every_score():
@@ -82,7 +84,9 @@ def test_the_host_updates_llama_405b_in_2_25_s():
     """Table 6: 6.44e9 parameters, 4 B each way at 32 GB/s are 1.61 s; the rest is 0.099 ns a parameter."""
     transfer = compute.host_update_time(6.44e9, 4.0, 4.0, 32e9, np.inf)
     assert transfer == pytest.approx(1.61)
-    assert compute.host_update_time(6.44e9, 4.0, 4.0, 32e9, 1.01e10) == pytest.approx(2.25, abs=0.005)
+    assert compute.host_update_time(6.44e9, 4.0, 4.0, 32e9, 1.01e10) == pytest.approx(
+        2.25, abs=0.005
+    )
 
 
 def test_4e17_flop_in_10_s_on_100_devices_of_1e15_are_40_percent():

@@ -42,15 +42,28 @@ def test_an_exchange_beside_another_micro_batch_costs_launches_and_graphs_spare_
 
 def test_turns_add_the_smaller_time():
     """Device 3 s, host 2 s: 3 s overlapped, 5 s in turns, 4 s half and half."""
-    assert [float(host.serialised(3.0, 2.0, 3.0, share)) for share in (0.0, 0.5, 1.0)] == [3.0, 4.0, 5.0]
-    assert host.serialised(np.array([3.0, 1.0]), 2.0, np.array([3.0, 2.0]), 1.0).tolist() == [5.0, 3.0]
+    assert [float(host.serialised(3.0, 2.0, 3.0, share)) for share in (0.0, 0.5, 1.0)] == [
+        3.0,
+        4.0,
+        5.0,
+    ]
+    assert host.serialised(np.array([3.0, 1.0]), 2.0, np.array([3.0, 2.0]), 1.0).tolist() == [
+        5.0,
+        3.0,
+    ]
 
 
 def test_the_shortest_passes_wait_until_they_are_as_long_as_each_other():
     """0.35 s of waiting: 0.05 s make two passes alike, and each gets half of the rest; 2 s make all three alike."""
-    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 1.35)] == pytest.approx([0.4, 0.55, 0.4])
-    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 1.04)] == pytest.approx([0.25, 0.55, 0.24])
-    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 3.0)] == pytest.approx([1.0, 1.0, 1.0])
+    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 1.35)] == pytest.approx(
+        [0.4, 0.55, 0.4]
+    )
+    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 1.04)] == pytest.approx(
+        [0.25, 0.55, 0.24]
+    )
+    assert [float(one) for one in host.waited((0.25, 0.55, 0.2), 3.0)] == pytest.approx(
+        [1.0, 1.0, 1.0]
+    )
 
 
 def test_more_waiting_makes_no_pass_shorter():

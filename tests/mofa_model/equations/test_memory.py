@@ -17,7 +17,10 @@ def korthikanti_layer(heads, hidden, t, *, sharded, core):
         FeedForward(width=4 * h, gated=False),
     )
     shared = {Ranks.STREAM: ranks, Ranks.TENSOR: t}
-    every = [*Layer(blocks).stream(h), *(one for block in blocks for one in block.kept(h) if not one.scored)]
+    every = [
+        *Layer(blocks).stream(h),
+        *(one for block in blocks for one in block.kept(h) if not one.scored),
+    ]
     parts = [
         activations.kept_activation(
             s, one.elements, width=1.0 if one.masked else 2.0, ranks=shared[one.ranks]
@@ -72,9 +75,9 @@ ranks = st.integers(1, 4096)
 def test_more_ranks_never_hold_more(size, few, more):
     few, more = sorted((few, few + more))
     assert memory.sharded_bytes(size, more) <= memory.sharded_bytes(size, few)
-    assert activations.kept_activation(size, 8192, width=2.0, ranks=more) <= activations.kept_activation(
-        size, 8192, width=2.0, ranks=few
-    )
+    assert activations.kept_activation(
+        size, 8192, width=2.0, ranks=more
+    ) <= activations.kept_activation(size, 8192, width=2.0, ranks=few)
 
 
 @given(st.integers(1, 512), st.integers(0, 1024))
@@ -92,4 +95,6 @@ def test_the_recomputed_share_is_a_share(layers, recomputed):
 def test_arrays_and_scalars_give_the_same_bits():
     t, c = np.array([1.0, 2.0, 8.0]), np.array([1.5, 1.5, 1.5])
     rows = memory.tensor_buffer(4096, 5120, t, width=2.0, copies=c)
-    assert [float(memory.tensor_buffer(4096, 5120, x, width=2.0, copies=1.5)) for x in t] == rows.tolist()
+    assert [
+        float(memory.tensor_buffer(4096, 5120, x, width=2.0, copies=1.5)) for x in t
+    ] == rows.tolist()

@@ -8,7 +8,10 @@ from mofa_model.equations import offload
 def test_a_host_optimizer_leaves_nothing_on_the_device():
     assert offload.device_optimizer_bytes(16.0, on_host=True) == 0
     assert offload.device_optimizer_bytes(16.0, on_host=False) == 16.0
-    assert offload.device_optimizer_bytes(np.array([12.0, 16.0]), on_host=True).tolist() == [0.0, 0.0]
+    assert offload.device_optimizer_bytes(np.array([12.0, 16.0]), on_host=True).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_what_leaves_eight_devices_arrives_in_their_host():

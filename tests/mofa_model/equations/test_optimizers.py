@@ -47,11 +47,15 @@ def test_a_gather_in_bf16_adds_a_quarter_to_what_a_sharded_adamw_sends():
 )
 def test_a_device_keeps_master_weights_and_states(name, width):
     """Bytes of the published states over those of AdamW, where nothing is sharded; embedding and head may differ."""
-    plain, other = (under(one, replace(LAYOUT, sharding=Sharding.NONE)).memory for one in ("adamw", name))
+    plain, other = (
+        under(one, replace(LAYOUT, sharding=Sharding.NONE)).memory for one in ("adamw", name)
+    )
     rule = presets.optimizer(name)
     middle = np.asarray(other.optimizer / plain.optimizer)
     mixed = 1.0 if rule.outside == rule.states else 0.1
-    assert float(middle.min()) == pytest.approx(width / 12.0, abs=mixed * 1e-9 if mixed == 1.0 else mixed)
+    assert float(middle.min()) == pytest.approx(
+        width / 12.0, abs=mixed * 1e-9 if mixed == 1.0 else mixed
+    )
 
 
 def test_muon_holds_less_and_takes_longer_and_the_host_cannot_hide_it():
@@ -68,7 +72,9 @@ def test_sharding_divides_the_products_of_muon():
 
 
 def test_states_on_the_host_are_parked_there_for_every_optimizer():
-    parked = [under(n, replace(LAYOUT, optimizer=Placement.HOST)).memory.host for n in ("adamw", "sgd")]
+    parked = [
+        under(n, replace(LAYOUT, optimizer=Placement.HOST)).memory.host for n in ("adamw", "sgd")
+    ]
     assert 0 < parked[1] < parked[0]
 
 

@@ -34,7 +34,9 @@ def chunked(comm, gemm, n):
 def test_the_closed_form_of_20_is_its_sum_over_n_equal_chunks(comm, gemm, n):
     """One chunk is exposed, and what n - 1 chunks of GEMM do not cover of the others."""
     c = comm / n
-    assert float(overlap.tensor_exposed(comm, gemm, 1 / n)) == pytest.approx(chunked(comm, gemm, n), abs=1e-9)
+    assert float(overlap.tensor_exposed(comm, gemm, 1 / n)) == pytest.approx(
+        chunked(comm, gemm, n), abs=1e-9
+    )
     assert chunked(comm, gemm, n) >= c - 1e-9
 
 
@@ -48,7 +50,11 @@ def test_ring_attention_hides_messages_behind_three_of_four_blocks():
     """c = 4: 4 s of attention cover 3 s; on one rank nothing covers."""
     assert float(overlap.context_exposed(5.0, 4.0, 4, 0.0)) == 2.0
     assert float(overlap.context_exposed(5.0, 4.0, 1, 0.0)) == 5.0
-    assert overlap.context_exposed(5.0, 4.0, np.array([1.0, 2.0, 4.0]), 0.0).tolist() == [5.0, 3.0, 2.0]
+    assert overlap.context_exposed(5.0, 4.0, np.array([1.0, 2.0, 4.0]), 0.0).tolist() == [
+        5.0,
+        3.0,
+        2.0,
+    ]
 
 
 def test_an_all_to_all_of_3_s_beside_1_s_of_compute_leaves_2_s():

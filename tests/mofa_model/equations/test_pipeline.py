@@ -69,7 +69,9 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
             pair=pair,
         )
     )
-    times = StageTimes(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
+    times = StageTimes(
+        forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair
+    )
     order = schedule.order(p, m, v)
     return float(closed), float(replay(order, times, blocking=blocking).makespan)
 
@@ -82,7 +84,9 @@ def overlap(f, i, w, saved):
 
 
 @given(layouts(), work, work, work, share, share)
-def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout, f, i, w, part, saved):
+def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(
+    layout, f, i, w, part, saved
+):
     schedule, v = layout[0], layout[3]
     if schedule == V_HALF:  # beyond it every micro-batch waits
         i = f + (i - 1.5) / 3 * w
@@ -90,7 +94,9 @@ def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout,
     longest = {DUALPIPE: min(f, i, w) / 2, ZERO_BUBBLE: min(f, i + w, w / 2)}
     longest |= dict.fromkeys((ZBV, DUALPIPE_V), min(f, i, w) / 2 / v)
     longest[V_HALF] = min(f, i, w, w - 2 * abs(f - i)) / 2 / v
-    hop = part * max(0.0, longest.get(schedule, min(f, i + w) / v))  # V-half's may round to below nothing
+    hop = part * max(
+        0.0, longest.get(schedule, min(f, i + w) / v)
+    )  # V-half's may round to below nothing
     pair = overlap(f, i, w, saved)
     if schedule == DUALPIPE_V:
         pair = max(pair, (i + w + v * hop / 2) / (f + i + w))
@@ -119,7 +125,14 @@ def test_the_pipeline_never_beats_its_lower_bound(layout, f, i, w, hop, blocking
     if layout[0].folded:  # whose halves meet without a hop
         hop = hop * (2 * p - 2) / (2 * p - 1)
     bound = pipeline_lower_bound(
-        slowest=C, total=p * C, microbatches=m, stages=p, virtual=v, hop=hop, weight=w / C, pair=pair
+        slowest=C,
+        total=p * C,
+        microbatches=m,
+        stages=p,
+        virtual=v,
+        hop=hop,
+        weight=w / C,
+        pair=pair,
     )
     assert min(found) >= float(bound) * (1 - CLOSE)
 
@@ -129,7 +142,9 @@ def test_what_a_schedule_fills_is_never_more_than_its_bubble(layout, f, i, w, ho
     """Of what a search leaves out by it nothing could have been the best; 1 s each, 4 stages: ZBV fills 0.5 of 1.5 s."""
     schedule, p, m, v = layout
     C = f + i + w
-    flow = Flow(slowest=C, total=p * C, microbatches=m, stages=p, virtual=v, forward=f / C, weight=w / C)
+    flow = Flow(
+        slowest=C, total=p * C, microbatches=m, stages=p, virtual=v, forward=f / C, weight=w / C
+    )
     whole = schedule.time(replace(flow, hop=hop, blocking=blocking))
     assert m * C + schedule.fill(flow) <= whole * (1 + CLOSE)
 
@@ -170,7 +185,9 @@ def uneven(C, m, f, hop):
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
     """Stage 0 only forwards, stage 1 only backwards: 1F1B takes m + 3, sum C + (m - 1) max C is m + 1."""
-    times = StageTimes(forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0)
+    times = StageTimes(
+        forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0
+    )
     assert replay(ONE_F_ONE_B.order(4, 9), times).makespan == 9 + 3
 
 
@@ -222,7 +239,8 @@ def test_zbv_waits_a_sixth_of_1f1b_and_v_half_two_thirds():
     """p = 8, F = I = W = 1: 21 of 1F1B; (p - 1) / 2 for ZBV; 3.5 p - 2 passes of half a device for V-half."""
     common = {"slowest": 3.0, "total": 24.0, "microbatches": 32.0, "stages": 8.0, "virtual": 2.0}
     bubbles = [
-        float(bubble_time(s.time(Flow(**common)), slowest=3.0, microbatches=32.0)) for s in (ZBV, V_HALF)
+        float(bubble_time(s.time(Flow(**common)), slowest=3.0, microbatches=32.0))
+        for s in (ZBV, V_HALF)
     ]
     assert bubbles == pytest.approx([3.5, 13.0], rel=CLOSE)
 

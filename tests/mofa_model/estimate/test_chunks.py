@@ -20,7 +20,9 @@ CLUSTER = presets.cluster("h800-80gb-sxm", 2048)
 LAYOUT = Strategy(pp=16.0, dp=128.0, ep=64.0)
 
 
-def workload(name="deepseek-v3", mean=1.0, spread=0.0, *, precision="bf16", tokens=0, sequence=4096):
+def workload(
+    name="deepseek-v3", mean=1.0, spread=0.0, *, precision="bf16", tokens=0, sequence=4096
+):
     training = Training(
         sequence=sequence, global_batch=15360, precision=presets.precision(precision), tokens=tokens
     )
@@ -34,7 +36,9 @@ def test_time_rises_with_chunks_and_memory_falls(again, overlap, name, ep):
     layout = replace(LAYOUT, chunks=CHUNKS, recompute=again, expert_overlap=overlap, ep=ep)
     found = estimate(workload(name, 1.5, 0.2), CLUSTER, layout)
     assert np.all(np.diff(found.step_time) > 0)
-    peak = np.max(found.memory.total[:-1], axis=0)  # the loss of the last stage may be more than any layer
+    peak = np.max(
+        found.memory.total[:-1], axis=0
+    )  # the loss of the last stage may be more than any layer
     saved = -np.diff(peak)
     assert np.all(saved[:3] > 0)
     assert np.all(saved >= 0)  # until a plain layer takes more
@@ -88,7 +92,9 @@ def test_an_exchange_in_three_passes_hides_behind_all_work_of_the_three(recomput
     training = Training(sequence=4096, global_batch=1024, precision=presets.precision("bf16"))
     w = Workload(model=presets.model("gpt-oss-20b"), training=training)
     cluster = presets.cluster("gb200", 2048, gpus_per_node=4, domain=4)
-    peaks = [replace(cluster.device, peak_bf16=x * cluster.device.peak_bf16) for x in (1.0, 1.5, 4.0)]
+    peaks = [
+        replace(cluster.device, peak_bf16=x * cluster.device.peak_bf16) for x in (1.0, 1.5, 4.0)
+    ]
     steps = [float(estimate(w, replace(cluster, device=one), layout).step_time) for one in peaks]
     assert steps == sorted(steps, reverse=True)
 
@@ -107,7 +113,8 @@ def test_what_chunks_are_computed_again_from_stays_wide():
 
 def test_time_follows_the_mean_of_the_load_and_memory_its_tail():
     plain, uneven, spread = (
-        estimate(workload(mean=m, spread=s), CLUSTER, LAYOUT) for m, s in ((1.0, 0.0), (1.4, 0.0), (1.4, 0.1))
+        estimate(workload(mean=m, spread=s), CLUSTER, LAYOUT)
+        for m, s in ((1.0, 0.0), (1.4, 0.0), (1.4, 0.1))
     )
     assert plain.step_time < uneven.step_time == spread.step_time
     assert plain.memory.peak < uneven.memory.peak < spread.memory.peak
@@ -121,7 +128,8 @@ def test_the_risk_of_a_run_is_that_of_the_tail_where_memory_just_fits():
     w = workload(mean=1.4, spread=0.1, tokens=15e12)
     peak = float(estimate(w, CLUSTER, LAYOUT).memory.peak)
     exact = replace(
-        CLUSTER, device=replace(CLUSTER.device, memory=CLUSTER.device.memory * peak / float(room(CLUSTER)))
+        CLUSTER,
+        device=replace(CLUSTER.device, memory=CLUSTER.device.memory * peak / float(room(CLUSTER))),
     )
     assert overflow(w, exact, LAYOUT) == pytest.approx(RISK, rel=1e-3)
     roomy = replace(exact, device=replace(exact.device, memory=1.1 * exact.device.memory))
@@ -145,9 +153,13 @@ def test_a_load_that_most_layers_do_not_have_costs_them_no_chunks():
     assert routed_load(w, layout, sent).tail > 5
 
 
-@pytest.mark.parametrize("text", ["x", "0.9", "1.4:", "1.4:-1", "1:0.2", "nan", "inf", "1.4:0.1:2", ""])
+@pytest.mark.parametrize(
+    "text", ["x", "0.9", "1.4:", "1.4:-1", "1:0.2", "nan", "inf", "1.4:0.1:2", ""]
+)
 def test_an_imbalance_that_cannot_be_is_refused_in_one_line(text):
-    with pytest.raises(ValueError, match=r"^--imbalance: .* cannot be right; write MEAN or MEAN:SPREAD"):
+    with pytest.raises(
+        ValueError, match=r"^--imbalance: .* cannot be right; write MEAN or MEAN:SPREAD"
+    ):
         read_imbalance(presets.model("mixtral-8x7b"), text, field="--imbalance")
 
 
@@ -190,10 +202,13 @@ def test_experts_are_computed_again_from_as_wide_an_input_whole_as_in_chunks():
 
 def test_the_exchange_of_experts_hides_behind_no_work_that_hides_other_messages():
     """Beside tp = 8, whose messages take all of the products' time, less is left for the exchange than without them."""
-    slow = replace(CLUSTER, scale_up=replace(CLUSTER.scale_up, bandwidth=CLUSTER.scale_up.bandwidth / 8))
+    slow = replace(
+        CLUSTER, scale_up=replace(CLUSTER.scale_up, bandwidth=CLUSTER.scale_up.bandwidth / 8)
+    )
     layout = Strategy(tp=8.0, pp=16.0, dp=16.0, ep=64.0, expert_overlap=True)
     plain, hidden = (
-        estimate(workload(), slow, replace(layout, tensor_overlap=one)).layers[-1] for one in (False, True)
+        estimate(workload(), slow, replace(layout, tensor_overlap=one)).layers[-1]
+        for one in (False, True)
     )
     assert hidden.tensor < plain.tensor
     assert hidden.expert > plain.expert
@@ -201,10 +216,14 @@ def test_the_exchange_of_experts_hides_behind_no_work_that_hides_other_messages(
 
 def test_a_layer_that_does_everything_again_does_not_lose_chunks_that_hid_the_way_from_the_host():
     """Behind a link so slow that the backward pass waits for it, a recomputed layer adds its whole forward work."""
-    slow = replace(CLUSTER, host=replace(CLUSTER.host, link=replace(CLUSTER.host.link, bandwidth=1e9)))
+    slow = replace(
+        CLUSTER, host=replace(CLUSTER.host, link=replace(CLUSTER.host.link, bandwidth=1e9))
+    )
     layout = replace(
         LAYOUT, recompute=Recompute.FULL, recompute_layers=1.0, offload=frozenset({"qkv_linear"})
     )
-    whole, chunked = (estimate(workload(), slow, replace(layout, chunks=n)).layers[-1] for n in (1.0, 2.0))
+    whole, chunked = (
+        estimate(workload(), slow, replace(layout, chunks=n)).layers[-1] for n in (1.0, 2.0)
+    )
     assert chunked.backward == pytest.approx(whole.backward, rel=1e-9)
     assert chunked.recompute >= whole.recompute

@@ -34,7 +34,9 @@ def test_tensor_parallelism_sends_four_messages_a_layer_forward_and_four_backwar
 def test_sequence_parallelism_gathers_the_inputs_of_weight_gradients_again():
     """Two more messages: half of the forward ones."""
     found = estimate(workload(), ideal(8, scale_up=SLOW), Strategy(tp=8, sequence_parallel=True))
-    assert float(found.layers[0].communication) == pytest.approx(10 * 7 / 8 * TOKENS * HIDDEN * 2 / SLOW)
+    assert float(found.layers[0].communication) == pytest.approx(
+        10 * 7 / 8 * TOKENS * HIDDEN * 2 / SLOW
+    )
 
 
 def test_a_ring_of_context_ranks_passes_keys_and_values_of_the_others():
@@ -69,12 +71,17 @@ def test_an_all_gather_holds_keys_and_values_of_all_ranks_for_one_layer():
 
 def test_usp_is_all_to_all_inside_a_domain_and_a_ring_where_no_domain_is_shared():
     """Eight key heads: all eight ranks of a domain exchange heads; alone in their domains they pass a ring."""
-    for cluster, like in ((ideal(8, scale_up=SLOW), ContextMode.ALL_TO_ALL), (apart(8), ContextMode.RING)):
+    for cluster, like in (
+        (ideal(8, scale_up=SLOW), ContextMode.ALL_TO_ALL),
+        (apart(8), ContextMode.RING),
+    ):
         usp, other = (
             estimate(workload(), cluster, Strategy(cp=8, context_mode=mode))
             for mode in (ContextMode.HIERARCHICAL, like)
         )
-        assert float(usp.layers[0].communication) == pytest.approx(float(other.layers[0].communication))
+        assert float(usp.layers[0].communication) == pytest.approx(
+            float(other.layers[0].communication)
+        )
 
 
 def test_usp_over_two_domains_sends_less_between_them_than_a_ring():
@@ -142,8 +149,12 @@ def test_a_device_of_dualpipe_exchanges_both_stages_that_it_holds():
     for schedule, layers in ((ONE_F_ONE_B, 8), (DUALPIPE, 16)):
         layout = Strategy(pp=4, dp=8, schedule=schedule, data_overlap=False)
         found = estimate(work, cluster, layout)
-        assert float(found.step.data) == pytest.approx(7 / 8 * held(layers) * 6 / SLOW, rel=1e-5), schedule
-        assert float(found.memory.weights.max()) == pytest.approx(2 * held(layers), rel=1e-5), schedule
+        assert float(found.step.data) == pytest.approx(7 / 8 * held(layers) * 6 / SLOW, rel=1e-5), (
+            schedule
+        )
+        assert float(found.memory.weights.max()) == pytest.approx(2 * held(layers), rel=1e-5), (
+            schedule
+        )
 
 
 def test_interleaved_stages_hide_the_exchange_behind_the_micro_batches_of_their_other_chunks():
@@ -181,15 +192,23 @@ def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
     hop = TOKENS * HIDDEN * 2 / SLOW
     found = estimate(work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2))
     assert float(found.step.hops) == pytest.approx(8 * hop)
-    sharded = estimate(work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2, sequence_parallel=True))
+    sharded = estimate(
+        work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2, sequence_parallel=True)
+    )
     assert float(sharded.step.hops) == pytest.approx(hop)
 
 
 @pytest.mark.parametrize("stack", ["megatron-lm", "megatron-deepspeed"])
 def test_two_stacks_send_an_eighth_a_rank_without_sequence_parallelism_too(stack):
     """All hops of these 8 are 8 x 1/8 = 1 then; Megatron Core sends the whole from each of the eight."""
-    work, shared = workload(HEADLESS, batch=8), presets.calibration("h100", stack=stack).links.point_shared
-    assert (shared, presets.calibration("h100", stack="megatron-core").links.point_shared) == (1.0, 0.0)
+    work, shared = (
+        workload(HEADLESS, batch=8),
+        presets.calibration("h100", stack=stack).links.point_shared,
+    )
+    assert (shared, presets.calibration("h100", stack="megatron-core").links.point_shared) == (
+        1.0,
+        0.0,
+    )
     ours = ideal(16, scale_out=SLOW)
     links = replace(ours.calibration.links, point_shared=shared)
     cluster = replace(ours, calibration=replace(ours.calibration, links=links))

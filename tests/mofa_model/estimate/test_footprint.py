@@ -29,7 +29,9 @@ NANOTRON = MemoryConstants(
     fragmentation=0.021,
     usable=0.87,
 )
-MEGATRON = MemoryConstants(activation_scale=1.01, logit_copies=0.75, buffer=5.6e8, fragmentation=0.0)
+MEGATRON = MemoryConstants(
+    activation_scale=1.01, logit_copies=0.75, buffer=5.6e8, fragmentation=0.0
+)
 TERMS = (
     "weights",
     "gradients",
@@ -45,10 +47,14 @@ TERMS = (
 
 def cluster_of(device, gpus, constants=None):
     cluster = presets.cluster(device, gpus)
-    return replace(cluster, calibration=replace(cluster.calibration, memory=constants or MemoryConstants()))
+    return replace(
+        cluster, calibration=replace(cluster.calibration, memory=constants or MemoryConstants())
+    )
 
 
-def priced(model, device, strategy, *, sequence, batch, precision="bf16", constants=None, rule="slots"):
+def priced(
+    model, device, strategy, *, sequence, batch, precision="bf16", constants=None, rule="slots"
+):
     shape = presets.model(model)
     recipe = presets.precision(precision) if isinstance(precision, str) else precision
     workload = Workload(
@@ -147,10 +153,16 @@ def test_offload_moves_what_each_module_takes():
     plain = stored("deepseek-v3", replace(one, offload=experts), 4096)[0]
     assert float(plain.moved) == 0
     assert float(mixture.moved) == pytest.approx(2 * routed * (h + 2 * f))
-    again = replace(one, offload=experts, recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"}))
+    again = replace(
+        one, offload=experts, recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"})
+    )
     assert float(stored("mixtral-8x7b", again, 4096)[0].moved) == 0
     # The norm before attention is fused with its projection, that before experts is not.
-    for name, left in (("attn_norm", 0), ("mlp_norm", 2 * tokens * h), ("qkv_linear", 4 * tokens * h)):
+    for name, left in (
+        ("attn_norm", 0),
+        ("mlp_norm", 2 * tokens * h),
+        ("qkv_linear", 4 * tokens * h),
+    ):
         (mixture,) = stored("mixtral-8x7b", replace(one, offload=frozenset({name})), 4096)
         assert float(mixture.moved) == left
 
@@ -170,7 +182,9 @@ def test_no_offload_moves_more_than_is_kept_and_a_further_input_never_moves_less
     few = stored(name, replace(base, offload=names))
     many = stored(name, replace(base, offload=names | {more}))
     for one, other in zip(few, many, strict=True):
-        assert float(one.moved) <= float(other.moved) * (1 + 1e-12) <= float(other.kept) * (1 + 1e-9)
+        assert (
+            float(one.moved) <= float(other.moved) * (1 + 1e-12) <= float(other.kept) * (1 + 1e-9)
+        )
 
 
 def test_inputs_of_layers_are_offloaded_where_layers_are_recomputed():
@@ -187,7 +201,11 @@ def test_inputs_of_layers_are_offloaded_where_layers_are_recomputed():
     without = replace(layout, recompute=Recompute.NONE)
     one, _ = priced("llama3-8b", "h100-80gb-sxm", without, sequence=8192, batch=8)
     other, _ = priced(
-        "llama3-8b", "h100-80gb-sxm", replace(without, offload=named.offload), sequence=8192, batch=8
+        "llama3-8b",
+        "h100-80gb-sxm",
+        replace(without, offload=named.offload),
+        sequence=8192,
+        batch=8,
     )
     assert float(one.peak) == float(other.peak)
 
@@ -210,7 +228,10 @@ def test_chunked_experts_halve_the_peak_of_a_fully_recomputed_layer():
 
     def dynamic(strategy):
         found = footprint(
-            Workload(model=crowded, training=training), cluster, strategy, stages_of(shape, strategy, "slots")
+            Workload(model=crowded, training=training),
+            cluster,
+            strategy,
+            stages_of(shape, strategy, "slots"),
         )
         return float(np.max(found.activations + found.backward))
 
@@ -219,7 +240,9 @@ def test_chunked_experts_halve_the_peak_of_a_fully_recomputed_layer():
 
 
 def test_the_peak_is_the_sum_of_the_terms_on_the_fullest_stage():
-    found, _ = priced("mixtral-8x7b", "h100-80gb-sxm", Strategy(pp=4, dp=8, ep=8), sequence=4096, batch=64)
+    found, _ = priced(
+        "mixtral-8x7b", "h100-80gb-sxm", Strategy(pp=4, dp=8, ep=8), sequence=4096, batch=64
+    )
     total = sum(getattr(found, name) for name in (*TERMS, "fragmentation"))
     assert float(found.peak) == pytest.approx(float(np.max(total)), rel=1e-12)
 
@@ -289,7 +312,11 @@ def test_rescaling_bytes_by_a_power_of_two_rescales_every_term_exactly(model, la
     recipe = presets.precision("bf16")
     wide = replace(
         recipe,
-        **{f.name: unit * getattr(recipe, f.name) for f in fields(recipe) if f.name not in {"name", "gemm"}},
+        **{
+            f.name: unit * getattr(recipe, f.name)
+            for f in fields(recipe)
+            if f.name not in {"name", "gemm"}
+        },
     )
     bytes_of_stack = ("score", "mask", "bucket", "partition", "update", "sharded_weight", "buffer")
     scaled = replace(NANOTRON, **{name: unit * getattr(NANOTRON, name) for name in bytes_of_stack})
@@ -306,7 +333,9 @@ def test_rescaling_bytes_by_a_power_of_two_rescales_every_term_exactly(model, la
 
     before, after = found(recipe, NANOTRON), found(wide, scaled)
     for name in (*TERMS, "fragmentation"):
-        assert np.array_equal(unit * np.asarray(getattr(before, name)), np.asarray(getattr(after, name)))
+        assert np.array_equal(
+            unit * np.asarray(getattr(before, name)), np.asarray(getattr(after, name))
+        )
 
 
 def test_a_row_has_the_same_bits_alone_and_in_an_array():
@@ -318,7 +347,9 @@ def test_a_row_has_the_same_bits_alone_and_in_an_array():
     )  # fmt: skip
     together, _ = priced("deepseek-v3", "h100-80gb-sxm", family, sequence=4096, batch=1024)
     for index in range(64):
-        alone, _ = priced("deepseek-v3", "h100-80gb-sxm", family.row(index), sequence=4096, batch=1024)
+        alone, _ = priced(
+            "deepseek-v3", "h100-80gb-sxm", family.row(index), sequence=4096, batch=1024
+        )
         assert float(alone.peak) == together.peak[index]
         assert float(alone.host) == together.host[index]
 
@@ -334,9 +365,16 @@ def test_the_loss_and_the_backward_pass_of_a_layer_hold_theirs_in_turn():
 def test_the_allocator_of_the_last_rank_counts_neither_reserve_nor_what_lies_between_tensors():
     constants = MemoryConstants(buffer=1e9, fragmentation=0.1, workspace=1e8, gather_copies=0.0)
     found, _ = priced(
-        "llama3-8b", "h100-80gb-sxm", Strategy(pp=2, dp=4), sequence=8192, batch=8, constants=constants
+        "llama3-8b",
+        "h100-80gb-sxm",
+        Strategy(pp=2, dp=4),
+        sequence=8192,
+        batch=8,
+        constants=constants,
     )
-    assert float(found.allocated) == pytest.approx(found.total[1] - 1e9 - found.fragmentation[1], rel=1e-12)
+    assert float(found.allocated) == pytest.approx(
+        found.total[1] - 1e9 - found.fragmentation[1], rel=1e-12
+    )
     assert float(found.static_allocated) == pytest.approx(found.static[1] - 1e9, rel=1e-12)
     bare = replace(constants, workspace=0.0)
     without, _ = priced(
@@ -355,7 +393,9 @@ def test_tensor_parallel_ranks_hold_routers_and_latents_whole():
     latents = 62 * 7168 * (1536 + 576) + 59 * 7168 * 256  # the prediction module is a layer more
     experts = 59 * 256 / 8 * 3 * 7168 * 2048
     rest = float(one[1].weights[0]) / 2.0 - experts
-    assert float(one[2].weights[0]) / 2.0 - experts == pytest.approx(rest / 2 + latents / 2, rel=1e-9)
+    assert float(one[2].weights[0]) / 2.0 - experts == pytest.approx(
+        rest / 2 + latents / 2, rel=1e-9
+    )
     assert model.prediction_modules == 1
 
 

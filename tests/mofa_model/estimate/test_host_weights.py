@@ -22,7 +22,8 @@ AWAY = replace(HOST, host_weights=True)
 
 def asked(batch=8):
     return Workload(
-        model=MODEL, training=Training(sequence=4096, global_batch=batch, precision=presets.precision("bf16"))
+        model=MODEL,
+        training=Training(sequence=4096, global_batch=batch, precision=presets.precision("bf16")),
     )
 
 
@@ -46,18 +47,25 @@ def test_a_share_comes_from_the_host_before_each_gather_and_goes_back_with_no_up
     share = 2.0 * total_parameters(MODEL) / 8
     for rounds in (1, 4):
         (_, here), (_, away) = of(HOST, 8 * rounds), of(AWAY, 8 * rounds)
-        assert float(away.collective - here.collective) == pytest.approx(2 * rounds * share / link, rel=1e-3)
+        assert float(away.collective - here.collective) == pytest.approx(
+            2 * rounds * share / link, rel=1e-3
+        )
         assert float(here.optimizer - away.optimizer) == pytest.approx(share / link, rel=1e-3)
 
 
 def test_beside_whole_weights_it_says_nothing():
     for level in (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS):
-        (here, sent), (away, others) = of(replace(HOST, sharding=level)), of(replace(AWAY, sharding=level))
+        (here, sent), (away, others) = (
+            of(replace(HOST, sharding=level)),
+            of(replace(AWAY, sharding=level)),
+        )
         assert (float(here.peak), float(here.host)) == (float(away.peak), float(away.host))
         assert float(sent.collective) == float(others.collective)
 
 
 def test_deepspeed_is_told_and_read_back():
-    made = launch(AWAY, "deepspeed", case("llama3-8b", gpus=8, sequence=4096, batch=8, stack="deepspeed"))
+    made = launch(
+        AWAY, "deepspeed", case("llama3-8b", gpus=8, sequence=4096, batch=8, stack="deepspeed")
+    )
     found = read(["--deepspeed", "c.json"], lambda _: made.files["ds_config.json"])
     assert (found.layout["host_weights"], found.layout["optimizer"]) == (True, Placement.HOST)

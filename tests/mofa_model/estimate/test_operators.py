@@ -46,19 +46,26 @@ def test_a_narrow_product_leaves_its_cast_to_the_elementwise_work():
 
 def test_four_recipes_of_eight_bits_differ_on_a_b200():
     times = [
-        float(layer("b200", name).linear) for name in ("fp8-current", "fp8-rowwise", "fp8-block", "nvfp4")
+        float(layer("b200", name).linear)
+        for name in ("fp8-current", "fp8-rowwise", "fp8-block", "nvfp4")
     ]
     assert len({round(time, 6) for time in times}) == 4
 
 
 @pytest.mark.parametrize(
     "path, value, term",
-    [("compute.gemm_efficiency", 0.5, "linear"), ("compute.attention_efficiency", 0.25, "attention")],
+    [
+        ("compute.gemm_efficiency", 0.5, "linear"),
+        ("compute.attention_efficiency", 0.25, "attention"),
+    ],
 )
 def test_a_law_that_is_stated_stands_over_what_was_measured(path, value, term):
     """Half the rate, twice the time, whatever kernels reach."""
     cluster = presets.cluster("h100", 8)
-    stated = [replace(cluster, calibration=cluster.calibration.stated(path, v)) for v in (value, value / 2)]
+    stated = [
+        replace(cluster, calibration=cluster.calibration.stated(path, v))
+        for v in (value, value / 2)
+    ]
     one, two = (float(getattr(layer(cluster=c), term)) for c in stated)
     assert two == pytest.approx(2.0 * one, rel=1e-9)
 
@@ -67,10 +74,16 @@ def test_a_gather_inside_a_domain_takes_what_was_measured_and_outside_what_the_l
     cluster = presets.cluster("h100", 64)
     timer = kernels("h100").timer("all-gather", "nccl 2.29.2")
     inside, outside = (collectives.path_between(cluster, size, 1.0) for size in (8.0, 16.0))
-    assert float(collectives.all_gather_time(64e6, 8.0, inside)) == float(timer.seconds(size=64e6, ranks=8.0))
-    slow = replace(cluster, calibration=cluster.calibration.stated("links.scale_out_efficiency", 0.1))
+    assert float(collectives.all_gather_time(64e6, 8.0, inside)) == float(
+        timer.seconds(size=64e6, ranks=8.0)
+    )
+    slow = replace(
+        cluster, calibration=cluster.calibration.stated("links.scale_out_efficiency", 0.1)
+    )
     path = collectives.path_between(slow, 16.0, 1.0)
-    assert collectives.all_gather_time(64e6, 16.0, path) > collectives.all_gather_time(64e6, 16.0, outside)
+    assert collectives.all_gather_time(64e6, 16.0, path) > collectives.all_gather_time(
+        64e6, 16.0, outside
+    )
 
 
 def test_a_row_alone_has_the_bits_that_it_has_in_a_block():

@@ -39,17 +39,27 @@ def test_fp32_halves_the_rate_of_products_and_doubles_what_is_stored():
         estimate(
             Workload(
                 model=presets.model("llama3-8b"),
-                training=Training(sequence=8192, global_batch=64, precision=presets.precision(name)),
+                training=Training(
+                    sequence=8192, global_batch=64, precision=presets.precision(name)
+                ),
             ),
             presets.cluster("h100", 8, precision="fp32"),  # nobody measured TF32, so laws hold
             Strategy(dp=8, sharding=Sharding.NONE),
         )
         for name in ("bf16", "fp32")
     )
-    assert float(wide.layers[0].linear) == pytest.approx(2 * float(plain.layers[0].linear), rel=1e-9)
-    assert float(wide.layers[0].attention) == pytest.approx(2 * float(plain.layers[0].attention), rel=1e-9)
-    assert (wide.memory.activations / plain.memory.activations).max() == pytest.approx(2.0, rel=0.01)
-    states = (wide.memory.weights + wide.memory.optimizer) / (plain.memory.weights + plain.memory.optimizer)
+    assert float(wide.layers[0].linear) == pytest.approx(
+        2 * float(plain.layers[0].linear), rel=1e-9
+    )
+    assert float(wide.layers[0].attention) == pytest.approx(
+        2 * float(plain.layers[0].attention), rel=1e-9
+    )
+    assert (wide.memory.activations / plain.memory.activations).max() == pytest.approx(
+        2.0, rel=0.01
+    )
+    states = (wide.memory.weights + wide.memory.optimizer) / (
+        plain.memory.weights + plain.memory.optimizer
+    )
     assert states.max() == pytest.approx(12 / 14)
 
 
@@ -88,7 +98,9 @@ def test_full_recomputation_adds_a_third_of_the_layers():
     assert float(estimate(work, ideal(1), full).step_time) == pytest.approx(none * 4 / 3, rel=1e-6)
     # Eight of 32 layers are a quarter of that.
     some = replace(full, recompute_layers=8)
-    assert float(estimate(work, ideal(1), some).step_time) == pytest.approx(none * 13 / 12, rel=1e-6)
+    assert float(estimate(work, ideal(1), some).step_time) == pytest.approx(
+        none * 13 / 12, rel=1e-6
+    )
 
 
 def test_selective_recomputation_of_the_core_adds_one_forward_of_attention():
@@ -157,7 +169,10 @@ def test_the_optimizer_reads_and_writes_30_bytes_a_parameter():
 
 def test_micro_batches_are_sequences_over_ranks_and_micro_batch_size():
     assert micro_batches(workload(batch=256), Strategy(dp=8, mbs=4)) == 8
-    assert micro_batches(workload(batch=256), Strategy(dp=np.array([8.0, 16.0]))).tolist() == [32, 16]
+    assert micro_batches(workload(batch=256), Strategy(dp=np.array([8.0, 16.0]))).tolist() == [
+        32,
+        16,
+    ]
 
 
 def test_throughput_and_utilisation_of_a_known_step():
@@ -185,7 +200,9 @@ def test_recomputing_every_module_costs_one_forward_at_most():
     """Modules contain each other: `all_but_attention_output` is nearly the whole layer already."""
     work = workload("deepseek-v3", sequence=4096)
     cluster = ideal(8, scale_up=1e10, memory=1e12)
-    every = Strategy(dp=8, ep=8, recompute=Recompute.SELECTIVE, recompute_modules=frozenset(MODULES))
+    every = Strategy(
+        dp=8, ep=8, recompute=Recompute.SELECTIVE, recompute_modules=frozenset(MODULES)
+    )
     found = estimate(work, cluster, every).layers[-1]
     assert float(found.recompute) == pytest.approx(float(found.forward))
 
@@ -207,7 +224,9 @@ def test_modules_that_are_computed_again_are_launched_again_where_the_host_is_th
     """A norm and an activation are a quarter of the forward's launches, which are a third of a layer's: measured +2 to +11 %."""
     assert set(RELAUNCHED) == set(MODULES)
     work, cluster = workload("llama3-8b", sequence=256), presets.cluster("h100", 8)
-    slow = replace(cluster.calibration, host=replace(cluster.calibration.host, layer_unsharded=0.02))
+    slow = replace(
+        cluster.calibration, host=replace(cluster.calibration.host, layer_unsharded=0.02)
+    )
     cluster = replace(cluster, calibration=slow)
     plain = Strategy(dp=8)
     again = replace(

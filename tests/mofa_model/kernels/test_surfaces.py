@@ -61,7 +61,8 @@ def test_a_call_alone_has_the_bits_that_it_has_in_a_block():
         sizes = drawn(timer, 5, 33)
         block = timer.seconds(**sizes)
         alone = [
-            timer.seconds(**{name: float(values[i]) for name, values in sizes.items()}) for i in range(33)
+            timer.seconds(**{name: float(values[i]) for name, values in sizes.items()})
+            for i in range(33)
         ]
         assert np.asarray(alone).tolist() == np.broadcast_to(block, 33).tolist()
 
@@ -101,7 +102,9 @@ def test_a_law_is_start_and_work_over_its_share_of_the_peak():
     """1e12 operations at half of 1e15 a second, 1.1 times as long for the half of 100 in 1,000: 2.2 ms and the start."""
     sheet = Sheet(peak=1e15, memory=1e12, link=1e11)
     timer = Timer(
-        work=lambda at, width: CallWork(at=(at, 1.0, 1.0), flops=1e12, wide=1e9), surface=toy(), sheet=sheet
+        work=lambda at, width: CallWork(at=(at, 1.0, 1.0), flops=1e12, wide=1e9),
+        surface=toy(),
+        sheet=sheet,
     )
     assert timer.seconds(at=1000.0) == pytest.approx(2.2e-3 + 1e-5, rel=1e-3)
 
@@ -189,7 +192,10 @@ def test_the_verb_lists_devices_surfaces_and_prices_a_call(capsys):
     assert set(MEASURED) <= set(rows) <= set(presets.names("devices"))
     assert main(["presets", "kernels", "b200", "-o", "csv"]) == 0
     assert "Apache-2.0" in capsys.readouterr().out
-    assert main(["presets", "kernels", "h100", "--call", "gemm bf16 m=8192 n=8192 k=8192", "--json"]) == 0
+    assert (
+        main(["presets", "kernels", "h100", "--call", "gemm bf16 m=8192 n=8192 k=8192", "--json"])
+        == 0
+    )
     (time, *_) = json.loads(capsys.readouterr().out)["rows"]
     assert time["value"] == pytest.approx(1.4e-3, rel=0.05)
 
@@ -199,7 +205,10 @@ def test_the_verb_lists_devices_surfaces_and_prices_a_call(capsys):
     [
         (["mi300x"], "nobody measured its kernels"),
         (["--call", "gemm bf16 m=1 n=1 k=1"], "name a device"),
-        (["h100", "--call", "gemm bf16 m=4096 n=4096"], "missing 1 required positional argument: 'k'"),
+        (
+            ["h100", "--call", "gemm bf16 m=4096 n=4096"],
+            "missing 1 required positional argument: 'k'",
+        ),
         (["h100", "--call", "gemm bf16 m=x n=1 k=1"], "give a number"),
         (["h100", "--call", "gemm bf16 m=-1 n=1 k=1"], "above zero"),
         (["h100", "--call", "gemm bf17 m=1 n=1 k=1"], "bf17"),

@@ -14,7 +14,11 @@ SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 def read(name):
     """The last job of a sample, and every object of it."""
-    every = [one for one in YAML(typ="safe").load_all((SAMPLES / f"{name}.yaml").read_text("utf-8")) if one]
+    every = [
+        one
+        for one in YAML(typ="safe").load_all((SAMPLES / f"{name}.yaml").read_text("utf-8"))
+        if one
+    ]
     every = json.loads(json.dumps(every))
     return [one for one in every if job_kind(one["apiVersion"], one["kind"])][-1], every
 

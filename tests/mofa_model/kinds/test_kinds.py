@@ -24,7 +24,9 @@ def test_a_kind_is_found_by_group_and_name_whatever_its_version(kind):
     assert job_kind(f"example.org/{kind.version}", kind.kind) is None
 
 
-@pytest.mark.parametrize("body", [{"apiVersion": "apps/v1", "kind": "Deployment"}, {"kind": "Pod"}, {}])
+@pytest.mark.parametrize(
+    "body", [{"apiVersion": "apps/v1", "kind": "Deployment"}, {"kind": "Pod"}, {}]
+)
 def test_an_unknown_kind_is_an_error_that_names_it_and_those_that_are_known(body):
     with pytest.raises(
         InputError, match=rf"^replicas of a {body.get('kind')} cannot be read; known: Job\.batch, "
@@ -45,7 +47,9 @@ def test_whether_a_job_waits_is_no_part_of_what_it_asks(kind):
 @each
 def test_a_kind_of_which_nothing_can_be_changed_says_so(kind):
     if not kind.changes:
-        with pytest.raises(InputError, match=f"nothing of a {kind.kind} of {kind.group} can be changed"):
+        with pytest.raises(
+            InputError, match=f"nothing of a {kind.kind} of {kind.group} can be changed"
+        ):
             kind.written({"spec": {}}, ARGUMENTS, "100")
 
 
@@ -55,7 +59,13 @@ WORDS = st.sampled_from((
     "runtimePatches", "trainingRuntimeSpec", "annotations", "name", "Worker", "affinity", "nodeAffinity", "status", "conditions",
 ))  # fmt: skip
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just("\ud800") | WORDS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.just("\ud800")
+    | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
     max_leaves=20,
 )

@@ -89,10 +89,17 @@ def test_a_few_keys_stand_for_a_file_of_deepspeed():
 
 def test_options_have_the_last_word_and_stand_without_a_file():
     flags = "--use_fsdp --fsdp_version 2 --fsdp_reshard_after_forward false"
-    assert layout(HYBRID, COMMAND.replace("train.py", f"{flags} train.py")).sharding is Sharding.GRADIENTS
+    assert (
+        layout(HYBRID, COMMAND.replace("train.py", f"{flags} train.py")).sharding
+        is Sharding.GRADIENTS
+    )
     alone = f"accelerate launch {flags} --parallelism_config_cp_size 4 --parallelism_config_cp_comm_strategy alltoall t.py"
     found = read_layout(alone, 16)
-    assert (found.sharding, found.cp, found.context_mode) == (Sharding.GRADIENTS, 4, ContextMode.RING)
+    assert (found.sharding, found.cp, found.context_mode) == (
+        Sharding.GRADIENTS,
+        4,
+        ContextMode.RING,
+    )
 
 
 def test_a_file_alone_is_a_layout():

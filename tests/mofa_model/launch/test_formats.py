@@ -69,19 +69,32 @@ def test_a_file_of_a_trainer_that_is_not_read_is_refused_by_its_name(whose):
 
 
 @pytest.mark.parametrize(
-    "name, text", [("c.yaml", "a: 1\n"), ("c.json", "{}"), ("c.toml", "[tool.ruff]\n"), ("c.yaml", "- 1\n")]
+    "name, text",
+    [("c.yaml", "a: 1\n"), ("c.json", "{}"), ("c.toml", "[tool.ruff]\n"), ("c.yaml", "- 1\n")],
 )
 def test_a_file_that_nobody_knows_is_refused(name, text):
-    with pytest.raises(BadFile, match=r"no file of settings that is known|not a mapping of settings"):
+    with pytest.raises(
+        BadFile, match=r"no file of settings that is known|not a mapping of settings"
+    ):
         layout(text, name)
 
 
 def test_a_recipe_of_nanotron_is_read_as_it_trains():
     found = layout(NANOTRON)
     assert (found.tp, found.dp, found.mbs, found.sharding) == (2, 32, 4, Sharding.OPTIMIZER)
-    assert (found.sequence_parallel, found.tensor_overlap, found.recompute) == (True, True, Recompute.FULL)
+    assert (found.sequence_parallel, found.tensor_overlap, found.recompute) == (
+        True,
+        True,
+        Recompute.FULL,
+    )
     said = read(["c.yaml"], lambda _: NANOTRON)
-    assert (said.trainer, said.global_batch, said.sequence, said.precision, said.interval_steps) == (
+    assert (
+        said.trainer,
+        said.global_batch,
+        said.sequence,
+        said.precision,
+        said.interval_steps,
+    ) == (
         "nanotron",
         256,
         2048,
@@ -106,7 +119,11 @@ def test_a_recipe_of_llm_foundry_is_read_as_it_trains():
         64,
     )
     said = read(["c.yaml"], lambda _: FOUNDRY)
-    assert (said.global_batch, said.sequence, said.unpriced) == (1024, 4096, ("fsdp_config.mixed_precision",))
+    assert (said.global_batch, said.sequence, said.unpriced) == (
+        1024,
+        4096,
+        ("fsdp_config.mixed_precision",),
+    )
     for told in (
         "cpu_offload: true",
         "sharding_strategy: HYBRID_SHARD",
@@ -124,7 +141,11 @@ def test_a_whole_configuration_of_megatron_bridge_is_read_and_a_part_of_one_is_n
 
 
 def test_a_key_that_the_trainer_does_not_have_is_refused_where_it_is_on():
-    zero = {"zero_optimization": {"stage": 3}, "_comment": "by hand", "comms_config": {"verbose": False}}
+    zero = {
+        "zero_optimization": {"stage": 3},
+        "_comment": "by hand",
+        "comms_config": {"verbose": False},
+    }
     assert layout(json.dumps(zero), "ds.json").sharding is Sharding.WEIGHTS
     for text, name in (
         (zero | {"sequence_parallel": {"size": 4}}, "ds.json"),
@@ -151,7 +172,10 @@ def test_a_degree_that_is_not_read_is_refused():
 
 
 def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
-    for words in ("accelerate launch --config_file c.yaml t.py", "deepspeed t.py --deepspeed c.yaml"):
+    for words in (
+        "accelerate launch --config_file c.yaml t.py",
+        "deepspeed t.py --deepspeed c.yaml",
+    ):
         with pytest.raises(
             InputError, match=r"c.yaml: seems to be axolotl's; where the command names it stands"
         ):

@@ -77,13 +77,21 @@ def test_layers_that_no_rule_divides_are_dealt_out_by_a_layout():
 
 def test_torchtitan_gets_flags_and_the_word_for_recomputation_comes_last():
     strategy = Strategy(
-        tp=8, dp=64, mbs=2, sharding=Sharding.WEIGHTS, recompute=Recompute.FULL, sequence_parallel=True
+        tp=8,
+        dp=64,
+        mbs=2,
+        sharding=Sharding.WEIGHTS,
+        recompute=Recompute.FULL,
+        sequence_parallel=True,
     )
     words = launch(strategy, "torchtitan", case(batch=1024), interval_steps=120).arguments
     assert words[-1] == "activation-checkpoint:full"
     assert "--parallelism.data_parallel_shard_degree 64" in " ".join(words)
     assert "--training.local_batch_size 2 --training.global_batch_size 1024" in " ".join(words)
-    assert "--checkpoint.enable --checkpoint.interval 120 --checkpoint.async_mode async" in " ".join(words)
+    assert (
+        "--checkpoint.enable --checkpoint.interval 120 --checkpoint.async_mode async"
+        in " ".join(words)
+    )
 
 
 def test_nemo_gets_overrides_of_a_recipe():
@@ -107,7 +115,10 @@ def test_deepspeed_gets_a_configuration_whose_batch_sizes_multiply_up():
     strategy = Strategy(tp=4, dp=64, mbs=2, sharding=Sharding.GRADIENTS, optimizer=Placement.HOST)
     answer = launch(strategy, "deepspeed", BIG, interval_steps=120)
     config = json.loads(answer.files["ds_config.json"])
-    assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64 == 2048
+    assert (
+        config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64
+        == 2048
+    )
     assert config["zero_optimization"]["stage"] == 2
     assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
     assert config["tensor_parallel"] == {"autotp_size": 4}
@@ -116,7 +127,9 @@ def test_deepspeed_gets_a_configuration_whose_batch_sizes_multiply_up():
 
 def test_a_launch_can_be_copied_into_a_shell():
     text = launch(Strategy(tp=8, dp=256), "megatron", BIG).text()
-    assert text.startswith("# Megatron-LM (megatron-core 0.19.2)\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n")
+    assert text.startswith(
+        "# Megatron-LM (megatron-core 0.19.2)\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    )
     assert "--micro-batch-size 1 \\\n" in text
 
 
@@ -126,7 +139,11 @@ def test_a_launch_can_be_copied_into_a_shell():
         ("megatron", Strategy(schedule=DUALPIPE, pp=2), "schedule"),
         ("nemo", Strategy(chunks=4), "chunks"),
         ("torchtitan", Strategy(dp=2), "sharding"),
-        ("torchtitan", Strategy(dp=2, sharding=Sharding.WEIGHTS, optimizer=Placement.HOST), "optimizer"),
+        (
+            "torchtitan",
+            Strategy(dp=2, sharding=Sharding.WEIGHTS, optimizer=Placement.HOST),
+            "optimizer",
+        ),
         ("megatron", Strategy(dp=2, sharding=Sharding.NONE, optimizer=Placement.HOST), "optimizer"),
         ("megatron", Strategy(graphs=Graphs.PARTIAL, recompute=Recompute.FULL), "graphs"),
         ("megatron", Strategy(pp=2, dp=2, sharding=Sharding.WEIGHTS), "sharding"),
@@ -137,7 +154,11 @@ def test_a_launch_can_be_copied_into_a_shell():
         ("torchtitan", Strategy(sharding=Sharding.NONE, cp=2), "sharding"),
         ("megatron", Strategy(offload=frozenset({"activations"})), "offload"),
         ("megatron", Strategy(tp=2, tensor_overlap=True), "tp-overlap"),
-        ("megatron", Strategy(offload=frozenset({"core_attn"}), recompute=Recompute.FULL), "offload"),
+        (
+            "megatron",
+            Strategy(offload=frozenset({"core_attn"}), recompute=Recompute.FULL),
+            "offload",
+        ),
         ("nemo", Strategy(pp=2, vpp=4, recompute=Recompute.FULL, recompute_layers=2), "recompute"),
     ],
 )
@@ -199,8 +220,18 @@ def layouts_of_accelerate(draw):
     }
     groups = [cp * n for n in (2, 4) if n < dp] if engine == "fsdp" else []
     level = draw(st.sampled_from(levels[engine]))
-    needed = engine == "deepspeed" and mode is not ContextMode.ALL_TO_ALL and level is not Sharding.OPTIMIZER
-    homes = [Placement.HOST] if needed else list(Placement) if engine == "deepspeed" else [Placement.DEVICE]
+    needed = (
+        engine == "deepspeed"
+        and mode is not ContextMode.ALL_TO_ALL
+        and level is not Sharding.OPTIMIZER
+    )
+    homes = (
+        [Placement.HOST]
+        if needed
+        else list(Placement)
+        if engine == "deepspeed"
+        else [Placement.DEVICE]
+    )
     return Strategy(
         cp=cp,
         dp=dp,
@@ -222,7 +253,8 @@ def layouts(draw, *, trainer):
     vpp = draw(st.sampled_from([1, 2])) if pp > 1 and trainer != "deepspeed" else 1
     recompute = draw(
         st.sampled_from(
-            [Recompute.NONE, Recompute.FULL] + ([Recompute.SELECTIVE] if trainer != "deepspeed" else [])
+            [Recompute.NONE, Recompute.FULL]
+            + ([Recompute.SELECTIVE] if trainer != "deepspeed" else [])
         )
     )
     fields = {
@@ -319,7 +351,9 @@ def test_writing_and_reading_a_launch_gives_the_same_layout(trainer, data):
 def test_every_printed_flag_is_one_that_the_trainer_has(trainer, data):
     strategy = data.draw(layouts(trainer=trainer))
     words = [
-        w for w in launch(strategy, trainer, MIXED).arguments if not w.startswith("activation-checkpoint:")
+        w
+        for w in launch(strategy, trainer, MIXED).arguments
+        if not w.startswith("activation-checkpoint:")
     ]
     _, unknown = a_parser_of(trainer).parse_known_args(words)
     assert unknown == []
@@ -355,7 +389,12 @@ enable_checkpoint = true
 interval = 500
 """
     strategy = read_layout("--job.config_file job.toml", 64, open_file={"job.toml": text}.get)
-    assert (strategy.tp, strategy.dp, strategy.mbs, strategy.sharding) == (8, 8, 2, Sharding.WEIGHTS)
+    assert (strategy.tp, strategy.dp, strategy.mbs, strategy.sharding) == (
+        8,
+        8,
+        2,
+        Sharding.WEIGHTS,
+    )
     assert strategy.recompute is Recompute.FULL
 
 
@@ -435,16 +474,22 @@ def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
     assert read(launch(interleaved, "megatron", problem).arguments).layout["vpp"] == 2
     (told,) = [word for word in launch(strategy, "nemo", problem).arguments if "hybrid" in word]
     assert told == f"model.hybrid_layer_pattern='{pattern}'"
-    with pytest.raises(BadValue, match=r"strategy.schedule: 'interleaved' cannot be right; nemo cannot run"):
+    with pytest.raises(
+        BadValue, match=r"strategy.schedule: 'interleaved' cannot be right; nemo cannot run"
+    ):
         launch(interleaved, "nemo", problem)
 
 
 def test_a_trainer_without_a_block_refuses_the_model_by_name():
     hybrid = case(HYBRIDS["nemotron-h-8b"]).workload
     framework("megatron").require(hybrid)
-    with pytest.raises(BadValue, match="framework: 'torchtitan' cannot be right; it has no state space"):
+    with pytest.raises(
+        BadValue, match="framework: 'torchtitan' cannot be right; it has no state space"
+    ):
         framework("torchtitan").require(hybrid)
-    with pytest.raises(BadValue, match=r"it has no kimi delta attention.*hybrid_layer_allocation.py"):
+    with pytest.raises(
+        BadValue, match=r"it has no kimi delta attention.*hybrid_layer_allocation.py"
+    ):
         framework("megatron").require(case(HYBRIDS["kimi-linear"]).workload)
     with pytest.raises(
         BadValue, match=r"no feed-forward block without a gate \(torchtitan 0.3.0, models/common"
@@ -477,13 +522,17 @@ def test_torchtitan_runs_unlike_layers_on_one_stage_alone():
     problem = case(HYBRIDS["qwen3-next"])
     layout = Strategy(dp=8, sharding=Sharding.WEIGHTS)
     assert launch(layout, "torchtitan", problem).arguments
-    with pytest.raises(BadValue, match=r"strategy.pp: '2' cannot be right; torchtitan cannot run it"):
+    with pytest.raises(
+        BadValue, match=r"strategy.pp: '2' cannot be right; torchtitan cannot run it"
+    ):
         launch(dataclasses.replace(layout, pp=2, dp=4), "torchtitan", problem)
 
 
 def test_what_acts_on_nothing_is_neither_said_nor_refused():
     """Overlap of expert exchange, asked for where ep = 1, stands beside stages without virtual ones."""
-    asked = Strategy(tp=2, pp=4, dp=8, expert_overlap=True, pipeline_overlap=False, sequence_parallel=True)
+    asked = Strategy(
+        tp=2, pp=4, dp=8, expert_overlap=True, pipeline_overlap=False, sequence_parallel=True
+    )
     said = launch(asked, "megatron", case("mixtral-8x7b", batch=512)).arguments
     assert "--overlap-moe-expert-parallel-comm" not in said
 
@@ -495,7 +544,9 @@ def test_groups_of_shards_run_beside_experts_whose_ranks_divide_by_them():
     assert "--num-distributed-optimizer-instances 4" in " ".join(
         launch(grouped, "megatron", problem).arguments
     )
-    with pytest.raises(BadValue, match=r"strategy.shard: '4' cannot be right; megatron cannot run it"):
+    with pytest.raises(
+        BadValue, match=r"strategy.shard: '4' cannot be right; megatron cannot run it"
+    ):
         launch(dataclasses.replace(grouped, shard=4), "megatron", problem)
 
 

@@ -36,7 +36,15 @@ LAUNCHES = [
     ("qwen3-32b", "a100", 128, 8192, 1024, ("sharding=zero3",), "bf16"),
     ("qwen3-235b-a22b", "h100", 256, 4096, 2048, ("sharding=zero3",), "bf16"),
     ("deepseek-v3", "h800", 2048, 4096, 15360, ("sharding=zero3",), "bf16"),
-    ("deepseek-v3", "h100", 512, 4096, 8192, ("offload=activations", "recompute=selective"), "bf16"),
+    (
+        "deepseek-v3",
+        "h100",
+        512,
+        4096,
+        8192,
+        ("offload=activations", "recompute=selective"),
+        "bf16",
+    ),
 ]
 """What people ask for: eleven mixtures, five fully sharded, and the flagship with and without offload."""
 
@@ -70,13 +78,17 @@ def as_started(problem, strategy):
 def test_an_ordinary_launch_holds_the_rules_of_megatron_core_and_says_what_was_priced(
     name, device, gpus, tokens, batch, constraints, precision
 ):
-    problem = case(name, device=device, gpus=gpus, sequence=tokens, batch=batch, precision=precision)
+    problem = case(
+        name, device=device, gpus=gpus, sequence=tokens, batch=batch, precision=precision
+    )
     for strategy in found_by_search(problem, constraints):
         assert rules.broken(as_started(problem, strategy)) == []
         words = launch(strategy, "megatron", problem).arguments
         again = read_layout(words, gpus, layers=problem.workload.model.layers)
         assert again == strategy
-        priced, back = (estimate(problem.workload, problem.cluster, one) for one in (strategy, again))
+        priced, back = (
+            estimate(problem.workload, problem.cluster, one) for one in (strategy, again)
+        )
         assert float(back.step_time) == float(priced.step_time)
         assert (float(back.memory.peak), float(back.memory.host)) == (
             float(priced.memory.peak),
@@ -179,6 +191,8 @@ def test_the_flagship_costs_what_its_flags_read_back_cost():
         again = read_layout(words, advice.gpus, layers=126)
         assert again == advice.strategy
         assert bool(again.offload) == bool(constraints)
-        priced, back = (estimate(problem.workload, cluster, one) for one in (advice.strategy, again))
+        priced, back = (
+            estimate(problem.workload, cluster, one) for one in (advice.strategy, again)
+        )
         assert float(priced.step_time) == float(back.step_time)
         assert float(priced.memory.peak) == float(back.memory.peak)

@@ -34,7 +34,13 @@ def test_every_option_of_a_parser_is_read_refused_or_named(trainer):
     assert [option for option, what in made.items() if not what] == []
     assert [option for option in said["beside"] if options.made_of(trainer, option)] == []
     counted, every = Counter(made.values()), len(made) + len(said["beside"])
-    numbers = (every, counted["read"], counted["refused"], len(table(trainer).only), counted["not priced"])
+    numbers = (
+        every,
+        counted["read"],
+        counted["refused"],
+        len(table(trainer).only),
+        counted["not priced"],
+    )
     assert f"| `{trainer}` | {' | '.join(map(str, numbers))} |" in PAGE
 
 
@@ -42,7 +48,12 @@ def test_every_option_of_a_parser_is_read_refused_or_named(trainer):
 def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
     known = table(trainer)
     bare = {option.removeprefix("--") for option in RECORD[trainer]["options"]}
-    names = {*bare, *RECORD[trainer]["options"], *known.kinds, "activation_checkpoint.selective_ac_option"}
+    names = {
+        *bare,
+        *RECORD[trainer]["options"],
+        *known.kinds,
+        "activation_checkpoint.selective_ac_option",
+    }
     wholes = {name.rpartition(".")[0] for name in names}
     assert [name for name in (*known.refused, *known.only) if name not in names | wholes] == []
 
@@ -106,18 +117,32 @@ def test_every_second_layer_is_half_of_the_layers():
 
 def test_older_words_for_graphs_are_read_as_what_they_capture():
     whole = f"{MEGATRON} --cuda-graph-impl local --cuda-graph-scope full_iteration"
-    part = (
-        f"{MEGATRON} --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess"
-    )
+    part = f"{MEGATRON} --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess"
     assert [read_layout(one, 16).graphs for one in (whole, part)] == [Graphs.FULL, Graphs.PARTIAL]
 
 
 def test_what_is_not_priced_is_told_where_somebody_types_it(capsys, tmp_path):
-    job = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "16", "--global-batch", "64", "--seq", "4096"]
-    assert main(["explain", *job, "--strategy", f"{MEGATRON} --attention-backend fused --lr 1e-4"]) == 0
+    job = [
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h100",
+        "--gpus",
+        "16",
+        "--global-batch",
+        "64",
+        "--seq",
+        "4096",
+    ]
+    assert (
+        main(["explain", *job, "--strategy", f"{MEGATRON} --attention-backend fused --lr 1e-4"])
+        == 0
+    )
     assert capsys.readouterr().err == "--strategy: not priced: attention-backend\n"
     file = tmp_path / "c.yaml"
-    file.write_text("distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_forward_prefetch: true}\n")
+    file.write_text(
+        "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_forward_prefetch: true}\n"
+    )
     command = f"accelerate launch --config_file {file} t.py --per_device_train_batch_size 1"
     assert main(["explain", *job, "--strategy", command]) == 0
     assert capsys.readouterr().err == "--strategy: not priced: fsdp_forward_prefetch\n"

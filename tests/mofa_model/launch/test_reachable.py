@@ -38,7 +38,9 @@ EXPERTS = dict(layers=7, experts=Experts(count=8, top_k=2, width=2048), dense_la
 MIXTURE = decoder("mixture", attention=ATTENTION, **EXPERTS, **SMALL)
 LATENT = decoder(
     "latent",
-    attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
+    attention=LatentAttention(
+        heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64
+    ),
     prediction_modules=1,
     **EXPERTS,
     **SMALL,
@@ -46,7 +48,12 @@ LATENT = decoder(
 MODELS = {"dense": DENSE, "mixture": MIXTURE, "latent": LATENT}
 LIMITS = {
     "torchtitan": ("mbs<=2", "cp<=2"),
-    "megatron": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
+    "megatron": (
+        "offload=none,activations",
+        "mbs<=2",
+        "cp<=2",
+        "recompute=none,selective,full:2,full",
+    ),
     "nemo": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
     "deepspeed": ("offload=none,activations", "mbs<=2", "cp<=2"),
     "accelerate": ("offload=none,activations", "cp-mode=ring,a2a,allgather"),
@@ -59,7 +66,9 @@ ASKED = 250
 
 def problem_of(model):
     device = Device(name="test", peak_bf16=400e12, memory=40e9, memory_bandwidth=2e12)
-    cluster = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+    cluster = Cluster(
+        device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9)
+    )
     training = Training(sequence=4096, global_batch=32, precision=Precision(name="bf16"))
     return SearchCase(workload=Workload(model=model, training=training), cluster=cluster)
 
@@ -88,7 +97,9 @@ def acting(strategy, experts):
     copies = float(expert_data_ranks(ranks, s.tp, s.ep, s.etp)) if experts else ranks
     rows = {name: np.array([float(getattr(s, name))]) for name in ("tp", "pp", "ep")}
     rows |= {"ranks": np.array([ranks]), "copies": np.array([copies])}
-    return {axis.name: axis.value_of(s) for axis in AXES if axis.idle is None or not axis.idle(rows)[0]}
+    return {
+        axis.name: axis.value_of(s) for axis in AXES if axis.idle is None or not axis.idle(rows)[0]
+    }
 
 
 def price(problem, strategy):
@@ -134,7 +145,9 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
                 "predictions": model.prediction_modules,
             }
             latent = isinstance(next(iter(model.blocks)), LatentAttention)
-            given = rules.started(words.arguments, words.environment, gpus=16, latent=latent, **brought)
+            given = rules.started(
+                words.arguments, words.environment, gpus=16, latent=latent, **brought
+            )
             assert rules.broken(given) == []
 
 
@@ -153,7 +166,9 @@ def test_megatron_reaches_what_the_law_is_about():
 def test_ten_thousand_random_strategies_are_their_own_launch_read_back(trainer):
     for kind in layouts.MODELS:
         left = 3400
-        asked = layouts.questions(random.Random(f"{trainer} {kind}"), trainer, kind, trainer, sample=400)
+        asked = layouts.questions(
+            random.Random(f"{trainer} {kind}"), trainer, kind, trainer, sample=400
+        )
         while left > 0:
             problem, found = next(asked)
             for strategy in found:

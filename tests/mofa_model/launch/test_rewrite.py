@@ -13,11 +13,23 @@ from mofa_model.strategy import Sharding, Strategy
 ASKED = case("llama3-70b", batch=512)
 NEW = Strategy(tp=8, pp=4, dp=8, pipeline_overlap=False)
 SHARDED = Strategy(tp=8, pp=4, dp=8, sharding=Sharding.GRADIENTS)
-MEGATRON, NEMO = (launch(NEW, name, ASKED, interval_steps=100).arguments for name in ("megatron", "nemo"))
+MEGATRON, NEMO = (
+    launch(NEW, name, ASKED, interval_steps=100).arguments for name in ("megatron", "nemo")
+)
 TORCHTITAN = launch(SHARDED, "torchtitan", ASKED, interval_steps=100).arguments
 COMMAND = ("pretrain_gpt.py", "--num-layers", "80", "--lr", "1e-4", "--tensor_model_parallel_size", "4", "--sequence-parallel",
            "--recompute-modules", "mlp", "core_attn", "--data-path", "a b", "--bf16", "--save", "/ckpt", "--recompute-activations")  # fmt: skip
-KEPT = ("pretrain_gpt.py", "--num-layers", "80", "--lr", "1e-4", "--data-path", "a b", "--save", "/ckpt")
+KEPT = (
+    "pretrain_gpt.py",
+    "--num-layers",
+    "80",
+    "--lr",
+    "1e-4",
+    "--data-path",
+    "a b",
+    "--save",
+    "/ckpt",
+)
 
 
 def test_flags_of_the_layout_are_replaced_and_all_others_kept():
@@ -25,14 +37,25 @@ def test_flags_of_the_layout_are_replaced_and_all_others_kept():
 
 
 def test_torchtitan_keeps_its_positional_word_at_the_end():
-    words = ["--module", "llama3", "--parallelism.tensor_parallel_degree=2", "--metrics.log_freq", "10"]
+    words = [
+        "--module",
+        "llama3",
+        "--parallelism.tensor_parallel_degree=2",
+        "--metrics.log_freq",
+        "10",
+    ]
     found = rewritten([*words, "activation-checkpoint:full"], TORCHTITAN)
     assert found == ("--module", "llama3", "--metrics.log_freq", "10", *TORCHTITAN)
     assert found[-1].startswith("activation-checkpoint:")
 
 
 def test_overrides_of_nemo_are_replaced():
-    words = ["run.py", "model.tensor_model_parallel_size=2", "+ddp.overlap_grad_reduce=false", "data.path=/d"]
+    words = [
+        "run.py",
+        "model.tensor_model_parallel_size=2",
+        "+ddp.overlap_grad_reduce=false",
+        "data.path=/d",
+    ]
     assert rewritten(words, NEMO) == ("run.py", "data.path=/d", *NEMO)
 
 
@@ -121,13 +144,22 @@ def test_of_a_shell_line_every_other_character_stays(line, kept):
 @pytest.mark.parametrize(
     "line, made",
     [
-        ("bash -c 'torchrun t.py'", "bash -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''"),
-        ('bash -c "torchrun t.py"', "bash -c \"torchrun t.py --pipeline-model-parallel-layout 'E|t'\""),
+        (
+            "bash -c 'torchrun t.py'",
+            "bash -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''",
+        ),
+        (
+            'bash -c "torchrun t.py"',
+            "bash -c \"torchrun t.py --pipeline-model-parallel-layout 'E|t'\"",
+        ),
         (
             "su -s /bin/sh - user -c 'torchrun t.py'",
             "su -s /bin/sh - user -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''",
         ),
-        ("eval torchrun t.py", "eval torchrun t.py --pipeline-model-parallel-layout ''\"'\"'E|t'\"'\"''"),
+        (
+            "eval torchrun t.py",
+            "eval torchrun t.py --pipeline-model-parallel-layout ''\"'\"'E|t'\"'\"''",
+        ),
     ],
 )
 def test_what_a_shell_would_read_is_quoted_as_often_as_it_is_read(line, made):
@@ -149,9 +181,9 @@ def test_a_block_of_yaml_is_edited_in_each_style(style, line):
     back = " \\" if style.startswith("|") else ""
     last = back if style == "|" else ""
     text = f"a: {style}\n  torchrun t.py{back}\n  --bf16{back}\n  --lr 1{last}\n"
-    assert rewritten_line(YAML(typ="safe").load(text)["a"], ["--micro-batch-size=1"]) == line.format(
-        "--micro-batch-size=1"
-    )
+    assert rewritten_line(
+        YAML(typ="safe").load(text)["a"], ["--micro-batch-size=1"]
+    ) == line.format("--micro-batch-size=1")
 
 
 @pytest.mark.parametrize(
@@ -238,12 +270,18 @@ def test_what_cannot_be_done_safely_is_refused_in_one_line(line, why):
     "words, why",
     [
         (["a", "t.py --bf16", "u.py --bf16"], "the layout stands in 't.py --bf16'"),
-        (["/entry.sh", "torchrun t.py --bf16", "a b"], "the layout stands in 'torchrun t.py --bf16'"),
+        (
+            ["/entry.sh", "torchrun t.py --bf16", "a b"],
+            "the layout stands in 'torchrun t.py --bf16'",
+        ),
         (["sh", "-c", "t.py --bf16 $@", "--", "--bf16"], "in two places"),
         (["bash", "-c", "a; b"], "several commands"),
         (["bash", "-c"], "neither a line nor a script"),
         (["env", "A=1", "/bin/bash", "-x"], "neither a line nor a script"),
-        (["/entry.sh", "bash", "-c", "torchrun t.py"], "nobody knows whether '/entry.sh' runs the shell"),
+        (
+            ["/entry.sh", "bash", "-c", "torchrun t.py"],
+            "nobody knows whether '/entry.sh' runs the shell",
+        ),
     ],
 )
 def test_of_a_list_too(words, why):
@@ -335,9 +373,13 @@ def test_older_names_of_a_pattern_go_where_a_new_one_comes():
         rewritten_line(old, ["--hybrid-layer-pattern", "M-|M-"])
         == "torchrun t.py --hybrid-layer-pattern 'M-|M-'"
     )
-    assert "--hybrid-override-pattern M-M-" in rewritten_line(old, ["--tensor-model-parallel-size", "8"])
+    assert "--hybrid-override-pattern M-M-" in rewritten_line(
+        old, ["--tensor-model-parallel-size", "8"]
+    )
 
 
 def test_a_shell_behind_ssh_that_reads_a_here_document_gets_no_arguments():
     with pytest.raises(InputError, match="reads what it runs from elsewhere"):
-        rewritten_line("ssh -p 22 n bash -s <<E\ntorchrun t.py\nE\n", ["--tensor-model-parallel-size", "8"])
+        rewritten_line(
+            "ssh -p 22 n bash -s <<E\ntorchrun t.py\nE\n", ["--tensor-model-parallel-size", "8"]
+        )

@@ -18,7 +18,9 @@ from mofa_model.strategy import Strategy
 
 NEW = list(
     launch(
-        Strategy(tp=8, pp=4, dp=8, pipeline_overlap=False), "megatron", case("llama3-70b", batch=512)
+        Strategy(tp=8, pp=4, dp=8, pipeline_overlap=False),
+        "megatron",
+        case("llama3-70b", batch=512),
     ).arguments
 )
 """The layout that is asked for; one that no shell may read for itself goes with it."""
@@ -40,7 +42,9 @@ def run(tmp_path_factory):
     (folder / "ssh").write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
     (folder / "su").write_text('#!/bin/sh\nfor last; do :; done; exec /bin/sh -c "$last"\n')
     (folder / "runuser").write_text('#!/bin/sh\nfor last; do :; done; exec /bin/sh -c "$last"\n')
-    (folder / "srun").write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n')
+    (folder / "srun").write_text(
+        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
+    )
     (folder / "sudo").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     for name in ("ssh", "su", "runuser", "srun", "sudo"):
         (folder / name).chmod(0o755)
@@ -48,7 +52,13 @@ def run(tmp_path_factory):
         (folder / profile).write_text(f"PATH={folder}\n")
     seen = folder / "seen"
     seen.mkdir()
-    environment = {"PATH": str(folder), "SEEN": str(seen), "X": "x y", "HOME": str(folder), "LANG": "C.UTF-8"}
+    environment = {
+        "PATH": str(folder),
+        "SEEN": str(seen),
+        "X": "x y",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+    }
 
     def run(line):
         def bash(*words):
@@ -119,9 +129,14 @@ HIDDEN = [
 @st.composite
 def lines(draw):
     """A line, and the words that its trainer is given, before and after."""
-    pieces = [draw(st.sampled_from(KEPT[:1])), *draw(st.lists(st.sampled_from([*KEPT, *GONE]), max_size=7))]
+    pieces = [
+        draw(st.sampled_from(KEPT[:1])),
+        *draw(st.lists(st.sampled_from([*KEPT, *GONE]), max_size=7)),
+    ]
     gaps = [draw(st.sampled_from([" ", "  ", "\t", " \\\n", " \\\n   "])) for _ in pieces]
-    command = "torchrun" + "".join(gap + piece.written for gap, piece in zip(gaps, pieces, strict=True))
+    command = "torchrun" + "".join(
+        gap + piece.written for gap, piece in zip(gaps, pieces, strict=True)
+    )
     line = draw(st.sampled_from(BEFORE)) + command + draw(st.sampled_from(AFTER))
     line = draw(st.sampled_from(AROUND)).format(line)
     shell = draw(st.sampled_from([*SHELLS, draw(st.sampled_from(HIDDEN))]))
@@ -153,13 +168,18 @@ def check(run, line, before, after, hidden):
     try:
         once = rewritten_line(line, NEW)
     except InputError as refused:
-        if any(one in str(refused) for one in ("a word to other shells", "a backslash that ends no line")):
+        if any(
+            one in str(refused)
+            for one in ("a word to other shells", "a backslash that ends no line")
+        ):
             return
         note = "the layout stands in '--bf16 is on'" in str(refused)
         assert before == after and (note or "several commands" in str(refused))  # noqa: PT017, PT018 - one layout is found
         return
     assert rewritten_line(once, NEW) == once
-    assert run(once) == sorted(["torchrun", *after, *NEW] if call[0] == "torchrun" else call for call in made)
+    assert run(once) == sorted(
+        ["torchrun", *after, *NEW] if call[0] == "torchrun" else call for call in made
+    )
 
 
 @given(drawn=lines())

@@ -55,7 +55,9 @@ def test_words_lie_in_the_line_in_order_or_it_is_refused(line):
     for command in commands:
         places = [place for word in command.words for place in (word.before, word.start, word.end)]
         assert places == sorted(places)
-        assert [line[word.start : word.end] for word in command.words] == [word.raw for word in command.words]
+        assert [line[word.start : word.end] for word in command.words] == [
+            word.raw for word in command.words
+        ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,17 @@ def test_a_line_that_goes_on_is_read_as_its_words(line):
 
 def test_the_line_of_a_shell_in_a_line_is_read_too():
     line = "cd /x && bash -lc \"sh -c 'torchrun t.py --bf16'\" | tee log"
-    assert words_of(line)[4:] == ["-lc", "sh", "-c", "torchrun", "t.py", "--bf16", "|", "tee", "log"]
+    assert words_of(line)[4:] == [
+        "-lc",
+        "sh",
+        "-c",
+        "torchrun",
+        "t.py",
+        "--bf16",
+        "|",
+        "tee",
+        "log",
+    ]
 
 
 BLOCK = "torchrun --nnodes=2 t.py \\\n  --tensor-model-parallel-size \\\n  8 \\\n  --pipeline-model-parallel-size 2 \\"
@@ -104,7 +116,9 @@ BLOCK = "torchrun --nnodes=2 t.py \\\n  --tensor-model-parallel-size \\\n  8 \\\
 def test_a_layout_over_several_lines_is_read_on_the_desk_and_in_a_job(line):
     assert (read_layout(line, 32).tp, read_layout(line, 32).pp) == (8, 2)
     gpus = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]}
-    workers = {"rayClusterSpec": {"workerGroupSpecs": [{"replicas": 4, "template": {"spec": gpus}}]}}
+    workers = {
+        "rayClusterSpec": {"workerGroupSpecs": [{"replicas": 4, "template": {"spec": gpus}}]}
+    }
     job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": {"entrypoint": line, **workers}}
     words = demand_of(job).words
     assert words[words.index("--tensor-model-parallel-size") + 1] == "8"

@@ -59,7 +59,9 @@ def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_th
 def test_every_preset_gives_a_launch_that_starts_or_is_refused_before_the_search(trainer):
     started, refused = RECORD[trainer]["ordinary"], RECORD[trainer]["not had"]
     assert {name.split()[0] for name in (*started, *refused)} == {*entries.names("models")}
-    assert [why for why in refused.values() if "it has no" not in why and "nothing fits" not in why] == []
+    assert [
+        why for why in refused.values() if "it has no" not in why and "nothing fits" not in why
+    ] == []
     page = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
     without = sum("it has no" in why for why in refused.values())
     assert f"| `{trainer}` | {len(started)} | {without} | {len(refused) - without} |" in page
@@ -95,12 +97,20 @@ def test_launches_of_examples_and_documents_are_among_the_verified_ones(trainer,
 
 
 def test_every_launch_that_documents_show_is_known_here():
-    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "mofa_model" / "verbs" / "advise.py"]
+    pages = [
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "README.md",
+        ROOT / "mofa_model" / "verbs" / "advise.py",
+    ]
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     known = [
         options.partition(" --framework")[0]
         for every in launches.SHOWN.values()
         for options in every.values()
     ]
-    told = [line for line in lines if "mofa advise" in line and "--launch" in line and "job.yaml" not in line]
+    told = [
+        line
+        for line in lines
+        if "mofa advise" in line and "--launch" in line and "job.yaml" not in line
+    ]
     assert [line for line in told if not any(options in line for options in known)] == []

@@ -64,7 +64,11 @@ def test_a_recommendation_is_told_in_whole_units_and_text():
     status = status_of(ADVICE, "abc", NOW, launch(LAYOUT, "megatron", case(), interval_steps=37))
     told = status["recommendation"]
     assert told["summary"] == "tp8 pp16 dp16"
-    assert told["predicted"]["stepMilliseconds"] == {"lower": 25190, "target": 27989, "upper": 30788}
+    assert told["predicted"]["stepMilliseconds"] == {
+        "lower": 25190,
+        "target": 27989,
+        "upper": 30788,
+    }
     assert told["predicted"]["ettr"] == {"lower": "0.9021", "target": "0.9412", "upper": "0.9634"}
     assert told["launch"]["trainer"] == "megatron"
     assert status["inputs"]["nodes"] == 256
@@ -90,7 +94,9 @@ def test_odds_and_evidence_are_told_of_the_choice_and_of_what_stands_beside_it()
         name="worth a try", odds=Odds(fits=0.9512, beats=0.7), strategy=LAYOUT, predicted=PREDICTED, checkpoint_interval_steps=30,
         checkpoint_interval_seconds=900.0, terms={}, reason="no measured run has it", nodes=256, precision="bf16",
     )  # fmt: skip
-    near = NearRun(name="x", place="tp8 on 64 h100 (width 8192)", distance=0.5, error=0.03, differs=())
+    near = NearRun(
+        name="x", place="tp8 on 64 h100 (width 8192)", distance=0.5, error=0.03, differs=()
+    )
     basis = Basis(
         stack="megatron", devices="h100", runs=41, related=90, largest=1024, nearest=(near,), confidence=0.8, within=0.093
     )  # fmt: skip
@@ -111,7 +117,9 @@ def test_odds_and_evidence_are_told_of_the_choice_and_of_what_stands_beside_it()
     )
     assert status["alternatives"][0]["name"] == "worth a try"
     assert status["alternatives"][0]["odds"] == {"fits": "0.951", "beats": "0.700"}
-    assert status["current"]["odds"] == {"fits": "0.800"}, "of itself it is not told whether it is better"
+    assert status["current"]["odds"] == {"fits": "0.800"}, (
+        "of itself it is not told whether it is better"
+    )
     parse(TrainingJobStatus, status, "status")
 
 
@@ -122,7 +130,9 @@ def test_a_status_of_before_odds_is_one_still():
 
 
 def test_no_recommendation_is_a_status_too():
-    none = dataclasses.replace(ADVICE, status=Status.NO_RECOMMENDATION, strategy=None, predicted=None)
+    none = dataclasses.replace(
+        ADVICE, status=Status.NO_RECOMMENDATION, strategy=None, predicted=None
+    )
     status = status_of(none, "abc", NOW)
     assert "recommendation" not in status
     parse(TrainingJobStatus, status, "status")

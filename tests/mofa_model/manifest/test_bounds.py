@@ -59,5 +59,9 @@ def test_a_number_that_cannot_be_is_refused_in_one_line(kind, spec, why):
 @pytest.mark.parametrize("name", ["llama3-405b", "deepseek-v3", "h100-east", "policy"])
 def test_what_was_right_in_0_1_0_is_right(name):
     body = YAML(typ="safe").load((OLD / f"{name}.yaml").read_text("utf-8"))
-    reader = {"TrainingJob": training_job, "ClusterProfile": cluster_profile, "AdvisorPolicy": advisor_policy}
+    reader = {
+        "TrainingJob": training_job,
+        "ClusterProfile": cluster_profile,
+        "AdvisorPolicy": advisor_policy,
+    }
     assert reader[body["kind"]](body).name == body["metadata"]["name"]

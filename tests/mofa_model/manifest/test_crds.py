@@ -50,7 +50,13 @@ def test_the_comparison_fails_where_a_file_differs(tmp_path, capsys):
 
 @each(EVERY)
 def test_every_schema_is_structural_and_bounded(schema):
-    assert schema["type"] in {"object", "array", "string", "integer", "boolean"}  # no floats, no unions
+    assert schema["type"] in {
+        "object",
+        "array",
+        "string",
+        "integer",
+        "boolean",
+    }  # no floats, no unions
     assert not {"$ref", "anyOf", "oneOf", "title", "examples", "const", "nullable"} & set(schema)
     if schema["type"] == "string":
         assert "enum" in schema or "maxLength" in schema
@@ -60,9 +66,13 @@ def test_every_schema_is_structural_and_bounded(schema):
     if schema["type"] == "array":
         assert "maxItems" in schema
         assert schema["x-kubernetes-list-type"] in {"map", "set", "atomic"}
-        assert set(schema.get("x-kubernetes-list-map-keys", ())) <= set(schema["items"].get("required", ()))
+        assert set(schema.get("x-kubernetes-list-map-keys", ())) <= set(
+            schema["items"].get("required", ())
+        )
     if schema["type"] == "object":
-        assert ("additionalProperties" in schema) != ("properties" in schema)  # else all of it is pruned
+        assert ("additionalProperties" in schema) != (
+            "properties" in schema
+        )  # else all of it is pruned
     if "additionalProperties" in schema:
         assert "maxProperties" in schema
         assert "k.matches(" in schema["x-kubernetes-validations"][0]["rule"]  # keys have no schema
@@ -85,7 +95,9 @@ def test_a_status_has_no_defaults_and_the_parts_that_one_writer_owns_are_atomic(
     (version,) = SHIPPED["mofa.dev_trainingjobs.yaml"]["spec"]["versions"]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert all("default" not in schema for _, schema in schemas(status))
-    owned = {n for n, s in status["properties"].items() if s.get("x-kubernetes-map-type") == "atomic"}
+    owned = {
+        n for n, s in status["properties"].items() if s.get("x-kubernetes-map-type") == "atomic"
+    }
     assert owned == {"recommendation", "current", "inputs", "observed"}
 
 

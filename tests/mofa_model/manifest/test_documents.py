@@ -45,7 +45,9 @@ def annotations_of(text):
 
 
 def without_ours(text):
-    return "".join(line for line in text.splitlines(keepends=True) if "advisor.mofa.dev" not in line)
+    return "".join(
+        line for line in text.splitlines(keepends=True) if "advisor.mofa.dev" not in line
+    )
 
 
 def test_comments_order_and_quotes_stay():
@@ -71,7 +73,9 @@ kind: X
 """,
     "braces": "kind: X\nmetadata: {name: c}\n",
     "braces with annotations": 'kind: X\nmetadata: {name: c, annotations: {"a": b}}\n',
-    "json": json.dumps({"kind": "X", "metadata": {"name": "d", "annotations": {"a": "b"}}}, indent=2),
+    "json": json.dumps(
+        {"kind": "X", "metadata": {"name": "d", "annotations": {"a": "b"}}}, indent=2
+    ),
     "json on one line": json.dumps({"kind": "X", "metadata": {"name": "d"}}),
     "a null": "kind: X\nmetadata:\n  name: e\n  annotations:\nspec: 1",
     "a tilde": "kind: X\nmetadata:\n  annotations: ~\n  name: e\n",

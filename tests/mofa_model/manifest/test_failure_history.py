@@ -10,7 +10,9 @@ from mofa_model.manifest.failure_history import as_written, evidence_in, row_of
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 
-STATUS = json.loads((Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8"))
+STATUS = json.loads(
+    (Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8")
+)
 """As the operator of version 0.1.0 wrote it."""
 PROFILE = {
     "apiVersion": "mofa.dev/v1alpha1",
@@ -32,18 +34,24 @@ def test_what_is_read_is_what_was_written(node_days, failures, recoveries, secon
 
 
 @given(
-    JUNK | st.lists(JUNK | st.dictionaries(st.sampled_from(["name", "failures", "recoverySeconds"]), JUNK))
+    JUNK
+    | st.lists(
+        JUNK | st.dictionaries(st.sampled_from(["name", "failures", "recoverySeconds"]), JUNK)
+    )
 )
 def test_what_cannot_be_read_says_nothing(rows):
     assert all(
-        one == FailureEvidence() or one.failures or one.recoveries for one in evidence_in(rows).values()
+        one == FailureEvidence() or one.failures or one.recoveries
+        for one in evidence_in(rows).values()
     )
 
 
 def test_a_status_of_version_0_1_0_says_what_it_said():
     told = cluster_profile(PROFILE | {"status": STATUS}).status.evidence()
     assert told == evidence_in(STATUS["failures"]), "the desk and the operator read it alike"
-    assert {name: (one.node_days, one.failures, one.mean_recovery) for name, one in told.items()} == {
+    assert {
+        name: (one.node_days, one.failures, one.mean_recovery) for name, one in told.items()
+    } == {
         row["name"]: (float(row["exposureNodeDays"]), row["failures"], row.get("recoverySeconds"))
         for row in STATUS["failures"]
     }

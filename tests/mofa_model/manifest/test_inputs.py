@@ -17,7 +17,12 @@ from mofa_model.units import DAY
 
 SPEC = {
     "model": {"preset": "llama3-405b"},
-    "training": {"tokens": "15T", "sequenceLength": 8192, "globalBatchSize": 2048, "framework": "megatron"},
+    "training": {
+        "tokens": "15T",
+        "sequenceLength": 8192,
+        "globalBatchSize": 2048,
+        "framework": "megatron",
+    },
     "cluster": {"profile": "p", "nodes": 256},
 }
 
@@ -35,7 +40,9 @@ def a_profile(status=None, **spec):
 def ask(change=None, profile=None, **options):
     spec = copy.deepcopy(SPEC)
     for key, value in (change or {}).items():
-        spec[key] = {**spec.get(key, {}), **value} if isinstance(value, dict) and key != "model" else value
+        spec[key] = (
+            {**spec.get(key, {}), **value} if isinstance(value, dict) and key != "model" else value
+        )
     return to_inputs(parse(TrainingJobSpec, spec, "spec"), profile or a_profile(), **options)
 
 
@@ -52,7 +59,8 @@ def test_fp8_of_version_0_1_0_keeps_its_answer_and_says_which_recipe_that_is():
 
 def test_an_unknown_model_of_a_manifest_is_told_of_the_other_ways_to_give_one():
     with pytest.raises(
-        UnknownName, match=r"spec\.model\.preset: unknown .*, or describe it by architecture or configMapRef$"
+        UnknownName,
+        match=r"spec\.model\.preset: unknown .*, or describe it by architecture or configMapRef$",
     ):
         ask({"model": {"preset": "gemma3-26b"}})
 
@@ -109,7 +117,9 @@ def test_without_a_profile_of_failures_the_paper_speaks():
 def test_history_and_assumption_are_blended_by_their_weights():
     # pod: the prior is worth 2 x 0.6 failures at 3 in a thousand node-days, so 400 node-days of it;
     # with 10 failures in 1600 node-days that makes 11.2 in 2000, which is 5.6 in a thousand.
-    seen = {"pod": FailureEvidence(failures=10, node_days=1600.0, recoveries=1, recovery_seconds=301.4)}
+    seen = {
+        "pod": FailureEvidence(failures=10, node_days=1600.0, recoveries=1, recovery_seconds=301.4)
+    }
     question = ask(history=seen)
     assert rates(question) == pytest.approx({"process": 1.5, "pod": 5.6, "job": 0.5})
     assert question.reliability.classes[1].recovery.mean == 300
@@ -118,7 +128,8 @@ def test_history_and_assumption_are_blended_by_their_weights():
 def test_live_takes_counts_alone_and_assumed_takes_none():
     status = {
         "failures": [
-            {"name": name, "failures": 9, "exposureNodeDays": "1000"} for name in ("process", "pod", "job")
+            {"name": name, "failures": 9, "exposureNodeDays": "1000"}
+            for name in ("process", "pod", "job")
         ]
     }
     live = ask({"failureAssumptions": {"source": "Live"}}, a_profile(status))
@@ -148,7 +159,9 @@ def test_a_profile_says_which_failures_hang_and_a_counted_recovery_begins_with_t
         one.recovery.mean for one in ask().reliability.classes
     ]
     status = {
-        "failures": [{"name": "pod", "failures": 9, "exposureNodeDays": "1000", "recoverySeconds": 560}]
+        "failures": [
+            {"name": "pod", "failures": 9, "exposureNodeDays": "1000", "recoverySeconds": 560}
+        ]
     }
     pod = ask(profile=a_profile(status, failures=hangs)).reliability.classes[1]
     assert (pod.name, pod.recovery.mean) == ("pod", pytest.approx(560 - 0.4 * 900))
@@ -156,14 +169,21 @@ def test_a_profile_says_which_failures_hang_and_a_counted_recovery_begins_with_t
 
 def test_no_failures_at_all_can_be_assumed():
     zero = {"failuresPerThousandNodeDays": "0"}
-    question = ask({"failureAssumptions": {"perClass": {"process": zero, "pod": zero, "job": zero}}})
+    question = ask(
+        {"failureAssumptions": {"perClass": {"process": zero, "pod": zero, "job": zero}}}
+    )
     assert rates(question) == {"process": 0, "pod": 0, "job": 0}
 
 
 def test_tiers_and_who_reads_them():
     tiers = [
         {"name": "Local", "nodeBandwidth": "10 GB/s"},
-        {"name": "Remote", "nodeBandwidth": "2 GB/s", "totalBandwidth": "200 GB/s", "latencySeconds": 2},
+        {
+            "name": "Remote",
+            "nodeBandwidth": "2 GB/s",
+            "totalBandwidth": "200 GB/s",
+            "latencySeconds": 2,
+        },
     ]
     found = ask(profile=a_profile(checkpointStorage={"tiers": tiers})).reliability
     assert [t.node_bandwidth for t in found.tiers] == [10e9, 2e9]
@@ -195,7 +215,10 @@ def test_an_architecture_field_by_field_is_the_preset():
             "layers": 126, "hiddenSize": 16384, "heads": 128, "kvHeads": 8, "ffnSize": 53248, "vocabularySize": 128256,
         }
     }  # fmt: skip
-    mine, theirs = ask({"model": given}).problems[0].workload.model, ask().problems[0].workload.model
+    mine, theirs = (
+        ask({"model": given}).problems[0].workload.model,
+        ask().problems[0].workload.model,
+    )
     assert (mine.runs, mine.embedding) == (theirs.runs, theirs.embedding)
 
 
@@ -209,7 +232,9 @@ def test_the_imbalance_of_a_preset_is_said_beside_it_and_is_part_of_the_question
         ask(mixture), "1"
     )
     for text in ("0.4", ""):
-        with pytest.raises(BadValue, match=r"^spec\.training\.imbalance: .* write MEAN or MEAN:SPREAD"):
+        with pytest.raises(
+            BadValue, match=r"^spec\.training\.imbalance: .* write MEAN or MEAN:SPREAD"
+        ):
             ask({**mixture, "training": {"imbalance": text}})
 
 
@@ -251,7 +276,10 @@ def test_whatever_the_answer_depends_on_changes_the_hash(change):
     "change, message",
     [
         ({"model": {"preset": "llama9"}}, r"spec\.model\.preset: unknown name 'llama9'"),
-        ({"training": {"framework": "megatorn"}}, r"spec\.training\.framework.*did you mean megatron"),
+        (
+            {"training": {"framework": "megatorn"}},
+            r"spec\.training\.framework.*did you mean megatron",
+        ),
         ({"training": {"precision": "fp3"}}, r"spec\.training\.precision"),
         ({"current": {"strategy": "tp=3,pq=2"}}, r"spec\.current: unknown name 'pq'"),
         ({"current": {"arguments": ["--lr", "1"]}}, r"current.*write tp=8,pp=4"),
@@ -309,9 +337,15 @@ def test_all_of_a_node_said_aloud_is_the_same_question():
             {"gpusPerNode": 12},
             r"spec\.cluster\.gpusPerNode: 12 cannot be right; nodes of profile p have 8 each",
         ),
-        ({"gpusPerPod": 3}, r"spec\.cluster\.gpusPerPod: 3 cannot be right; it must divide the 8 GPUs"),
+        (
+            {"gpusPerPod": 3},
+            r"spec\.cluster\.gpusPerPod: 3 cannot be right; it must divide the 8 GPUs",
+        ),
         ({"gpusPerNode": 4, "gpusPerPod": 3}, "gpusPerPod must divide gpusPerNode"),
-        ({"gpusPerNode": 0}, r"spec\.cluster\.gpusPerNode: 0 cannot be right; give 1 or more, for example 8"),
+        (
+            {"gpusPerNode": 0},
+            r"spec\.cluster\.gpusPerNode: 0 cannot be right; give 1 or more, for example 8",
+        ),
     ],
 )
 def test_a_part_that_cannot_be_is_refused(change, message):
@@ -323,7 +357,11 @@ def test_a_part_that_cannot_be_is_refused(change, message):
     "current, text, why",
     [
         ({"strategy": "tp=3"}, "tp=3", "tp x pp x cp = 3: it must divide the 2048 devices"),
-        ({"strategy": "tp=8,dp=64"}, "tp=8,dp=64", "dp = 64: 2048 devices over tp x pp x cp = 8 make 256"),
+        (
+            {"strategy": "tp=8,dp=64"},
+            "tp=8,dp=64",
+            "dp = 64: 2048 devices over tp x pp x cp = 8 make 256",
+        ),
         (
             {"arguments": ["--tensor-model-parallel-size", "24"]},
             "--tensor-model-parallel-size 24",

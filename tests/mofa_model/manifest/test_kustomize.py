@@ -25,7 +25,9 @@ def kustomize():
 def overlay(tmp_path):
     """A folder that kustomize builds: the example, and our function as a transformer."""
     shutil.copy(EXAMPLES / "llama3-405b.yaml", tmp_path / "job.yaml")
-    (tmp_path / "other.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n")
+    (tmp_path / "other.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n"
+    )
     script = tmp_path / "mofa-annotate"
     script.write_text(f"#!/bin/sh\nexec {sys.executable} -m mofa_model annotate -\n")
     script.chmod(0o755)
@@ -63,10 +65,14 @@ def test_kustomize_hands_over_its_resources_and_takes_them_back_annotated(kustom
 def test_a_second_build_over_the_first_changes_nothing(kustomize, overlay):
     once = build(kustomize, overlay)
     (overlay / "job.yaml").write_text(
-        once.split("---\n")[-1] if "kind: TrainingJob" in once.split("---\n")[-1] else once.split("---\n")[0]
+        once.split("---\n")[-1]
+        if "kind: TrainingJob" in once.split("---\n")[-1]
+        else once.split("---\n")[0]
     )
     (overlay / "kustomization.yaml").write_text(
         "resources: [job.yaml, other.yaml]\ntransformers: [annotate.yaml]\n"
     )
-    (overlay / "other.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: east-other\n")
+    (overlay / "other.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: east-other\n"
+    )
     assert build(kustomize, overlay) == once

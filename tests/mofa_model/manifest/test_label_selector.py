@@ -11,7 +11,9 @@ A = {"team": "a", "stage": "pretraining"}
 
 def expression(key, operator, *values):
     return {
-        "matchExpressions": [{"key": key, "operator": operator} | ({"values": [*values]} if values else {})]
+        "matchExpressions": [
+            {"key": key, "operator": operator} | ({"values": [*values]} if values else {})
+        ]
     }
 
 

@@ -152,7 +152,13 @@ trees = st.recursive(
 @given(tree=trees)
 @pytest.mark.parametrize(
     "model",
-    [TrainingJobSpec, ClusterProfileSpec, ClusterProfileStatus, AdvisorPolicySpec, TrainingJobStatus],
+    [
+        TrainingJobSpec,
+        ClusterProfileSpec,
+        ClusterProfileStatus,
+        AdvisorPolicySpec,
+        TrainingJobStatus,
+    ],
 )
 def test_any_tree_is_an_object_or_an_input_error_of_one_line(model, tree):
     with contextlib.suppress(InputError):

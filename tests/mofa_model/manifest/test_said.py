@@ -37,7 +37,9 @@ def asked(name, *more, change=("", "")):
         return advise(question)
 
     whole = f"{PROFILE}---\n{(SAMPLES / f'{name}.yaml').read_text('utf-8').replace(*change)}{POLICY}{''.join(more)}"
-    annotator = Annotator(answer=answer, words=lambda *_: (), model_version="1", now="2026-01-01T00:00:00Z")
+    annotator = Annotator(
+        answer=answer, words=lambda *_: (), model_version="1", now="2026-01-01T00:00:00Z"
+    )
     (text,), outcomes = annotator.run([Documents.parse(whole, "x.yaml")])
     return text, outcomes, questions
 
@@ -78,7 +80,9 @@ def test_a_trainers_own_file_that_a_config_map_brings_says_model_sequence_and_ba
         .replace("restartPolicy: Never", volumes)
     )
     policy = POLICY.replace("---\n", "", 1)
-    streams = [Documents.parse(one.removeprefix("---\n"), "x") for one in (text, PROFILE, policy, MOUNTED)]
+    streams = [
+        Documents.parse(one.removeprefix("---\n"), "x") for one in (text, PROFILE, policy, MOUNTED)
+    ]
     request = request_of(question_of(streams[0].items[0], surroundings(streams, [])))
     workload = request.problems[0].workload
     assert (workload.training.sequence, workload.training.global_batch) == (2048, 32)
@@ -99,7 +103,9 @@ def test_a_trainers_own_file_that_a_config_map_brings_says_model_sequence_and_ba
     ],
     ids=["sequence", "unknown model", "model", "no command", "policy"],
 )  # fmt: skip
-def test_what_is_missing_or_wrong_is_told_by_the_place_where_it_would_stand(name, change, more, right):
+def test_what_is_missing_or_wrong_is_told_by_the_place_where_it_would_stand(
+    name, change, more, right
+):
     _, (outcome,), questions = asked(name, more, change=change)
     assert (outcome.status, questions) == ("InvalidInput", [])
     assert outcome.explanation.startswith(right), outcome.explanation

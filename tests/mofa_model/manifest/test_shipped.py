@@ -52,7 +52,12 @@ def shown(path):
 
 
 def test_there_are_jobs_of_every_kind():
-    kinds = {item.kind for path in WITH_JOBS for item in items_of(path.read_text("utf-8")) if is_job(item)}
+    kinds = {
+        item.kind
+        for path in WITH_JOBS
+        for item in items_of(path.read_text("utf-8"))
+        if is_job(item)
+    }
     assert kinds == {"TrainingJob", *(kind.kind for kind in KINDS)}
 
 
@@ -96,18 +101,31 @@ def test_advise_says_what_a_file_without_a_job_holds(capsys, path):
 
 def test_two_jobs_in_a_file_are_named(capsys, tmp_path):
     jobs = [
-        (ROOT / "examples" / name).read_text("utf-8") for name in ("llama3-405b.yaml", "deepseek-v3.yaml")
+        (ROOT / "examples" / name).read_text("utf-8")
+        for name in ("llama3-405b.yaml", "deepseek-v3.yaml")
     ]
     (tmp_path / "two.yaml").write_text("---\n".join(jobs))
     code, _, err = run(capsys, "advise", str(tmp_path / "two.yaml"))
     assert code == 2
     assert (
-        "holds 2 jobs, TrainingJob llama3-405b, TrainingJob deepseek-v3; `mofa advise` answers for one" in err
+        "holds 2 jobs, TrainingJob llama3-405b, TrainingJob deepseek-v3; `mofa advise` answers for one"
+        in err
     )
 
 
 def test_a_profile_without_a_manifest_is_refused_and_not_passed_over(capsys):
-    words = ("--model", "llama3-8b", "--gpu", "h200", "--nodes", "1", "--global-batch", "64", "--seq", "4096")
+    words = (
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h200",
+        "--nodes",
+        "1",
+        "--global-batch",
+        "64",
+        "--seq",
+        "4096",
+    )
     code, out, err = run(capsys, "advise", *words, "--profile", "h100-east")
     assert (code, out) == (2, "")
     assert "--profile: 'h100-east' cannot be right; it goes with a manifest" in err

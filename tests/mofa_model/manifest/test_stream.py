@@ -63,7 +63,11 @@ class Answers:
 
 def annotator(answers=None, *, version="1", now="2026-01-01T00:00:00Z", profiles=()):
     return Annotator(
-        answer=answers or Answers(), words=lambda *_: (), model_version=version, now=now, profiles=profiles
+        answer=answers or Answers(),
+        words=lambda *_: (),
+        model_version=version,
+        now=now,
+        profiles=profiles,
     )
 
 
@@ -114,7 +118,8 @@ def test_disabled_removes_all_our_keys():
 
 def test_paused_leaves_an_object_as_it_is():
     paused = JOB.replace(
-        "  name: llama3-405b\n", '  name: llama3-405b\n  annotations:\n    advisor.mofa.dev/paused: "true"\n'
+        "  name: llama3-405b\n",
+        '  name: llama3-405b\n  annotations:\n    advisor.mofa.dev/paused: "true"\n',
     )
     assert run(paused) == (paused, [])
 
@@ -152,7 +157,9 @@ def test_the_gpu_may_stand_in_an_affinity_too(label):
         pod.pop("nodeSelector", None)
         rule = {"key": label, "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
-        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        pod["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        }
     answers = Answers()
     run(json.dumps(job), answers=answers)
     assert answers.questions[0].problems[0].cluster.device.name == "a100-80gb-sxm"
@@ -211,7 +218,9 @@ def test_a_job_that_cannot_be_edited_is_told_and_the_others_are_answered():
 
 
 def test_a_profile_of_the_stream_stands_before_a_bundled_one():
-    profile = (EXAMPLES / "h100-east.yaml").read_text("utf-8").replace("gpu: h100-80gb-sxm", "gpu: h200")
+    profile = (
+        (EXAMPLES / "h100-east.yaml").read_text("utf-8").replace("gpu: h100-80gb-sxm", "gpu: h200")
+    )
     answers = Answers()
     run(JOB + "---\n" + profile, answers=answers)
     assert answers.questions[0].problems[0].cluster.device.name == "h200-141gb-sxm"
@@ -220,7 +229,9 @@ def test_a_profile_of_the_stream_stands_before_a_bundled_one():
 def test_an_unknown_profile_is_bad_input_with_the_known_ones():
     text, (outcome,) = run(JOB.replace("profile: h100-east", "profile: nowhere"))
     assert outcome.status == annotations_of(text)[PREFIX + "status"] == "InvalidInput"
-    assert outcome.explanation.startswith("spec.cluster.profile: 'nowhere' cannot be right; known: a100-lab")
+    assert outcome.explanation.startswith(
+        "spec.cluster.profile: 'nowhere' cannot be right; known: a100-lab"
+    )
 
 
 def test_a_target_in_the_stream_is_annotated_as_well():
@@ -233,7 +244,10 @@ def test_a_target_in_the_stream_is_annotated_as_well():
 
 
 def test_a_target_is_answered_by_its_training_job_alone_whichever_file_it_is_in():
-    job = JOB + "  targetRef: {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llama3-70b}\n"
+    job = (
+        JOB
+        + "  targetRef: {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llama3-70b}\n"
+    )
     streams = [Documents.parse(text, "x") for text in (JOBSET, job)]
     texts, outcomes = annotator().run(streams)
     assert [outcome.item.kind for outcome in outcomes] == ["TrainingJob"]
@@ -254,7 +268,9 @@ def test_an_existing_job_is_read_from_its_pods_flags_and_policy():
 
 
 def test_a_job_that_nobody_opted_in_passes_through():
-    text = JOBSET.split("---")[0].replace("  annotations:\n    advisor.mofa.dev/model: llama3-70b\n", "")
+    text = JOBSET.split("---")[0].replace(
+        "  annotations:\n    advisor.mofa.dev/model: llama3-70b\n", ""
+    )
     assert run(text) == (text, [])
 
 
@@ -323,12 +339,16 @@ def test_pods_with_a_part_of_a_node_are_a_question_of_nodes_parts_and_pods(
     pods, each, nodes, per_node, domain
 ):
     """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory and storage."""
-    text = JOBSET.replace("completions: 32", f"completions: {pods}").replace("gpu: 8", f"gpu: {each}")
+    text = JOBSET.replace("completions: 32", f"completions: {pods}").replace(
+        "gpu: 8", f"gpu: {each}"
+    )
     text = text.replace("parallelism: 32", f"parallelism: {pods}")
     text = text.replace("tensor-model-parallel-size=8", "tensor-model-parallel-size=1")
     text = text.replace("pipeline-model-parallel-size=4", "pipeline-model-parallel-size=1")
     answers = Answers()
-    _, (outcome,) = run(text.replace("global-batch-size=512", "global-batch-size=768"), answers=answers)
+    _, (outcome,) = run(
+        text.replace("global-batch-size=512", "global-batch-size=768"), answers=answers
+    )
     assert outcome.status == "Recommended", outcome.explanation
     (question,) = answers.questions
     cluster = question.problems[0].cluster
@@ -354,7 +374,9 @@ def test_a_config_map_may_hold_the_whole_spec():
 
 
 def test_a_config_map_may_hold_the_model():
-    text = JOBSET.replace("advisor.mofa.dev/model: llama3-70b", "advisor.mofa.dev/config-ref: run") + (
+    text = JOBSET.replace(
+        "advisor.mofa.dev/model: llama3-70b", "advisor.mofa.dev/config-ref: run"
+    ) + (
         "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  config.json: |\n"
         '    {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}\n'
     )
@@ -364,7 +386,9 @@ def test_a_config_map_may_hold_the_model():
 
 
 def test_a_resource_list_is_answered_with_a_resource_list_and_its_results():
-    body = "".join(f"  {line}\n" if line else "\n" for line in JOB.splitlines() if not line.startswith("#"))
+    body = "".join(
+        f"  {line}\n" if line else "\n" for line in JOB.splitlines() if not line.startswith("#")
+    )
     items = "- " + body.lstrip()
     text = f"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n{items}functionConfig: {{}}\n"
     out, _ = run(text, answers=Answers(Status.NO_RECOMMENDATION))
@@ -388,7 +412,9 @@ def test_a_function_may_be_configured_with_a_profile():
 def pod(gpus=8, command=""):
     container = {"name": "t", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
     return {
-        "spec": {"containers": [container | ({"command": ["bash", "-c", command]} if command else {})]},
+        "spec": {
+            "containers": [container | ({"command": ["bash", "-c", command]} if command else {})]
+        },
     }
 
 
@@ -436,7 +462,9 @@ EAST_NODES = {"spec": {"nodeSelector": {"pool": "east"}}}
 )  # fmt: skip
 def test_a_train_job_selects_nodes_by_what_it_changes_of_its_runtime(patch):
     spec = {"trainer": {"numNodes": 4, "numProcPerNode": 8}, **patch}
-    found = demand_of({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec})
+    found = demand_of(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec}
+    )
     assert found.selector == {"pool": "east"}
 
 
@@ -478,7 +506,23 @@ def test_a_truncated_or_mangled_manifest_is_answered_or_refused_in_one_line(data
     end = data.draw(st.integers(start, min(len(text), start + 40)))
     junk = data.draw(
         st.sampled_from(
-            ["", "[", "{", ": ", "&a ", "*a", "null", "-1", ".nan", "1e999", "\t", "'", "🦆", "0x", "\n"]
+            [
+                "",
+                "[",
+                "{",
+                ": ",
+                "&a ",
+                "*a",
+                "null",
+                "-1",
+                ".nan",
+                "1e999",
+                "\t",
+                "'",
+                "🦆",
+                "0x",
+                "\n",
+            ]
         )
     )
     mangled = text[:start] + junk + (text[end:] if data.draw(st.booleans()) else "")
@@ -494,6 +538,8 @@ def test_a_truncated_or_mangled_manifest_is_answered_or_refused_in_one_line(data
 
 def test_an_existing_job_whose_command_does_not_fit_its_size_is_advised_without_a_comparison():
     answers = Answers()
-    _, (outcome,) = run(JOBSET.replace("        parallelism: 32", "        parallelism: 1"), answers=answers)
+    _, (outcome,) = run(
+        JOBSET.replace("        parallelism: 32", "        parallelism: 1"), answers=answers
+    )
     assert outcome.status != "InvalidInput"
     assert answers.questions[0].current.why.endswith("it must divide the 8 devices")

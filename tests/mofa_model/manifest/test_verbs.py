@@ -40,7 +40,9 @@ def small(tmp_path):
     return str(path)
 
 
-def test_a_job_is_printed_with_its_advice_and_running_it_twice_changes_nothing(capsys, small, tmp_path):
+def test_a_job_is_printed_with_its_advice_and_running_it_twice_changes_nothing(
+    capsys, small, tmp_path
+):
     code, once, err = run(capsys, "annotate", small)
     (item,) = Documents.parse(once, "x").items
     assert (code, err) == (0, "")
@@ -77,10 +79,14 @@ def test_no_feasible_strategy_is_written_and_is_exit_three(capsys, small):
     assert err.count("\n") == 1
 
 
-def test_one_bad_job_in_a_stream_is_exit_two_and_the_others_are_answered_and_printed(capsys, tmp_path):
+def test_one_bad_job_in_a_stream_is_exit_two_and_the_others_are_answered_and_printed(
+    capsys, tmp_path
+):
     """2 before 3 before 0: what is invalid is to be mended first."""
     good = SMALL.replace("name: small", "name: good")
-    bad = SMALL.replace("name: small", "name: bad").replace("sequenceLength: 8192", "sequenceLength: 0")
+    bad = SMALL.replace("name: small", "name: bad").replace(
+        "sequenceLength: 8192", "sequenceLength: 0"
+    )
     large = SMALL.replace("name: small", "name: large").replace("llama3-8b", "llama3-405b")
     file = tmp_path / "jobs.yaml"
     for jobs, code in (((good, bad, large), 2), ((good, large), 3), ((bad, good), 2), ((good,), 0)):
@@ -145,12 +151,18 @@ def test_a_profile_from_a_file(capsys, small, tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (("nodes: 2", "nodes: two"), "spec.cluster.nodes: 'two' cannot be right; give a whole number"),
+        (
+            ("nodes: 2", "nodes: two"),
+            "spec.cluster.nodes: 'two' cannot be right; give a whole number",
+        ),
         ((", nodes: 2", ""), ""),
         (("globalBatchSize: 64", "globalBatchSize: .nan"), "spec.training.globalBatchSize: nan"),
         (("a100-lab", "nowhere"), "spec.cluster.profile: 'nowhere'"),
         (("{preset: llama3-8b}", "{preset: llama3-8b"), "is not YAML"),
-        (("kind: TrainingJob", "kind: TrainingJob\nkind: TrainingJob"), "the key 'kind' is given twice"),
+        (
+            ("kind: TrainingJob", "kind: TrainingJob\nkind: TrainingJob"),
+            "the key 'kind' is given twice",
+        ),
         (("tokens: 1T", "tokens: 1.5"), "for example '15T'"),
     ],
 )
@@ -185,7 +197,9 @@ def test_a_manifest_of_ten_megabytes_is_refused_at_once(capsys, tmp_path):
     assert "give a smaller file" in err
 
 
-@pytest.mark.parametrize("argv", [("annotate", "nowhere.yaml"), ("annotate", "-i", "-"), ("annotate",)])
+@pytest.mark.parametrize(
+    "argv", [("annotate", "nowhere.yaml"), ("annotate", "-i", "-"), ("annotate",)]
+)
 def test_what_cannot_be_read_or_written_is_exit_two(capsys, argv):
     try:
         code, _, err = run(capsys, *argv)

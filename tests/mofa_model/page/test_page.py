@@ -18,7 +18,12 @@ from mofa_model.page.markup import el, page, table, text
 
 SPEC = {
     "model": {"preset": "llama3-8b"},
-    "training": {"tokens": "1T", "sequenceLength": 8192, "globalBatchSize": 512, "framework": "megatron"},
+    "training": {
+        "tokens": "1T",
+        "sequenceLength": 8192,
+        "globalBatchSize": 512,
+        "framework": "megatron",
+    },
     "cluster": {"profile": "h100-east", "nodes": 8},
     "current": {"strategy": "tp=8,pp=1,dp=8"},
 }
@@ -59,8 +64,12 @@ def html(request_and_advice):
 def test_a_page_fetches_nothing_and_runs_nothing(html):
     found = outline(html)
     assert not {"script", "link", "img", "iframe", "form", "object"} & set(found.tags)
-    assert not any(key.startswith("on") or key == "src" for _, given in found.attributes for key in given)
-    assert all(given["href"].startswith(("#", "/")) for tag, given in found.attributes if tag == "a")
+    assert not any(
+        key.startswith("on") or key == "src" for _, given in found.attributes for key in given
+    )
+    assert all(
+        given["href"].startswith(("#", "/")) for tag, given in found.attributes if tag == "a"
+    )
     assert "url(" not in html
 
 
@@ -93,7 +102,10 @@ def test_the_parts_of_the_step_add_up_to_the_step_that_is_told(request_and_advic
 
 
 def test_an_answer_without_a_strategy_is_a_page_too():
-    spec = SPEC | {"model": {"preset": "llama3-405b"}, "cluster": {"profile": "h100-east", "nodes": 1}}
+    spec = SPEC | {
+        "model": {"preset": "llama3-405b"},
+        "cluster": {"profile": "h100-east", "nodes": 1},
+    }
     question = to_inputs(
         parse(TrainingJobSpec, spec | {"current": None}, "spec"), bundled_profiles()["h100-east"]
     )
@@ -107,7 +119,8 @@ def test_text_never_becomes_markup(words):
     html = text(page(words, el("p", words, title=words), table((words,), [(words,)])))
     assert outline(html).tags.count("p") == 2
     assert (
-        outline(html).tags == outline(text(page("a", el("p", "a", title="a"), table(("a",), [("a",)])))).tags
+        outline(html).tags
+        == outline(text(page("a", el("p", "a", title="a"), table(("a",), [("a",)])))).tags
     )
 
 

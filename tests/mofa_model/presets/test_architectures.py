@@ -32,7 +32,10 @@ SAVED = [name for name in PUBLISHED if "saved" in COUNTED["published"][name]]
 def routed(model):
     """Parameters of all routed experts, which expert parallelism shares out."""
     blocks = (
-        (model.number(kind), block) for kind in model.kinds for block in kind.blocks if block.exchange()
+        (model.number(kind), block)
+        for kind in model.kinds
+        for block in kind.blocks
+        if block.exchange()
     )
     return sum(
         number * block.exchange().count * one.weights
@@ -90,7 +93,9 @@ def scanned(block):
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_not_modelled_is_refused_with_what_is_missing(kind):
-    with pytest.raises(InputError, match=rf"^config\.model_type: '{kind}' cannot be right; .* not modelled$"):
+    with pytest.raises(
+        InputError, match=rf"^config\.model_type: '{kind}' cannot be right; .* not modelled$"
+    ):
         from_config({"model_type": kind})
 
 
@@ -143,12 +148,17 @@ def outcome(config):
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(300), id="sample"), pytest.param(range(5000), id="all", marks=pytest.mark.soak)],
+    [
+        pytest.param(range(300), id="sample"),
+        pytest.param(range(5000), id="all", marks=pytest.mark.soak),
+    ],
 )
 def test_a_wrong_file_is_read_or_refused_in_one_line_that_names_a_field(seeds):
     said = [outcome(fuzzed(seed)) for seed in seeds]
     wrong = [
-        seed for seed, line in zip(seeds, said, strict=True) if "\n" in line or (line and ": " not in line)
+        seed
+        for seed, line in zip(seeds, said, strict=True)
+        if "\n" in line or (line and ": " not in line)
     ]
     assert not wrong
     assert sum(map(bool, said)) > len(said) / 3

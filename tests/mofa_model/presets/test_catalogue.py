@@ -61,13 +61,27 @@ def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
     for name, entry in table.items():
         for word in (name, *entry.get("aliases", ()), *entry.get("instances", ())):
             said[entries._key(kind, word)].add(name)
-    several = {"fp8", "float8"} if kind == "precisions" else set()  # refused with all that they may mean
+    several = (
+        {"fp8", "float8"} if kind == "precisions" else set()
+    )  # refused with all that they may mean
     assert {word for word, meant in said.items() if len(meant) > 1} == several
     assert [name for name in table if name != name.lower()] == []
 
 
 def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
-    makes = ("gb300", "gb200", "gh200", "b300", "b200", "h200", "h800", "h100", "a100", "l40s", "mi300")
+    makes = (
+        "gb300",
+        "gb200",
+        "gh200",
+        "b300",
+        "b200",
+        "h200",
+        "h800",
+        "h100",
+        "a100",
+        "l40s",
+        "mi300",
+    )
     for word in entries._ids("devices"):
         (name,) = presets.meanings("devices", word)
         make = next((one for one in makes if one in word), "")
@@ -167,7 +181,9 @@ def test_a_name_of_several_recipes_is_refused_with_all_of_them():
         "precision: 'FP8' cannot be right; it may mean several: give fp8-delayed, fp8-current, fp8-tensorwise,"
         " fp8-rowwise, fp8-block or mxfp8"
     )
-    assert {presets.precision(name).gemm for name in presets.meanings("precisions", "fp8")} == {"fp8"}
+    assert {presets.precision(name).gemm for name in presets.meanings("precisions", "fp8")} == {
+        "fp8"
+    }
 
 
 @pytest.mark.parametrize(
@@ -194,7 +210,10 @@ def test_only_names_that_are_near_are_suggested_and_each_entry_once(kind, name, 
     assert f"`mofa presets {kind}` lists them all" in said
 
 
-@given(st.sampled_from(presets.KINDS), st.text(max_size=40) | st.none() | st.integers() | st.lists(st.text()))
+@given(
+    st.sampled_from(presets.KINDS),
+    st.text(max_size=40) | st.none() | st.integers() | st.lists(st.text()),
+)
 def test_any_name_is_either_known_or_refused(kind, name):
     try:
         assert presets.resolve(kind, name) in presets.names(kind)

@@ -32,12 +32,16 @@ def gemm():
 def test_a_factor_stands_over_what_is_shipped(tmp_path, choose):
     bare = gemm()
     file = write(
-        tmp_path / "a.toml", '[stack.nanotron]\n"compute.gemm_efficiency" = {factor = 0.5, source = "x"}\n'
+        tmp_path / "a.toml",
+        '[stack.nanotron]\n"compute.gemm_efficiency" = {factor = 0.5, source = "x"}\n',
     )
     choose(file)
     assert gemm() == pytest.approx(0.5 * bare)
     choose(
-        file, write(tmp_path / "b.toml", '[any]\n"compute.gemm_efficiency" = {value = 0.25, source = "y"}\n')
+        file,
+        write(
+            tmp_path / "b.toml", '[any]\n"compute.gemm_efficiency" = {value = 0.25, source = "y"}\n'
+        ),
     )
     assert gemm() == 0.25
     choose()
@@ -45,7 +49,9 @@ def test_a_factor_stands_over_what_is_shipped(tmp_path, choose):
 
 
 def test_a_whole_file_takes_the_place_of_the_shipped_one(tmp_path, choose):
-    file = write(tmp_path / "c.toml", 'whole = true\n[any]\n"host.step" = {value = 0.5, source = "x"}\n')
+    file = write(
+        tmp_path / "c.toml", 'whole = true\n[any]\n"host.step" = {value = 0.5, source = "x"}\n'
+    )
     choose(file)
     found = presets.calibration("h100", stack="nanotron")
     assert (found.host.step, found.compute.gemm_efficiency) == (0.5, 0.75)
@@ -56,7 +62,10 @@ def test_a_whole_file_takes_the_place_of_the_shipped_one(tmp_path, choose):
     [
         ("[any\n", "is not TOML"),
         ('[any]\n"host.step" = 3.0\n', "must have a value or a factor"),
-        ('[any]\n"host.step" = {value = 1.0, factor = 2.0, source = "x"}\n', "must have a value or a factor"),
+        (
+            '[any]\n"host.step" = {value = 1.0, factor = 2.0, source = "x"}\n',
+            "must have a value or a factor",
+        ),
         ('[any]\n"host.step" = {value = -1.0, source = "x"}\n', "zero or more"),
         ('[any]\n"host.step" = {value = nan, source = "x"}\n', "zero or more"),
         ('[any]\n"host.step" = {value = true, source = "x"}\n', "must have a value or a factor"),

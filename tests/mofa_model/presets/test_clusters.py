@@ -28,7 +28,13 @@ def test_a_smaller_node_has_a_smaller_domain_but_a_rack_stays():
 
 @pytest.mark.parametrize(
     "given, bandwidth",
-    [("hdr", 25e9), ("100 Gbit/s", 12.5e9), ("50 GB/s", 50e9), (Link(bandwidth=1e9), 1e9), ("EFA", 50e9)],
+    [
+        ("hdr", 25e9),
+        ("100 Gbit/s", 12.5e9),
+        ("50 GB/s", 50e9),
+        (Link(bandwidth=1e9), 1e9),
+        ("EFA", 50e9),
+    ],
 )
 def test_a_fabric_is_given_by_name_by_bandwidth_or_as_a_link(given, bandwidth):
     assert presets.cluster("h100", 64, scale_out=given).scale_out.bandwidth == bandwidth

@@ -20,7 +20,10 @@ def sections(tree, path=()):
     tables = {key: value for key, value in tree.items() if isinstance(value, dict)}
     own = {key: value for key, value in tables.items() if {"value", "factor"} & set(value)}
     inner = [
-        found for key, value in tables.items() if key not in own for found in sections(value, (*path, key))
+        found
+        for key, value in tables.items()
+        if key not in own
+        for found in sections(value, (*path, key))
     ]
     return [(path, own), *inner] if own else inner
 
@@ -79,7 +82,9 @@ def written(monkeypatch):
     def write(text):
         tree = tomllib.loads(text)
         table = entries.table
-        monkeypatch.setattr(entries, "table", lambda kind: tree if kind == "constants" else table(kind))
+        monkeypatch.setattr(
+            entries, "table", lambda kind: tree if kind == "constants" else table(kind)
+        )
         constants._calibration.cache_clear()
         constants._constants.cache_clear()
 
@@ -142,8 +147,14 @@ def test_a_release_takes_the_defects_of_the_latest_one_that_is_not_newer():
         releases={"26.02": ("slow",), "26.06": ("fast",)},
         defects={"slow": {"classes": ["blackwell"]}, "fast": {"classes": ["blackwell"]}},
     )
-    assert bridge.defects_of("26.02.01", "blackwell") == bridge.defects_of("26.04", "blackwell") == ("slow",)
-    assert bridge.defects_of("26.10", "blackwell") == bridge.defects_of(None, "blackwell") == ("fast",)
+    assert (
+        bridge.defects_of("26.02.01", "blackwell")
+        == bridge.defects_of("26.04", "blackwell")
+        == ("slow",)
+    )
+    assert (
+        bridge.defects_of("26.10", "blackwell") == bridge.defects_of(None, "blackwell") == ("fast",)
+    )
     assert bridge.defects_of("24.12", "blackwell") == ()
     assert bridge.defects_of("26.02", "h100") == ()
 

@@ -73,7 +73,9 @@ def hub(tmp_path, monkeypatch):
     """A server, and the library told to ask it and to keep what it gets in a folder of this test."""
     constants = pytest.importorskip("huggingface_hub.constants")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True, kwargs={"poll_interval": 0.01}).start()
+    threading.Thread(
+        target=server.serve_forever, daemon=True, kwargs={"poll_interval": 0.01}
+    ).start()
     monkeypatch.setattr(Hub, "asked", [])
     endpoint = f"http://127.0.0.1:{server.server_port}"
     template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, endpoint)
@@ -105,7 +107,9 @@ def test_a_model_is_fetched_once_and_then_read_from_the_cache(hub, monkeypatch):
         ("org/a--b..c", InputError, "ORGANISATION/NAME"),
     ],
 )
-def test_what_the_hub_does_not_give_is_said_in_one_line_that_names_the_other_way(hub, name, kind, why):
+def test_what_the_hub_does_not_give_is_said_in_one_line_that_names_the_other_way(
+    hub, name, kind, why
+):
     with pytest.raises(MofaError) as caught:
         presets.model_named(name)
     assert isinstance(caught.value, kind)

@@ -14,7 +14,9 @@ from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.presets import huggingface
 from mofa_model.presets.huggingface import from_config, read_config
 
-HUB = json.loads((Path(__file__).parents[2] / "data" / "hub_configs.json").read_text(encoding="utf-8"))
+HUB = json.loads(
+    (Path(__file__).parents[2] / "data" / "hub_configs.json").read_text(encoding="utf-8")
+)
 LLAMA = HUB["presets"]["llama3-8b"]
 PUBLISHED = json.loads(
     (Path(__file__).parents[2] / "data" / "architectures.json").read_text(encoding="utf-8")
@@ -30,10 +32,14 @@ def test_a_published_file_describes_the_same_model_as_the_preset(name):
     read, preset = from_config(HUB["presets"][name], name=name), presets.model(name)
     assert ends(read) == ends(preset)
     # The older presets leave out biases and norms of queries and keys: at most 0.04 % of one of them.
-    assert parameters.total_parameters(read) == pytest.approx(parameters.total_parameters(preset), rel=4e-4)
+    assert parameters.total_parameters(read) == pytest.approx(
+        parameters.total_parameters(preset), rel=4e-4
+    )
     for ours, theirs in zip(read.kinds, preset.kinds, strict=True):
         assert read.number(ours) == preset.number(theirs)
-        assert [block.cores() for block in ours.blocks] == [block.cores() for block in theirs.blocks]
+        assert [block.cores() for block in ours.blocks] == [
+            block.cores() for block in theirs.blocks
+        ]
         # Qwen's shared expert has a gate of one row.
         assert ours.matrices(read.hidden) == pytest.approx(theirs.matrices(preset.hidden), rel=1e-5)
 
@@ -41,7 +47,10 @@ def test_a_published_file_describes_the_same_model_as_the_preset(name):
 def windows(model):
     """The window of every layer; 0 where it sees everything."""
     return [
-        layer.blocks[0].window or 0 for run in model.runs for _ in range(run.repeats) for layer in run.layers
+        layer.blocks[0].window or 0
+        for run in model.runs
+        for _ in range(run.repeats)
+        for layer in run.layers
     ]
 
 
@@ -76,7 +85,9 @@ def test_qwen_windows_begin_at_their_layer_and_only_where_they_are_used():
 def test_layers_without_experts_may_be_listed():
     moe = HUB["presets"]["qwen3-235b-a22b"]
     read = from_config(moe | {"mlp_only_layers": [1, 3]})
-    assert [layer.routed for run in read.runs for _ in range(run.repeats) for layer in run.layers][:5] == [
+    assert [layer.routed for run in read.runs for _ in range(run.repeats) for layer in run.layers][
+        :5
+    ] == [
         True,
         False,
         True,
@@ -120,7 +131,9 @@ def test_a_known_field_with_a_costly_value_is_refused():
     with pytest.raises(BadValue, match=r"config\.word_embed_proj_dim: 512"):
         from_config(HUB["presets"]["opt-175b"] | {"word_embed_proj_dim": 512})
     with pytest.raises(BadValue, match=r"config\.attn_config\.attn_type"):
-        from_config(HUB["presets"]["mpt-30b"] | {"attn_config": {"attn_type": "multiquery_attention"}})
+        from_config(
+            HUB["presets"]["mpt-30b"] | {"attn_config": {"attn_type": "multiquery_attention"}}
+        )
 
 
 @pytest.mark.parametrize("listed", [["full_attention"], [{}] * 32, "full_attention"])
@@ -198,10 +211,15 @@ def test_layers_with_a_window_have_attention_of_another_shape(name, layers):
     """Of Gemma 4 one layer in six sees all tokens, with heads of 512; of MiMo nine of 48 do, with half of the heads of keys."""
     model = from_config(PUBLISHED[name])
     seen = {
-        block.window: block for kind in model.kinds for block in kind.blocks if block.called == "attention"
+        block.window: block
+        for kind in model.kinds
+        for block in kind.blocks
+        if block.called == "attention"
     }
     narrow = sum(
-        model.number(kind) for kind in model.kinds if any(getattr(one, "window", None) for one in kind.blocks)
+        model.number(kind)
+        for kind in model.kinds
+        if any(getattr(one, "window", None) for one in kind.blocks)
     )
     assert narrow == layers
     if name == "mimo-v2-flash":
@@ -212,8 +230,16 @@ def test_layers_with_a_window_have_attention_of_another_shape(name, layers):
             128,
         )
     else:
-        assert (seen[None].head_dim, seen[None].kv_heads, seen[None].keys_are_values) == (512, 2, True)
-        assert (seen[1024].head_dim, seen[1024].kv_heads, seen[1024].keys_are_values) == (256, 8, False)
+        assert (seen[None].head_dim, seen[None].kv_heads, seen[None].keys_are_values) == (
+            512,
+            2,
+            True,
+        )
+        assert (seen[1024].head_dim, seen[1024].kv_heads, seen[1024].keys_are_values) == (
+            256,
+            8,
+            False,
+        )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,9 @@ def test_one_preset_is_shown_whole_under_its_id(capsys):
 
 
 def test_constants_are_shown_with_the_layers_that_made_them(capsys):
-    text = answer(capsys, "constants", "h100", "--stack", "nanotron", "--defect", "ring-latency", "--json")
+    text = answer(
+        capsys, "constants", "h100", "--stack", "nanotron", "--defect", "ring-latency", "--json"
+    )
     sources = {row["constant"]: row["source"] for row in json.loads(text)["rows"]}
     assert sources["host.extra_rank"].startswith("defect.ring-latency: ")
 

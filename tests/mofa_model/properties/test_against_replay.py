@@ -21,7 +21,9 @@ HOP = 3e-4
 
 def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
     links = replace(cluster.calibration.links, point_latency=hop, point_efficiency=1e30)
-    cluster = replace(cluster, calibration=replace(cluster.calibration, links=links, placement="even"))
+    cluster = replace(
+        cluster, calibration=replace(cluster.calibration, links=links, placement="even")
+    )
     model = replace(deeper(workload.model, 4 * stages * virtual), prediction_modules=0)
     training = replace(workload.training, global_batch=micro_batches)
     return (
@@ -82,7 +84,9 @@ def test_unequal_stages_are_estimated_near_their_replay(workload, cluster, layou
     middle = float(found.stage.all_stages) / p
     assume(float(found.stage.slowest) < 1.2 * middle)
     near = 0.15 if schedule.folded else 0.05
-    assert pipeline(found) == pytest.approx(replayed(found, strategy, m, hop, alike=False), rel=near)
+    assert pipeline(found) == pytest.approx(
+        replayed(found, strategy, m, hop, alike=False), rel=near
+    )
 
 
 @settings(max_examples=60)

@@ -23,14 +23,18 @@ def test_more_micro_batches_cost_more(workload, cluster, family, times):
     there = runnable(family, workload)
     assert np.all(np.broadcast_to(many.step_time > few.step_time, ROWS)[there])
     # Not more than so many times as much: what is paid once a step stays.
-    assert np.all(np.broadcast_to(many.step_time <= times * few.step_time * (1 + ROUNDING), ROWS)[there])
+    assert np.all(
+        np.broadcast_to(many.step_time <= times * few.step_time * (1 + ROUNDING), ROWS)[there]
+    )
 
 
 @settings(max_examples=60)
 @given(workloads(), clusters(), one([INTERLEAVED]))
 def test_a_step_falls_with_virtual_stages_when_hops_are_free(workload, cluster, strategy):
     links = replace(cluster.calibration.links, point_latency=0.0, point_efficiency=1e30)
-    cluster = replace(cluster, calibration=replace(cluster.calibration, links=links, placement="even"))
+    cluster = replace(
+        cluster, calibration=replace(cluster.calibration, links=links, placement="even")
+    )
     v = np.array([1.0, 2.0, 4.0])
     model = deeper(workload.model, 8 * int(strategy.pp))
     found = estimate(replace(workload, model=model), cluster, replace(strategy, vpp=v)).step_time

@@ -66,7 +66,9 @@ def exposed_communication_never_exceeds_all_of_it(_, workload, cluster, family):
     for layer in found.layers:
         exposed = layer.tensor + layer.context + layer.expert
         yield ratios(exposed / np.maximum(layer.communication, 1e-30), ROUNDING, family)
-    yield ratios(found.exchange.exposed / np.maximum(found.exchange.collective, 1e-30), ROUNDING, family)
+    yield ratios(
+        found.exchange.exposed / np.maximum(found.exchange.collective, 1e-30), ROUNDING, family
+    )
 
 
 def the_pipeline_never_beats_its_lower_bound(_, workload, cluster, family):
@@ -91,7 +93,9 @@ def memory_never_rises_with_what_shares_it(_, workload, cluster, family):
     def peak(**changes):
         return estimate(workload, cluster, replace(family, **changes)).memory.peak
 
-    levels = [peak(sharding=level) for level in (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS)]
+    levels = [
+        peak(sharding=level) for level in (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS)
+    ]
     wide = dict(sequence_parallel=True, tp=np.maximum(2.0, family.tp))
     for more, less in (
         (levels[1], levels[0]),
@@ -109,7 +113,9 @@ def more_chunks_of_experts_cost_time(_, workload, cluster, family):
     here, there = replace(family, offload=frozenset()), runnable(family, workload)
     by_law = replace(cluster, calibration=replace(cluster.calibration, kernels=None))
     for machines, slower in ((by_law, 0.0), (cluster, SLOWER_KERNELS)):
-        few, many = (step(workload, machines, replace(here, chunks=n * here.chunks)) for n in (1, 2))
+        few, many = (
+            step(workload, machines, replace(here, chunks=n * here.chunks)) for n in (1, 2)
+        )
         yield ratios(few / many, one_ratio(here) + slower, family, there)
         some, every = (step(workload, machines, replace(here, chunk_layers=n)) for n in (1.0, 0.0))
         yield ratios(some / every, one_ratio(here) + slower, family, there)
@@ -122,7 +128,8 @@ def more_chunks_of_experts_save_memory(_, workload, cluster, family):
     narrow = workload.training.precision.quantised and not family.sequence_parallel
     there = (np.asarray(family.chunks) > 1) | (np.asarray(family.tp) == 1) | (not narrow)
     few, many = (
-        estimate(workload, cluster, replace(family, chunks=n * family.chunks)).memory.peak for n in (1, 2)
+        estimate(workload, cluster, replace(family, chunks=n * family.chunks)).memory.peak
+        for n in (1, 2)
     )
     yield ratios(many / few, ROUNDING, family, there)
 
@@ -159,7 +166,9 @@ def a_row_has_the_same_bits_in_any_company(seed, workload, cluster, family):
         some = estimate(workload, cluster, family.rows(group))
         for (name, _, wide), (_, _, narrow) in zip(terms(together), terms(some), strict=True):
             if np.ndim(wide) and np.shape(wide)[-1] == rows:
-                kinds = np.shape(narrow)[-2:-1]  # kinds of stages, of which fewer rows may have fewer
+                kinds = np.shape(narrow)[
+                    -2:-1
+                ]  # kinds of stages, of which fewer rows may have fewer
                 picked = np.asarray(wide)[..., group]
                 picked = picked[..., : kinds[0], :] if kinds else picked
                 assert np.array_equal(picked, narrow), name
@@ -204,7 +213,13 @@ def test_a_law_holds_for_every_layout(law, seeds, rows):
             worst = int(np.argmax(found))
             if found[worst] > 1:
                 broken.append(
-                    (float(found[worst]), int(np.count_nonzero(found > 1)), seed, worst, family.row(worst))
+                    (
+                        float(found[worst]),
+                        int(np.count_nonzero(found > 1)),
+                        seed,
+                        worst,
+                        family.row(worst),
+                    )
                 )
     assert not broken, max(broken, key=lambda one: one[0])
 
@@ -224,4 +239,6 @@ def test_every_block_schedule_and_choice_is_among_the_layouts():
         ("graphs", Graphs),
     ):
         assert {getattr(family, name) for family in families} == set(kinds)
-    assert len({workload.training.optimizer for workload, _, _ in drawn}) == len(presets.names("optimizers"))
+    assert len({workload.training.optimizer for workload, _, _ in drawn}) == len(
+        presets.names("optimizers")
+    )

@@ -47,4 +47,6 @@ def test_every_term_is_finite_and_no_part_of_a_layer_is_negative(workload, clust
 def test_the_parts_of_a_step_add_up_to_it(workload, cluster, family):
     found = estimate(workload, cluster, family)
     parts = [value for name, _, value in terms(found.step)]
-    assert np.allclose(sum(np.broadcast_to(part, ROWS) for part in parts), found.step_time, rtol=1e-12)
+    assert np.allclose(
+        sum(np.broadcast_to(part, ROWS) for part in parts), found.step_time, rtol=1e-12
+    )

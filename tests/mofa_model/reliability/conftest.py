@@ -5,15 +5,25 @@ from dataclasses import replace
 import pytest
 
 from mofa_model.reliability import Job
-from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime, Reliability, paper_classes
+from mofa_model.spec.reliability import (
+    FailureMode,
+    FailureRate,
+    RecoveryTime,
+    Reliability,
+    paper_classes,
+)
 
 
 @pytest.fixture
 def tiered_job():
     """A Llama-3-like job with local, peer and remote tiers; save times and rate can be changed."""
 
-    def make(nodes=2048, blocking=(0.2, 1.0, 2.0), background=(0.0, 20.0, 240.0), rate=0.005, **more):
-        classes = tuple(replace(c, tier=min(i, len(blocking) - 1)) for i, c in enumerate(paper_classes(rate)))
+    def make(
+        nodes=2048, blocking=(0.2, 1.0, 2.0), background=(0.0, 20.0, 240.0), rate=0.005, **more
+    ):
+        classes = tuple(
+            replace(c, tier=min(i, len(blocking) - 1)) for i, c in enumerate(paper_classes(rate))
+        )
         return Job(
             nodes=nodes,
             step_time=10.0,

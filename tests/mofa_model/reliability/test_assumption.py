@@ -51,25 +51,38 @@ def test_the_mean_of_the_evidence_is_the_time_watched_while_the_assumption_holds
     """So it passes A within a year in 365 of A pools at the most, however often one looks: Doob."""
     counts = np.random.default_rng(1).poisson(0.3, (40, 6000))
     evidence, _ = replay(np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0)
-    assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(40, rel=0.15)  # 1.5 times, no batches
+    assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(
+        40, rel=0.15
+    )  # 1.5 times, no batches
 
 
 def verdicts(counts, expected):
     """Of many pools, each a column: on which days the evidence suffices for a verdict."""
-    evidence, batch = replay(np.ones(len(counts)), np.full(counts.shape, expected), counts, most=50.0)
+    evidence, batch = replay(
+        np.ones(len(counts)), np.full(counts.shape, expected), counts, most=50.0
+    )
     return (counted(evidence, batch) >= needed_evidence(0.05)).any(axis=2)
 
 
 @pytest.mark.parametrize("expected", [0.32, 1.28, 5.12])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_false_verdicts_stay_below_five_percent_a_year_also_where_failures_come_in_threes(expected, batch):
+def test_false_verdicts_stay_below_five_percent_a_year_also_where_failures_come_in_threes(
+    expected, batch
+):
     counts = batch * np.random.default_rng(7).poisson(expected / batch, (365, 500))
     assert np.mean(verdicts(counts, expected).any(axis=0)) <= 0.05
 
 
 @pytest.mark.parametrize(
     "ratio, expected, within",
-    [(2.0, 0.32, 60), (2.0, 1.28, 20), (2.0, 5.12, 7), (0.5, 0.32, 130), (0.5, 1.28, 42), (0.5, 5.12, 14)],
+    [
+        (2.0, 0.32, 60),
+        (2.0, 1.28, 20),
+        (2.0, 5.12, 7),
+        (0.5, 0.32, 130),
+        (0.5, 1.28, 42),
+        (0.5, 5.12, 14),
+    ],
 )
 def test_a_doubled_and_a_halved_rate_are_found_and_the_day_of_the_change(ratio, expected, within):
     """Pools of 64, 256 and 1,024 nodes at five failures in a thousand node-days, changed after two months."""
@@ -80,7 +93,9 @@ def test_a_doubled_and_a_halved_rate_are_found_and_the_day_of_the_change(ratio, 
     for counts, enough in zip(pools, begun.T, strict=True):
         looks = range(62, len(rate), max(1, within // 20))
         least = next((at for at, last in enumerate(looks) if enough[:last].any()), len(looks))
-        for last in looks[max(0, least - 1) :]:  # those before have less evidence than a verdict needs
+        for last in looks[
+            max(0, least - 1) :
+        ]:  # those before have less evidence than a verdict needs
             found = check_assumption(np.ones(last), np.full(last, expected), counts[:last])
             if found.verdict in (Verdict.HIGHER, Verdict.LOWER):
                 delays.append(last - 60)
@@ -119,7 +134,9 @@ def test_classes_share_the_promise_with_their_total_and_the_change_is_dated():
         for n in range(112)
     ]
     whole = {
-        name: FailureEvidence(node_days=256.0 * 112, failures=sum(day.classes[name].failures for day in days))
+        name: FailureEvidence(
+            node_days=256.0 * 112, failures=sum(day.classes[name].failures for day in days)
+        )
         for name in ("process", "pod")
     }
     told = {
@@ -128,7 +145,10 @@ def test_classes_share_the_promise_with_their_total_and_the_change_is_dated():
             ObservedFailures(classes=whole, past=tuple(days)), {"process": 0.0013, "pod": 0.002}
         ).rates
     }
-    assert [told[name].verdict.value for name in ("process", "pod")] == ["Consistent", "HigherThanAssumed"]
+    assert [told[name].verdict.value for name in ("process", "pod")] == [
+        "Consistent",
+        "HigherThanAssumed",
+    ]
     assert told["total"].verdict is Verdict.HIGHER
     assert told["pod"].since == "2026-04-01"
     assert told["pod"].ratio == pytest.approx(3 / (256 * 0.002))

@@ -83,7 +83,11 @@ def test_no_input_gives_nan_or_less_than_zero(
     assert found.steps >= 1
     assert 0 <= found.ettr <= 1
     job = Job(
-        nodes=nodes, step_time=step, blocking=(blocking,), background=(background,), reliability=reliability
+        nodes=nodes,
+        step_time=step,
+        blocking=(blocking,),
+        background=(background,),
+        reliability=reliability,
     )
     band = ettr_band(job, found.steps)
     assert 0 <= band.lower <= band.target <= band.upper <= 1

@@ -15,7 +15,10 @@ def lived(rates, generator, nodes=256.0):
 
 def test_a_steady_rate_is_known_better_the_longer_it_was_watched():
     generator = np.random.default_rng(1)
-    worth = [present(mixture(*lived(np.full(days, 1.28), generator), ahead=30.0)) for days in (20, 80, 320)]
+    worth = [
+        present(mixture(*lived(np.full(days, 1.28), generator), ahead=30.0))
+        for days in (20, 80, 320)
+    ]
     assert worth[0][0] < worth[1][0] < worth[2][0]
     assert worth[2][0] / worth[2][1] == pytest.approx(0.005, rel=0.15)
 
@@ -41,7 +44,9 @@ def test_bands_hold_where_rates_wander_and_where_they_stand(ahead):
 
 def test_chances_of_all_counts_add_to_one():
     said = mixture(*lived(np.full(60, 1.0), np.random.default_rng(4)), ahead=7.0)
-    chances = np.exp(log_chance(np.arange(4000)[:, None], 1792.0, said.shape, said.scale, said.spread))
+    chances = np.exp(
+        log_chance(np.arange(4000)[:, None], 1792.0, said.shape, said.scale, said.spread)
+    )
     assert chances.sum(axis=0) == pytest.approx(1.0, abs=1e-3)
 
 
@@ -57,7 +62,9 @@ def test_the_posterior_of_a_pool_with_days_is_of_what_they_are_worth():
         for n, count in enumerate(counts)
     )
     whole = {"pod": FailureEvidence(node_days=256.0 * 60, failures=sum(counts))}
-    (dated,) = assess(ObservedFailures(classes=whole, past=days), {"pod": 0.002}, prior_weight=2.0).rates
+    (dated,) = assess(
+        ObservedFailures(classes=whole, past=days), {"pod": 0.002}, prior_weight=2.0
+    ).rates
     (plain,) = assess(ObservedFailures(classes=whole), {"pod": 0.002}, prior_weight=2.0).rates
     assert dated.present.failures / dated.present.node_days > 50 / 15360
     assert dated.upper / dated.lower > plain.upper / plain.lower

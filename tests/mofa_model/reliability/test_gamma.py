@@ -9,7 +9,9 @@ from mofa_model.reliability.gamma import gamma_quantile, gamma_share
 @pytest.mark.parametrize("shape", [0.01, 0.5, 1.0, 2.0, 5.0, 150.0, 1e4])
 @pytest.mark.parametrize("probability", [0.025, 0.05, 0.5, 0.95, 0.975])
 def test_quantiles_equal_scipys(shape, probability):
-    assert gamma_quantile(shape, probability) == pytest.approx(gammaincinv(shape, probability), rel=1e-9)
+    assert gamma_quantile(shape, probability) == pytest.approx(
+        gammaincinv(shape, probability), rel=1e-9
+    )
 
 
 def test_a_quantile_inverts_the_share():

@@ -29,7 +29,10 @@ def test_rounding_goes_both_ways():
 
 def test_search_finds_what_the_closed_form_knows(plain_job):
     job = plain_job(1e-4)
-    assert interval.search_steps(lambda k: np.asarray(model.ettr(job, k)), 10**9) == recommend(job).steps
+    assert (
+        interval.search_steps(lambda k: np.asarray(model.ettr(job, k)), 10**9)
+        == recommend(job).steps
+    )
 
 
 def test_a_fast_tier_is_not_saved_more_often_than_its_copy_takes(tiered_job):

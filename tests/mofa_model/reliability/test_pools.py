@@ -55,7 +55,9 @@ def test_save_times_follow_from_bytes_and_bandwidths():
     # 405e9 parameters x 14 B = 5.67 TB; 2,048 ranks write 2.77 GB each, 22.1 GB a node
     total = checkpoint.checkpoint_bytes(405e9, 2.0, 12.0)
     node = checkpoint.bytes_per_node(total, 2048, 8)
-    slow = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, asynchronous=False)
+    slow = CheckpointTier(
+        name="remote", node_bandwidth=2e9, total_bandwidth=2e11, asynchronous=False
+    )
     assert checkpoint.save_times(slow, total, node) == (pytest.approx(5.67e12 / 2e11), 0.0)
     fast = replace(slow, asynchronous=True, snapshot_bandwidth=1e11, total_bandwidth=2e12)
     assert checkpoint.save_times(fast, total, node) == pytest.approx((0.2215, 11.07), abs=0.01)
@@ -140,6 +142,8 @@ def test_spares_for_a_deadline(tiered_job):
     job = tiered_job(blocking=(20.0,), background=(0.0,), rate=0.0065, spares=4)
     limit = 65 * 86400.0
     spares = deadline.spares_for_deadline(job, 5e5, limit)
-    some = [replace(job, reliability=replace(job.reliability, spares=n)) for n in (spares, spares - 1)]
+    some = [
+        replace(job, reliability=replace(job.reliability, spares=n)) for n in (spares, spares - 1)
+    ]
     assert deadline.run_time(some[0], 5e5) <= limit < deadline.run_time(some[1], 5e5)
     assert deadline.spares_for_deadline(job, 5e5, 86400.0) is None

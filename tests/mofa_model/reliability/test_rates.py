@@ -10,7 +10,13 @@ from mofa_model.reliability.rates import credible_interval, garwood_interval, po
 
 @pytest.mark.parametrize(
     "failures, low, high",
-    [(0, 0.0, 3.689), (1, 0.0253, 5.572), (3, 0.619, 8.767), (10, 4.795, 18.390), (50, 37.111, 65.919)],
+    [
+        (0, 0.0, 3.689),
+        (1, 0.0253, 5.572),
+        (3, 0.619, 8.767),
+        (10, 4.795, 18.390),
+        (50, 37.111, 65.919),
+    ],
 )
 def test_garwood_intervals_are_those_of_the_published_table(failures, low, high):
     assert garwood_interval(failures, 1.0, 0.95) == pytest.approx((low, high), abs=1e-3)

@@ -32,7 +32,9 @@ def test_a_save_every_1000_s_with_one_failure_in_10000_s_gives_86_percent():
 def test_the_closed_form_is_the_sum_over_saves(rate, phi, work, blocking, background, slowdown):
     rate = max(rate, 1e-4)  # so that 400,000 terms are all
     exact = renewal.ettr(rate, phi, work, blocking, background, slowdown)
-    assert exact == pytest.approx(by_summing(rate, phi, work, blocking, background, slowdown), abs=1e-9)
+    assert exact == pytest.approx(
+        by_summing(rate, phi, work, blocking, background, slowdown), abs=1e-9
+    )
 
 
 @given(RATES, st.floats(0.1, 1e4), TIMES, TIMES, SLOW)
@@ -47,7 +49,9 @@ def test_a_row_is_the_same_alone_and_in_an_array(rate, work, blocking, backgroun
 
 
 @given(RATES, st.floats(0.1, 1e4), TIMES, TIMES, SLOW)
-def test_four_times_slower_clocks_change_nothing_to_the_last_bit(rate, work, blocking, background, slowdown):
+def test_four_times_slower_clocks_change_nothing_to_the_last_bit(
+    rate, work, blocking, background, slowdown
+):
     slow = renewal.ettr(rate / 4, 0.9, 4 * work, 4 * blocking, 4 * background, slowdown)
     assert slow == renewal.ettr(rate, 0.9, work, blocking, background, slowdown)
     wait = renewal.best_work(rate / 4, 4 * blocking, 4 * background, slowdown)
@@ -113,7 +117,9 @@ def test_clustered_failures_raise_ettr_at_the_same_mean(plain_job, law, ettr):
 def test_lattice_sums_are_sums(shape, period):
     rate, law = 1e-3, RecoveryTime(mean=300.0, cv=1.0)
     source = (recovery.FailureSource(name="job", share=1.0, recoveries=(law,), tier=0),)
-    run = laws.run_after(source, rate, FailureLaw(kind="weibull", shape=shape), during_recovery=True)
+    run = laws.run_after(
+        source, rate, FailureLaw(kind="weibull", shape=shape), during_recovery=True
+    )
     values, weights = recovery.nodes_of(law)
     times = 50.0 + period * np.arange(int(60_000 / period) + 60)
     direct = np.sum(laws.weibull_survival(np.add.outer(times, values), rate, shape) @ weights)

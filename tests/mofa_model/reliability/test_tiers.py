@@ -39,11 +39,21 @@ def test_all_tiers_save_together_at_the_last_tiers_boundary():
     assert line.ends[3, 4] == 10 + 1 + 2 + 5
 
 
-@given(st.floats(1e-6, 1e-3), st.floats(1, 1e3), st.floats(0, 100), st.floats(0, 1e3), st.floats(0, 0.2))
+@given(
+    st.floats(1e-6, 1e-3),
+    st.floats(1, 1e3),
+    st.floats(0, 100),
+    st.floats(0, 1e3),
+    st.floats(0, 0.2),
+)
 def test_one_tier_is_the_renewal_model(rate, work, blocking, background, slowdown):
-    one = Tiers(work=work, every=(1,), blocking=(blocking,), background=(background,), slowdown=slowdown)
+    one = Tiers(
+        work=work, every=(1,), blocking=(blocking,), background=(background,), slowdown=slowdown
+    )
     chain = ettr(one, failures(1.0, rate=rate), 1 / rate)
-    assert chain == pytest.approx(renewal.ettr(rate, 0.97, work, blocking, background, slowdown), rel=1e-9)
+    assert chain == pytest.approx(
+        renewal.ettr(rate, 0.97, work, blocking, background, slowdown), rel=1e-9
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0, 300), st.floats(0, 2000))
@@ -53,14 +63,18 @@ def test_equal_tiers_are_one_tier(m, n, background, work):
     split = ettr(same, failures(0.2, 0.5, 0.3), 1 / RATE)
     assert split == pytest.approx(renewal.ettr(RATE, 0.97, work, 3.0, background), rel=1e-8)
     every = (1, m, m * n)
-    tiers = Tiers(work=work, every=every, blocking=(1.0, 2.0, 3.0), background=(0.0, 20.0, background))
+    tiers = Tiers(
+        work=work, every=every, blocking=(1.0, 2.0, 3.0), background=(0.0, 20.0, background)
+    )
     near = ettr(tiers, failures(1.0), 1 / RATE)
     mixed = ettr(tiers, failures(0.3, 0.6, 0.1), 1 / RATE)
     assert 0 < mixed <= near + 1e-12 < 1
 
 
 def test_failures_that_read_a_farther_tier_cost_more():
-    tiers = Tiers(work=60.0, every=(1, 5, 60), blocking=(0.2, 1.0, 2.0), background=(0.0, 20.0, 240.0))
+    tiers = Tiers(
+        work=60.0, every=(1, 5, 60), blocking=(0.2, 1.0, 2.0), background=(0.0, 20.0, 240.0)
+    )
     near, middle, far = (
         ettr(tiers, failures(*share), 1 / RATE) for share in ((1.0,), (0.0, 1.0), (0.0, 0.0, 1.0))
     )
@@ -70,15 +84,21 @@ def test_failures_that_read_a_farther_tier_cost_more():
 def test_a_class_of_its_own_tier_in_two_or_three_tiers_is_the_same_chain():
     # A middle tier that costs nothing and that nobody reads changes nothing.
     two = Tiers(work=60.0, every=(1, 12), blocking=(0.5, 4.0), background=(0.0, 100.0))
-    three = Tiers(work=60.0, every=(1, 4, 12), blocking=(0.5, 0.0, 4.0), background=(0.0, 0.0, 100.0))
+    three = Tiers(
+        work=60.0, every=(1, 4, 12), blocking=(0.5, 0.0, 4.0), background=(0.0, 0.0, 100.0)
+    )
     run = failures(1.0)[0].run
     shares = (Failure(tier=0, share=0.9, run=run), Failure(tier=2, share=0.1, run=run))
-    assert ettr(two, failures(0.9, 0.1), 1 / RATE) == pytest.approx(ettr(three, shares, 1 / RATE), rel=1e-12)
+    assert ettr(two, failures(0.9, 0.1), 1 / RATE) == pytest.approx(
+        ettr(three, shares, 1 / RATE), rel=1e-12
+    )
 
 
 def test_no_failures_leave_only_the_overhead_of_saves(tiered_job):
     job = tiered_job(rate=0.0)
-    line = walk(Tiers(work=60.0, every=(1, 5, 60), blocking=job.blocking, background=job.background))
+    line = walk(
+        Tiers(work=60.0, every=(1, 5, 60), blocking=job.blocking, background=job.background)
+    )
     assert model.ettr(job, 6, (1, 5, 60)) == pytest.approx(3600 / line.period)
 
 

@@ -89,7 +89,18 @@ def test_a_point_of_ones_own_and_the_papers_method(capsys):
     assert told["model"] == "paper"
     assert told["interval"]["steps"] == 370
     assert told["ettr"]["target"] == told["paper"]["ettr"]
-    tiers = ["--nodes", "2048", "--step", "10s", "--save", "1s,2s", "--copy", "0s,9s", "--method", "paper"]
+    tiers = [
+        "--nodes",
+        "2048",
+        "--step",
+        "10s",
+        "--save",
+        "1s,2s",
+        "--copy",
+        "0s,9s",
+        "--method",
+        "paper",
+    ]
     assert answer(capsys, "ettr", *tiers)["model"] == "paper"
 
 
@@ -117,7 +128,9 @@ def test_the_band_narrows_with_counts(capsys):
 
 def test_a_profile_without_the_size_of_a_checkpoint_is_refused_in_one_line(capsys):
     assert main(["ettr", "--profile", "h100-east", "--nodes", "256", "--step", "10s"]) == 2
-    assert "--profile: 'h100-east' cannot be right; give --checkpoint-size" in capsys.readouterr().err
+    assert (
+        "--profile: 'h100-east' cannot be right; give --checkpoint-size" in capsys.readouterr().err
+    )
 
 
 def test_a_profile_gives_rates_and_storage(capsys):
@@ -132,7 +145,17 @@ def test_a_profile_gives_rates_and_storage(capsys):
 
 
 def test_nodes_and_spares_for_a_deadline(capsys):
-    words = ["ettr", "--nodes", "2048", "--step", "10s", "--spares", "16", "--total-steps", "500000"]
+    words = [
+        "ettr",
+        "--nodes",
+        "2048",
+        "--step",
+        "10s",
+        "--spares",
+        "16",
+        "--total-steps",
+        "500000",
+    ]
     told = answer(capsys, *words, "--deadline", "66d")
     assert told["finish_s"]["target"] > 57 * 86400
     assert 1900 < told["deadline"]["nodes_needed"] < 2100
@@ -140,7 +163,9 @@ def test_nodes_and_spares_for_a_deadline(capsys):
 
 
 def test_simulated_runs_scatter_around_the_exact_model(capsys):
-    told = answer(capsys, "simulate", *POINT, "--rate", "0.1", "--duration", "60d", "--runs", "200")["ettr"]
+    told = answer(
+        capsys, "simulate", *POINT, "--rate", "0.1", "--duration", "60d", "--runs", "200"
+    )["ettr"]
     assert told["mean"] == pytest.approx(told["exact"], abs=5 * told["error"])
     assert told["p05"] < told["median"] < told["p95"]
 
@@ -154,7 +179,9 @@ def test_a_timeline_tells_what_ended_each_stretch(capsys):
 
 
 def test_rates_of_llama_3(capsys):
-    told = answer(capsys, "rates", "--failures", "419", "--node-days", "110592", "--assumed", "0.005")
+    told = answer(
+        capsys, "rates", "--failures", "419", "--node-days", "110592", "--assumed", "0.005"
+    )
     assert told["rates"][0]["verdict"] == "LowerThanAssumed"
     assert told["contradicted"]
 
@@ -193,10 +220,19 @@ def test_nothing_watched_is_insufficient_not_an_error(capsys):
         (["ettr", "--nodes", "8", "--step", "1s", "--rate", "nan"], "--rate"),
         (["ettr", "--nodes", "8", "--step", "1s", "--failures", "3"], "--node-days"),
         (["ettr", "--nodes", "8", "--step", "1s", "--save", "1s,2s", "--copy", "1s"], "--copy"),
-        (["ettr", "--nodes", "8", "--step", "1s", "--save", "1s,2s", "--every", "1,2,3"], "--every"),
-        (["ettr", "--nodes", "8", "--step", "1s", "--save", "1s,2s,3s", "--every", "1,2,3"], "divide"),
+        (
+            ["ettr", "--nodes", "8", "--step", "1s", "--save", "1s,2s", "--every", "1,2,3"],
+            "--every",
+        ),
+        (
+            ["ettr", "--nodes", "8", "--step", "1s", "--save", "1s,2s,3s", "--every", "1,2,3"],
+            "divide",
+        ),
         (["ettr", "--nodes", "8", "--step", "1s", "--storage", "r:2GB/s"], "--checkpoint-size"),
-        (["ettr", "--nodes", "8", "--step", "1s", "--storage", "r", "--checkpoint-size", "1TB"], "--storage"),
+        (
+            ["ettr", "--nodes", "8", "--step", "1s", "--storage", "r", "--checkpoint-size", "1TB"],
+            "--storage",
+        ),
         (["ettr", "--nodes", "8", "--step", "1s", "--level", "1"], "--level"),
         (["ettr", "--nodes", "8", "--step", "1s", "--deadline", "3d"], "--total-steps"),
         (["ettr", "--nodes", "8", "--step", "1s", "--plot", "x.gif"], "--plot"),

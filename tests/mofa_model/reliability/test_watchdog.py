@@ -16,12 +16,18 @@ from mofa_model.spec.reliability import Hangs, RecoveryTime
 
 
 def hung(job, timeout, share=1.0):
-    return replace(job, reliability=replace(job.reliability, hangs=Hangs(timeout=timeout, share=share)))
+    return replace(
+        job, reliability=replace(job.reliability, hangs=Hangs(timeout=timeout, share=share))
+    )
 
 
-def test_a_job_that_always_hangs_recovers_later_by_the_timeout_and_one_that_never_does_as_before(plain_job):
+def test_a_job_that_always_hangs_recovers_later_by_the_timeout_and_one_that_never_does_as_before(
+    plain_job,
+):
     job = plain_job(1e-4)
-    assert model.ettr(hung(job, 900.0), 60) == pytest.approx(model.ettr(plain_job(1e-4, recovery=1200.0), 60))
+    assert model.ettr(hung(job, 900.0), 60) == pytest.approx(
+        model.ettr(plain_job(1e-4, recovery=1200.0), 60)
+    )
     assert model.ettr(hung(job, 900.0, 0.0), 60) == model.ettr(job, 60)
     part = model.survived(hung(job, 900.0, 0.25))
     assert part == pytest.approx(0.75 * math.exp(-0.03) + 0.25 * math.exp(-0.12))
@@ -35,13 +41,22 @@ def test_where_nothing_is_said_of_hangs_a_question_is_the_same_to_its_hash(tiere
 
 def test_a_simulated_run_that_waits_for_a_timeout_loses_what_the_model_says(plain_job):
     rate, job = 2e-4, plain_job(2e-4)
-    back, wait = RecoveryTime(mean=300.0, law="deterministic"), RecoveryTime(mean=900.0, law="deterministic")
+    back, wait = (
+        RecoveryTime(mean=300.0, law="deterministic"),
+        RecoveryTime(mean=900.0, law="deterministic"),
+    )
     causes = (
         Cause(name="crash", share=0.6, recoveries=(back,), tier=0),
         Cause(name="hang", share=0.4, recoveries=(wait, back), tier=0),
     )
     given = Scenario(
-        rate=rate, causes=causes, work=600.0, every=(1,), blocking=(30.0,), background=(0.0,), slowdown=0.0
+        rate=rate,
+        causes=causes,
+        work=600.0,
+        every=(1,),
+        blocking=(30.0,),
+        background=(0.0,),
+        slowdown=0.0,
     )
     runs = simulate_runs(given, duration=4e5, count=200, seed=3).ettr
     error = runs.std() / math.sqrt(len(runs))
@@ -74,7 +89,9 @@ def test_a_watchdog_lets_five_steps_and_a_save_pass_and_is_told_where_it_is_wort
 def test_time_lost_to_hangs_is_told_apart(tiered_job):
     job = hung(tiered_job(), 900.0, 0.3)
     lost = budget.budget(job, 6, (1, 5, 60)).recovering
-    assert set(lost) == {f"{name}{ending}" for name in ("process", "pod", "job") for ending in ("", ", hung")}
+    assert set(lost) == {
+        f"{name}{ending}" for name in ("process", "pod", "job") for ending in ("", ", hung")
+    }
     assert lost["pod, hung"] > 0.3 * lost["pod"]
 
 

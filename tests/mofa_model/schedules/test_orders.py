@@ -31,7 +31,10 @@ def peak_in_flight(order, *, until=OperationKind.WEIGHT_GRADIENT):
     """
     change = {OperationKind.FORWARD: 1, OperationKind.BACKWARD: -1, until: -1}
     return tuple(
-        max(accumulate(change.get(operation.kind, 0) for step in steps for operation in step), default=0)
+        max(
+            accumulate(change.get(operation.kind, 0) for step in steps for operation in step),
+            default=0,
+        )
         for steps in order.devices
     )
 
@@ -52,7 +55,9 @@ def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_on
     assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
 
 
-@pytest.mark.parametrize("p, m, v", [(1, 3, 1), (4, 8, 1), (2, 4, 2), (4, 4, 3), (4, 16, 2), (8, 16, 12)])
+@pytest.mark.parametrize(
+    "p, m, v", [(1, 3, 1), (4, 8, 1), (2, 4, 2), (4, 4, 3), (4, 16, 2), (8, 16, 12)]
+)
 def test_gradients_of_a_chunk_leave_beside_the_backward_passes_that_come_after_it(p, m, v):
     """From the last backward pass of the chunk that is finished first to the end, in micro-batches; the first stage is the last to end."""
     schedule = INTERLEAVED if v > 1 else ONE_F_ONE_B
@@ -94,13 +99,17 @@ def test_dualpipev_is_the_order_that_pytorch_runs():
 
 def test_v_half_follows_its_building_block():
     """First of four devices: F at 0, f at 10, i at 14 and I at 25, repeated every six; weight gradients between."""
-    assert v_text(V_HALF.order(4, 5).devices[0], 4).startswith("F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0")
+    assert v_text(V_HALF.order(4, 5).devices[0], 4).startswith(
+        "F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0"
+    )
 
 
 def test_zbv_leaves_no_bubble_where_all_passes_take_the_same_time():
     """Published: from its first pass to its last, no device waits where F = I = W."""
     order = ZBV.order(4, 8)
-    found = replay(order, StageTimes(forward=1.0, input_gradient=1.0, weight_gradient=1.0), timeline=True)
+    found = replay(
+        order, StageTimes(forward=1.0, input_gradient=1.0, weight_gradient=1.0), timeline=True
+    )
     for starts, busy in zip(found.starts, found.busy, strict=True):
         assert starts[-1] + 1.0 - starts[0] == busy
 
@@ -154,12 +163,19 @@ def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
 def test_in_flight_of_eq_5_is_what_the_order_holds(case):
     schedule, p, m, v = case
     held = peak_in_flight(schedule.order(p, m, v))
-    formula = [schedule.in_flight(position=i, microbatches=m, stages=p, virtual=v) for i in range(p)]
+    formula = [
+        schedule.in_flight(position=i, microbatches=m, stages=p, virtual=v) for i in range(p)
+    ]
     assert [float(n) for n in formula] == list(held)
 
 
 def test_zero_bubble_holds_as_1f1b_if_the_input_gradient_released_it_all():
-    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=OperationKind.INPUT_GRADIENT) == (4, 3, 2, 1)
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=OperationKind.INPUT_GRADIENT) == (
+        4,
+        3,
+        2,
+        1,
+    )
     assert peak_in_flight(ZERO_BUBBLE.order(4, 8)) == (4, 4, 4, 4)
 
 

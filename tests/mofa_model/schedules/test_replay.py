@@ -10,7 +10,12 @@ from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.schedules.order import Operation, OperationKind, Order
 from mofa_model.schedules.replay import StageTimes, replay
 
-ORDERS = [ONE_F_ONE_B.order(4, 6), INTERLEAVED.order(4, 8, 2), ZERO_BUBBLE.order(4, 6), DUALPIPE.order(4, 10)]
+ORDERS = [
+    ONE_F_ONE_B.order(4, 6),
+    INTERLEAVED.order(4, 8, 2),
+    ZERO_BUBBLE.order(4, 6),
+    DUALPIPE.order(4, 10),
+]
 
 
 def times(forward, input_gradient, weight_gradient=0.0, **others):
@@ -49,9 +54,13 @@ def test_each_boundary_may_have_its_own_hop():
 
 
 def test_an_order_that_waits_for_itself_is_refused():
-    forward, backward = (Operation(kind, 0, 0) for kind in (OperationKind.FORWARD, OperationKind.BACKWARD))
+    forward, backward = (
+        Operation(kind, 0, 0) for kind in (OperationKind.FORWARD, OperationKind.BACKWARD)
+    )
     order = Order(devices=(((backward,), (forward,)),), virtual_stages=1, microbatches=1)
-    with pytest.raises(BadValue, match=r"B of micro-batch 0 at virtual stage 0 on device 0.*deadlock"):
+    with pytest.raises(
+        BadValue, match=r"B of micro-batch 0 at virtual stage 0 on device 0.*deadlock"
+    ):
         replay(order, times(1.0, 1.0))
 
 

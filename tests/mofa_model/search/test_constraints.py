@@ -67,7 +67,10 @@ def test_composite_axes_are_narrowed_by_each_of_their_parts():
 
 def test_recomputation_is_fixed_in_the_words_of_a_strategy():
     chosen = left("recompute=selective:core_attn+mlp,full:3")[0]["recompute"]
-    assert [(one.mode, one.layers) for one in chosen] == [(Recompute.SELECTIVE, 0), (Recompute.FULL, 3)]
+    assert [(one.mode, one.layers) for one in chosen] == [
+        (Recompute.SELECTIVE, 0),
+        (Recompute.FULL, 3),
+    ]
     assert chosen[0].modules == {"core_attn", "mlp"}
 
 
@@ -81,7 +84,8 @@ def test_the_optimizer_s_words_of_a_strategy_say_sharding_and_place_at_once():
     assert (axes["sharding"], axes["optimizer"]) == (zero2, tuple(Placement))
     assert left("optimizer=cpu")[0]["sharding"] == AXES["sharding"]
     with pytest.raises(
-        BadValue, match=r"constraint\.optimizer: 'zero2,zero3-cpu' cannot be right; list every level"
+        BadValue,
+        match=r"constraint\.optimizer: 'zero2,zero3-cpu' cannot be right; list every level",
     ):
         left("optimizer=zero2,zero3-cpu")
     with pytest.raises(BadValue, match="one of device, cpu, replicated, distributed, zero2, zero3"):
@@ -100,7 +104,9 @@ def test_every_part_of_a_printed_strategy_is_a_constraint_that_leaves_it(printed
     chosen = AXES.decode(index)
     if chosen["sharding"].group == IN_NODE:
         chosen["sharding"] = Shard(chosen["sharding"].level, 2)
-    context, pipeline, shard, again = (chosen[n] for n in ("context", "pipeline", "sharding", "recompute"))
+    context, pipeline, shard, again = (
+        chosen[n] for n in ("context", "pipeline", "sharding", "recompute")
+    )
     strategy = Strategy(
         **{name: chosen[name] for name in ("tp", "pp", "mbs", "ep", "etp", "chunks")},
         **{name: chosen[name] for name in AXES.values if name.endswith("_overlap")},
@@ -124,12 +130,20 @@ def test_every_part_of_a_printed_strategy_is_a_constraint_that_leaves_it(printed
 
 @pytest.mark.parametrize(
     "name, sequence, trainer",
-    [("llama3-70b", 8192, "any"), ("llama3-8b", 4096, "torchtitan"), ("mixtral-8x7b", 4096, "megatron")],
+    [
+        ("llama3-70b", 8192, "any"),
+        ("llama3-8b", 4096, "torchtitan"),
+        ("mixtral-8x7b", 4096, "megatron"),
+    ],
 )
 @pytest.mark.parametrize("printed", [format_strategy, short_strategy])
-def test_an_answer_s_own_words_as_constraints_give_the_same_answer(name, sequence, trainer, printed):
+def test_an_answer_s_own_words_as_constraints_give_the_same_answer(
+    name, sequence, trainer, printed
+):
     training = Training(sequence=sequence, global_batch=512, precision=precision("bf16"))
-    problem = SearchCase(workload=Workload(model=model(name), training=training), cluster=cluster("h100", 64))
+    problem = SearchCase(
+        workload=Workload(model=model(name), training=training), cluster=cluster("h100", 64)
+    )
     question = SearchQuestion(problems=(problem,), nodes=(8,), framework=framework(trainer))
     best = search(question).best[8][0].strategy
     words = re.findall(r"[^\s,(]+(?:\([^)]*\))?", printed(best))
@@ -142,7 +156,8 @@ def test_a_number_that_follows_is_bounded():
 
 
 @pytest.mark.parametrize(
-    "text", ["tp", "tp=", "tp=0", "tp=eight", "mbs<=x", "schedule<=1f1b", "offload=maybe", "", "x" * 500]
+    "text",
+    ["tp", "tp=", "tp=0", "tp=eight", "mbs<=x", "schedule<=1f1b", "offload=maybe", "", "x" * 500],
 )
 def test_a_constraint_that_cannot_be_is_refused_by_name(text):
     with pytest.raises((BadValue, UnknownName), match="constraint"):
@@ -172,7 +187,9 @@ def test_deepspeed_shards_gradients_only_without_pipeline():
         cluster=cluster("a100", 16, stack="deepspeed"),
     )
     found = search(
-        SearchQuestion(problems=(problem,), nodes=(2,), framework=framework("deepspeed"), keep=10**6)
+        SearchQuestion(
+            problems=(problem,), nodes=(2,), framework=framework("deepspeed"), keep=10**6
+        )
     )
     strategies = [one.strategy for one in found.best[2]]
     assert {s.sharding for s in strategies if s.pp == 1} == set(Sharding)
@@ -183,7 +200,14 @@ def test_deepspeed_shards_gradients_only_without_pipeline():
     "name, gpu, nodes, batch, sequence, text",
     [
         ("llama3.1-405b", "h100", 2048, 2048, 8192, ("tp=8", "pp=16", "cp=1", "dp=128", "mbs=1")),
-        ("deepseek-v3", "h800", 256, 15360, 4096, ("tp=1", "pp=16", "ep=64", "schedule=dualpipe", "mbs=1")),
+        (
+            "deepseek-v3",
+            "h800",
+            256,
+            15360,
+            4096,
+            ("tp=1", "pp=16", "ep=64", "schedule=dualpipe", "mbs=1"),
+        ),
     ],
 )
 def test_published_layouts_are_legal_and_fit(name, gpu, nodes, batch, sequence, text):
@@ -193,7 +217,10 @@ def test_published_layouts_are_legal_and_fit(name, gpu, nodes, batch, sequence, 
     )
     found = search(
         SearchQuestion(
-            problems=(problem,), nodes=(nodes,), constraints=tuple(parse_constraint(t) for t in text), keep=3
+            problems=(problem,),
+            nodes=(nodes,),
+            constraints=tuple(parse_constraint(t) for t in text),
+            keep=3,
         )
     )
     assert found.searched > 0

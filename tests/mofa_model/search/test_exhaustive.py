@@ -53,7 +53,9 @@ LEAN = replace(UNEVEN, embedding=replace(UNEVEN.embedding, vocabulary=8000))
 LATENT = decoder(
     "latent",
     layers=4,
-    attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
+    attention=LatentAttention(
+        heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64
+    ),
     experts=Experts(count=4, top_k=2, width=1024, shared_width=1024),
     **SMALL,
 )
@@ -61,12 +63,15 @@ LATENT = decoder(
 
 def cluster(gpus: int, memory: float) -> Cluster:
     device = Device(name="test", peak_bf16=400e12, memory=memory, memory_bandwidth=2e12)
-    return Cluster(device=device, gpus=gpus, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+    return Cluster(
+        device=device, gpus=gpus, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9)
+    )
 
 
 def workload(model, batch: int) -> Workload:
     return Workload(
-        model=model, training=Training(sequence=4096, global_batch=batch, precision=Precision(name="bf16"))
+        model=model,
+        training=Training(sequence=4096, global_batch=batch, precision=Precision(name="bf16")),
     )
 
 
@@ -141,7 +146,15 @@ CASES = [
         ),
     ),
     ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
-    ("dense on 32, by engines", DENSE, 32, 32, 20e9, "accelerate", ("mbs<=2", "cp-mode=ring,a2a,allgather")),
+    (
+        "dense on 32, by engines",
+        DENSE,
+        32,
+        32,
+        20e9,
+        "accelerate",
+        ("mbs<=2", "cp-mode=ring,a2a,allgather"),
+    ),
     (
         "latent on 8",
         LATENT,
@@ -212,7 +225,15 @@ CHUNKED = {
     "9 layers on single devices": (
         deeper(LEAN, 9),
         16,
-        ("chunks=1,2,4", "chunk-layers=0,1,2,4", "tp=1", "pp=1", "mbs=1", "recompute=none", "sharding=zero3"),
+        (
+            "chunks=1,2,4",
+            "chunk-layers=0,1,2,4",
+            "tp=1",
+            "pp=1",
+            "mbs=1",
+            "recompute=none",
+            "sharding=zero3",
+        ),
         {4.5e9: (2, 0, Recompute.NONE), 5e9: (2, 1, Recompute.NONE), 6e9: (1, 0, Recompute.NONE)},
     ),
     "latent attention and shared experts in two stages": (
@@ -234,7 +255,15 @@ CHUNKED = {
         deeper(with_imbalance(LEAN, 3.0, 0.5), 9),
         32,
         (
-            *("chunks=1,2,4,8", "chunk-layers=0,1,2,3,4", "tp=1", "pp=2", "mbs=1,2", "schedule=1f1b", "ep=4"),
+            *(
+                "chunks=1,2,4,8",
+                "chunk-layers=0,1,2,3,4",
+                "tp=1",
+                "pp=2",
+                "mbs=1,2",
+                "schedule=1f1b",
+                "ep=4",
+            ),
             *("recompute=none,selective:moe_act", "sharding=zero2,zero3"),
         ),
         {
@@ -249,7 +278,15 @@ CHUNKED = {
         deeper(with_imbalance(LEAN, 3.0, 0.5), 9),
         32,
         (
-            *("chunks=1,2,4,8", "chunk-layers=0,1,2,3,4", "tp=1", "pp=1", "mbs=1", "ep=4", "sharding=zero3"),
+            *(
+                "chunks=1,2,4,8",
+                "chunk-layers=0,1,2,3,4",
+                "tp=1",
+                "pp=1",
+                "mbs=1",
+                "ep=4",
+                "sharding=zero3",
+            ),
             "recompute=none,full,full:1,full:2",
         ),
         {
@@ -302,7 +339,9 @@ def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
         problems=(SearchCase(workload=w, cluster=c),),
         nodes=(1,),
         framework=framework("torchtitan"),
-        constraints=tuple(map(parse_constraint, ("pp=2,4", "vpp=3..40", "mbs=1", "cp=1", "recompute=none"))),
+        constraints=tuple(
+            map(parse_constraint, ("pp=2,4", "vpp=3..40", "mbs=1", "cp=1", "recompute=none"))
+        ),
         keep=10**6,
     )
     found = search(question).best[1]
@@ -323,7 +362,9 @@ def price_all(w, c, legal):
     for texts in kinds.values():
         priced = estimate(w, c, stacked([legal[text] for text in texts]))
         figures = (priced.step_time, priced.memory.peak, priced.memory.host)
-        rows = zip(*(np.broadcast_to(figure, len(texts)).tolist() for figure in figures), strict=True)
+        rows = zip(
+            *(np.broadcast_to(figure, len(texts)).tolist() for figure in figures), strict=True
+        )
         found |= zip(texts, rows, strict=True)
     for text in Random(0).sample(sorted(legal), ALONE):
         alone = estimate(w, c, legal[text])
@@ -338,7 +379,8 @@ def brute_force(w, c, trainer, found, gpus, asked):
     shortened = prod(len(v) for v in axes.values.values())
     reasons["NotInFramework"] = found.raw - shortened
     order, late = (
-        [axis.name for axis in AXES if (axis.scope is Scope.SHAPE) is shape] for shape in (True, False)
+        [axis.name for axis in AXES if (axis.scope is Scope.SHAPE) is shape]
+        for shape in (True, False)
     )
     each = prod(len(axes[name]) for name in late)
     assert shortened == prod(len(axes[name]) for name in order) * each
@@ -447,7 +489,10 @@ def pipeline_rule(x, w, c, t, gpus):
             return "NotDivisible"
     if schedule == INTERLEAVED and m % p:
         return "ScheduleNotPossible"
-    if schedule.folded and m < {"zbv": 2 * p - 1, "v-half": p + 1, "dualpipev": 2 * p}[schedule.value]:
+    if (
+        schedule.folded
+        and m < {"zbv": 2 * p - 1, "v-half": p + 1, "dualpipev": 2 * p}[schedule.value]
+    ):
         return "ScheduleNotPossible"
     if schedule == DUALPIPE and (p % 2 or m % 2 or m < 2 * p):
         return "ScheduleNotPossible"
@@ -513,12 +558,16 @@ def sharding_reason(value, x, w, c, t, gpus):
     if value.group and t.get("expert_groups") and ranks == group:
         return "Duplicate"
     experts = t.get("one_shard_group") and value.group and copies_of(x, w, gpus) != ranks
-    experts = experts or (t.get("expert_groups") and value.group and copies_of(x, w, gpus) % (ranks // group))
+    experts = experts or (
+        t.get("expert_groups") and value.group and copies_of(x, w, gpus) % (ranks // group)
+    )
     size, mode = x["context"].size, x["context"].mode.value
     least = t.get("shard_contexts")
     alone = least and value.group and (group % size or (size > 1 and group < least * size))
     if size > 1:
-        alone = alone or value.level.value not in t.get("context_sharding", {}).get(mode, [value.level.value])
+        alone = alone or value.level.value not in t.get("context_sharding", {}).get(
+            mode, [value.level.value]
+        )
         alone = alone or (value.group and mode not in t.get("group_context", [mode]))
     return "NotInFramework" if experts or alone else None
 
@@ -562,7 +611,11 @@ def graphs_reason(value, x, w, c):
         for run in w.model.runs
     )
     tokens = x["mbs"] * sequence / (x["context"].size * x["tp"])
-    least = tokens * training_flops_per_token(w.model, sequence, convention="causal") / c.device.peak("bf16")
+    least = (
+        tokens
+        * training_flops_per_token(w.model, sequence, convention="causal")
+        / c.device.peak("bf16")
+    )
     return "GraphsUnneeded" if launched < 0.5 * least else None
 
 
@@ -576,7 +629,9 @@ def apart(name, value, x, shares, *, engines):
     if name == "optimizer":
         shard, context = x["sharding"], x["context"]
         sharded_by_torch = context.size > 1 and context.mode is not ContextMode.ALL_TO_ALL
-        bad = (shares and shard.level is Sharding.NONE) or (engines and (shard.group or sharded_by_torch))
+        bad = (shares and shard.level is Sharding.NONE) or (
+            engines and (shard.group or sharded_by_torch)
+        )
         return value is Placement.HOST and bad
     again = x.get("recompute")
     full = again is not None and again.mode is Recompute.FULL
@@ -594,7 +649,11 @@ def apart(name, value, x, shares, *, engines):
 def test_optimizer_and_levels_are_all_there():
     """A guard of the guard: the loop above walks every category of the strategy."""
     w, c = workload(DENSE, 16), cluster(8, 80e9)
-    few = tuple(map(parse_constraint, (EVERY_SCHEDULE, "mbs=1", "recompute=none,selective:layernorm,full:1")))
+    few = tuple(
+        map(
+            parse_constraint, (EVERY_SCHEDULE, "mbs=1", "recompute=none,selective:layernorm,full:1")
+        )
+    )
     problem = SearchCase(workload=w, cluster=c)
     found = search(SearchQuestion(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
     strategies = [one.strategy for one in found.best[1]]

@@ -24,7 +24,8 @@ OVERLAPS = ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overla
 def problem(name="llama3-8b", gpus=64, batch=256, stack="megatron-core"):
     training = Training(sequence=4096, global_batch=batch, precision=precision("bf16"))
     return SearchCase(
-        workload=Workload(model=model(name), training=training), cluster=cluster("h100", gpus, stack=stack)
+        workload=Workload(model=model(name), training=training),
+        cluster=cluster("h100", gpus, stack=stack),
     )
 
 
@@ -63,7 +64,14 @@ def test_overlap_is_never_slower_and_never_takes_memory(name, degrees, axis):
 @given(name=st.sampled_from(MODELS), degrees=layouts)
 def test_a_feature_with_nothing_to_act_on_changes_nothing(name, degrees):
     p = problem(name)
-    alone = {**degrees, "tp": 1, "pp": 1, "ep": 1, "dp": 64 // degrees["cp"], "sequence_parallel": False}
+    alone = {
+        **degrees,
+        "tp": 1,
+        "pp": 1,
+        "ep": 1,
+        "dp": 64 // degrees["cp"],
+        "sequence_parallel": False,
+    }
     base = estimate(p.workload, p.cluster, Strategy(**alone))
     for axis in ("tensor_overlap", "pipeline_overlap", "expert_overlap"):
         for value in (True, False):
@@ -85,7 +93,9 @@ def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
     assume(schedule is not DUALPIPE or degrees["pp"] % 2 == 0)
     virtual = 2 if schedule == INTERLEAVED or schedule.folded else 1
     s = Strategy(**degrees, schedule=schedule, vpp=virtual)
-    lean = estimate(p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=frozenset()))
+    lean = estimate(
+        p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=frozenset())
+    )
     floor = lean.micro_batches * lean.stage.slowest + schedule.fill(
         Flow(
             slowest=lean.stage.slowest,
@@ -120,11 +130,14 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
 
 
 def test_of_one_shape_only_the_best_is_kept():
-    question = SearchQuestion(problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6)
+    question = SearchQuestion(
+        problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6
+    )
     every = search(question).best[1]
     apart = search(replace(question, apart=True)).best[1]
     shapes = [
-        (s.tp, s.pp, s.cp, s.context_mode, s.mbs, s.vpp, s.schedule) for s in (one.strategy for one in apart)
+        (s.tp, s.pp, s.cp, s.context_mode, s.mbs, s.vpp, s.schedule)
+        for s in (one.strategy for one in apart)
     ]
     assert len(set(shapes)) == len(shapes)
     first = {}
@@ -138,7 +151,9 @@ def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
     """Odd replicas cost more: the order is not that of step times, and the cut must not lose any."""
 
     def uneven(_problem, _nodes, _saved):
-        return Score(of=lambda step, _saved, replicas: step * (1.0 + 0.2 * (replicas > 1)), least=1.0)
+        return Score(
+            of=lambda step, _saved, replicas: step * (1.0 + 0.2 * (replicas > 1)), least=1.0
+        )
 
     question = SearchQuestion(
         problems=(problem(gpus=16, batch=64),), nodes=(2,), constraints=FEW, keep=12, score=uneven
@@ -159,7 +174,9 @@ def test_several_precisions_and_node_counts_are_one_space():
         problems=(p, eight), nodes=(1, 2), constraints=(parse_constraint("cp=1"),), keep=5
     )
     both = search(question)
-    alone = [search(replace(question, problems=(one,), nodes=(n,))) for one in (p, eight) for n in (1, 2)]
+    alone = [
+        search(replace(question, problems=(one,), nodes=(n,))) for one in (p, eight) for n in (1, 2)
+    ]
     assert both.raw == both.searched + both.pruned + sum(both.rejected.values())
     best = min(one.step for found in alone for some in found.best.values() for one in some)
     assert min(one.step for some in both.best.values() for one in some) == best

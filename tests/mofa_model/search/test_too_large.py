@@ -38,13 +38,24 @@ def test_sizes_with_many_divisors_are_refused_before_a_table_is_made(tmp_path, c
 def test_more_layers_than_any_model_has_are_refused_in_the_field(tmp_path, capsys):
     assert advised(tmp_path, 720720) == 2
     assert (
-        "spec.model.architecture.layers: 720720 cannot be right; give 1024 or less" in capsys.readouterr().err
+        "spec.model.architecture.layers: 720720 cannot be right; give 1024 or less"
+        in capsys.readouterr().err
     )
 
 
 def test_many_numbers_of_nodes_are_refused_together(monkeypatch, capsys):
     # 1, 2, 3, 4, 6 and 8 nodes of an 8B model, for every trainer, take a second or two.
-    question = ["advise", "--model", "llama3.1-8b", "--gpu", "h100-sxm", "--max-nodes", "8", "--seq", "8192"]
+    question = [
+        "advise",
+        "--model",
+        "llama3.1-8b",
+        "--gpu",
+        "h100-sxm",
+        "--max-nodes",
+        "8",
+        "--seq",
+        "8192",
+    ]
     question += ["--global-batch", "128", "--tokens", "1T"]
     assert main(question) == 0
     capsys.readouterr()
@@ -53,5 +64,6 @@ def test_many_numbers_of_nodes_are_refused_together(monkeypatch, capsys):
     told = capsys.readouterr().err
     assert "nodes: the question has more layouts than one answer may look at" in told
     assert (
-        "ask about fewer than 6 numbers of nodes, name the trainer where none is named, or constrain" in told
+        "ask about fewer than 6 numbers of nodes, name the trainer where none is named, or constrain"
+        in told
     )

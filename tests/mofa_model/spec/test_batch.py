@@ -7,7 +7,13 @@ from mofa_model.answers.what_if import FIRST, what_if
 from mofa_model.errors import BadValue
 from mofa_model.spec.batch import read_batch
 
-ASKED = {"model": "llama3-8b", "gpu": "h100", "gpus": 8, "sequence_length": 8192, "framework": "nanotron"}
+ASKED = {
+    "model": "llama3-8b",
+    "gpu": "h100",
+    "gpus": 8,
+    "sequence_length": 8192,
+    "framework": "nanotron",
+}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,11 @@ ASKED = {"model": "llama3-8b", "gpu": "h100", "gpus": 8, "sequence_length": 8192
 )
 def test_tokens_are_as_many_sequences_as_they_fill(text):
     assert read_batch(text, 8192, "--global-batch") == 512
-    assert read_batch("4e6 tokens", 4000, "--global-batch") == read_batch("4M Tokens", 4000, "x") == 1000
+    assert (
+        read_batch("4e6 tokens", 4000, "--global-batch")
+        == read_batch("4M Tokens", 4000, "x")
+        == 1000
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,9 @@ def test_four_million_sequences_are_doubted_in_the_first_line_at_every_door():
     said = "a global batch of 4,000,000 sequences is 32,768 M tokens a step, and the largest that was published has 128 M"
     found = mofa.advise(**ASKED, global_batch_size="4M")
     assert found.status == "LowConfidence"
-    assert found.advice.explanation.startswith(f"{said}: if it is a number of tokens, write 488 sequences; ")
+    assert found.advice.explanation.startswith(
+        f"{said}: if it is a number of tokens, write 488 sequences; "
+    )
     one = mofa.sweep(**ASKED, vary={"global_batch_size": ["4M", "4M tokens"]}).rows
     assert [row["status"] for row in one] == ["LowConfidence", "Recommended"]
     assert one[0]["doubts"].startswith(said)

@@ -119,7 +119,9 @@ def test_events_of_cluster_scoped_objects_are_where_kubectl_looks():
 
 
 LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
-NAMES = st.lists(LABELS, min_size=1, max_size=12).map(".".join).filter(lambda name: len(name) <= 253)
+NAMES = (
+    st.lists(LABELS, min_size=1, max_size=12).map(".".join).filter(lambda name: len(name) <= 253)
+)
 
 
 @given(
@@ -129,10 +131,16 @@ NAMES = st.lists(LABELS, min_size=1, max_size=12).map(".".join).filter(lambda na
 )
 def test_every_event_is_one_that_the_api_server_takes(name, message, uid):
     made = event(
-        Key(TRAINING_JOB, "ml", name), str(uid), Note(reason="Recommended", message=message), "h", NOW
+        Key(TRAINING_JOB, "ml", name),
+        str(uid),
+        Note(reason="Recommended", message=message),
+        "h",
+        NOW,
     )
     assert len(made["metadata"]["name"]) <= 253
-    assert all(part and part[0] != "-" and part[-1] != "-" for part in made["metadata"]["name"].split("."))
+    assert all(
+        part and part[0] != "-" and part[-1] != "-" for part in made["metadata"]["name"].split(".")
+    )
     assert len(made["message"].encode()) <= 1024
 
 

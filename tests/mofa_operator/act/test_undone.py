@@ -10,7 +10,10 @@ from mofa_operator.keys import TRAINING_JOB, Key
 
 JOB = Key(TRAINING_JOB, "ns", "a")
 SET = Key(JOB_SET, "ns", "js")
-RIGHT = {"advisor.mofa.dev/strategy": "tp=8", "advisor.mofa.dev/computed-at": "2026-01-01T00:00:00Z"}
+RIGHT = {
+    "advisor.mofa.dev/strategy": "tp=8",
+    "advisor.mofa.dev/computed-at": "2026-01-01T00:00:00Z",
+}
 
 
 def decided(hold=RIGHT, status=None, **more):
@@ -77,7 +80,10 @@ def test_moments_make_nothing_new():
     undone, now = Undone(1.0, 300.0), 0.0
     for second in range(8):
         moment = f"2026-01-01T00:00:0{second}Z"
-        told = {"conditions": [{"type": "Ready", "lastTransitionTime": moment}], "computedTime": moment}
+        told = {
+            "conditions": [{"type": "Ready", "lastTransitionTime": moment}],
+            "computedTime": moment,
+        }
         status = decided({**RIGHT, "advisor.mofa.dev/computed-at": moment}, told)
         now += undone.wait(status, now)
         undone.wrote(status, now)

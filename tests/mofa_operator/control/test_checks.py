@@ -26,7 +26,12 @@ KEY = Key(WORKLOAD, "ns", "w")
 def workload():
     """Since a minute there is room for a JobSet that waits for our check."""
     since = moment(time.time() - 60.0)
-    reserved = {"type": "QuotaReserved", "status": "True", "reason": "R", "lastTransitionTime": since}
+    reserved = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "R",
+        "lastTransitionTime": since,
+    }
     owner = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -44,7 +49,9 @@ def workload():
             "resourceVersion": "5",
             "ownerReferences": [owner],
         },
-        "spec": {"podSets": [{"name": "main", "count": 2, "template": {"spec": {"containers": []}}}]},
+        "spec": {
+            "podSets": [{"name": "main", "count": 2, "template": {"spec": {"containers": []}}}]
+        },
         "status": {
             "conditions": [reserved],
             "admission": {"podSetAssignments": [{"name": "main", "count": 2}]},

@@ -62,7 +62,14 @@ def test_the_oldest_answers_are_forgotten_first(tmp_path):
 
     async def main():
         async with decider(kept=2) as ask:
-            for name in ("a", "b", "a", "c", "a", "b"):  # b is the one not used for longest when c comes
+            for name in (
+                "a",
+                "b",
+                "a",
+                "c",
+                "a",
+                "b",
+            ):  # b is the one not used for longest when c comes
                 await ask.answer(question(name, log=str(log)))
 
     asyncio.run(main())
@@ -176,10 +183,14 @@ def test_what_people_wait_for_comes_before_the_routine(tmp_path):
 
             first = asyncio.create_task(one("first", urgent=False, sleep=0.3))
             await asyncio.sleep(0)
-            routine = [asyncio.create_task(one(f"routine-{number}", urgent=False)) for number in range(5)]
+            routine = [
+                asyncio.create_task(one(f"routine-{number}", urgent=False)) for number in range(5)
+            ]
             await asyncio.sleep(0)
             people = asyncio.create_task(one("mine", urgent=True))
-            raised = asyncio.create_task(one("routine-4", urgent=True))  # somebody waits for that one now
+            raised = asyncio.create_task(
+                one("routine-4", urgent=True)
+            )  # somebody waits for that one now
             await asyncio.gather(first, *routine, people, raised)
             assert done[0] == "first"
             assert set(done[1:4]) == {"mine", "routine-4"}
@@ -249,7 +260,9 @@ def test_a_page_comes_behind_every_answer_and_is_computed_once(tmp_path):
             await asyncio.sleep(0)
             pages = [asyncio.create_task(one("page", ask.view)) for _ in range(3)]
             await asyncio.sleep(0)
-            routine = asyncio.create_task(ask.answer(question("routine", log=str(log)), urgent=False))
+            routine = asyncio.create_task(
+                ask.answer(question("routine", log=str(log)), urgent=False)
+            )
             routine.add_done_callback(lambda _: done.append("routine"))
             await asyncio.gather(busy, routine, *pages)
             await one("page", ask.view)
@@ -313,7 +326,9 @@ def _gone(pid: int) -> None:
 
 def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
     async def main():
-        decider = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.hang)
+        decider = Decider(
+            bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.hang
+        )
         starting = asyncio.create_task(decider.start())
         await asyncio.sleep(0.05)
         (child,) = multiprocessing.active_children()

@@ -38,7 +38,10 @@ def made(*answers, fence=True):
 
 def exported(exporter):
     lines = exporter.page()[0].decode().splitlines()
-    return next((float(one.split()[1]) for one in lines if one.startswith("mofa_advisor_fence_holds ")), None)
+    return next(
+        (float(one.split()[1]) for one in lines if one.startswith("mofa_advisor_fence_holds ")),
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,11 @@ GATE = "advisor.mofa.dev/gate"
 
 def waiting():
     body = example(JOB_SET, "ns")
-    body["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    body["metadata"] |= {
+        "uid": "u",
+        "resourceVersion": "1",
+        "creationTimestamp": "2020-01-01T00:00:00Z",
+    }
     body["metadata"]["annotations"][GATE] = "suspend"
     body["spec"]["suspend"] = True
     return body
@@ -72,7 +76,9 @@ def played(cluster, seconds, *, dry_run=False):
     return run(play())
 
 
-@pytest.mark.parametrize("faults", [(), (Busy("x"),), (Conflict("x"), Refused("x"), Busy("x"))], ids=len)
+@pytest.mark.parametrize(
+    "faults", [(), (Busy("x"),), (Conflict("x"), Refused("x"), Busy("x"))], ids=len
+)
 def test_a_job_whose_time_is_over_is_let_go_whatever_the_api_server_says_first(faults):
     cluster = Cluster(*faults)
     exported, reasons = played(cluster, 20.0)

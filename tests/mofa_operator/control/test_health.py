@@ -37,8 +37,12 @@ class Part:
 
 def health():
     queue, part = WorkQueue(backoff=1.0, longest=300.0), Part()
-    settings = OperatorSettings(loop=LoopSettings(stall=120.0), prometheus=PrometheusSettings(interval=60.0))
-    made = Probes(queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings)
+    settings = OperatorSettings(
+        loop=LoopSettings(stall=120.0), prometheus=PrometheusSettings(interval=60.0)
+    )
+    made = Probes(
+        queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings
+    )
     return made, queue, part
 
 

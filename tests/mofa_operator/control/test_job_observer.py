@@ -25,7 +25,9 @@ JOB = Key(TRAINING_JOB, "ns", "a")
 
 def test_the_pools_matchers_count_more_than_the_jobs():
     pool = profile(prometheus={"matchers": {"cluster": "east"}, "stepQuery": "up"})
-    job = training_job(throughput={"preset": "megatron", "matchers": {"cluster": "other", "run": "7"}})
+    job = training_job(
+        throughput={"preset": "megatron", "matchers": {"cluster": "other", "run": "7"}}
+    )
     found = watched(live(TRAINING_JOB, job), {"east": live(CLUSTER_PROFILE, pool)})
     assert found.preset == "megatron"
     assert found.matchers == {"cluster": "east", "run": "7"}
@@ -33,7 +35,9 @@ def test_the_pools_matchers_count_more_than_the_jobs():
 
 
 def test_a_job_without_a_known_exporter_hides_no_other():
-    assert watched(live(TRAINING_JOB, training_job(throughput={"preset": "nobody-knows"})), {}) is None
+    assert (
+        watched(live(TRAINING_JOB, training_job(throughput={"preset": "nobody-knows"})), {}) is None
+    )
     assert watched(live(TRAINING_JOB, training_job(mode="Disabled")), {}) is None
     assert watched(live(TRAINING_JOB, training_job()), {}).preset == "mofa"
 
@@ -101,7 +105,9 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
 
         async def ask(jobs, now):
             asked.extend((one.job, dict(one.matchers), one.gang) for one in jobs)
-            return {("ns", "alone"): Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))}
+            return {
+                ("ns", "alone"): Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))
+            }
 
         intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
         await JobObserver(store=store, intake=intake, ask=ask, interval=60.0).look()
@@ -126,7 +132,10 @@ def test_what_the_device_holds_counts_before_what_an_allocator_says():
         store.put(CLUSTER_PROFILE, profile())
         store.put(TRAINING_JOB, training_job())
         told = Running(source="mofa", tokens_per_second=1000.0, memory_bytes=5e10)
-        pods = [Gang(observation=Observation(), nodes=frozenset(), memory=memory) for memory in (None, 6e10)]
+        pods = [
+            Gang(observation=Observation(), nodes=frozenset(), memory=memory)
+            for memory in (None, 6e10)
+        ]
         answers = iter([{JOB_ID: Telemetry(running=told, gang=gang)} for gang in pods])
 
         async def ask(jobs, now):

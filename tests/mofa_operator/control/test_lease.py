@@ -132,7 +132,8 @@ def test_who_gets_no_processor_says_that_and_not_that_something_else_failed():
         time.sleep(0.9)  # noqa: ASYNC251 - the loop stands still, as where another process has the processor
         said = await holding
         assert re.match(
-            r"it is lost, this process stood still for 0\.[6-9] s of the 1 s .* --lease-duration", said
+            r"it is lost, this process stood still for 0\.[6-9] s of the 1 s .* --lease-duration",
+            said,
         ), said
 
     asyncio.run(main())

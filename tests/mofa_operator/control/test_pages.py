@@ -68,11 +68,15 @@ def source(store, decider=None, api=None, prometheus=None):
 
 
 def job(store, name="a", changes=None, **more):
-    return asyncio.run(source(store, **more).view("trainingjobs.mofa.dev", "ns", name, changes or {}))
+    return asyncio.run(
+        source(store, **more).view("trainingjobs.mofa.dev", "ns", name, changes or {})
+    )
 
 
 def lately(store, prometheus=None):
-    return asyncio.run(source(store, prometheus=prometheus).curves("trainingjobs.mofa.dev", "ns", "a"))
+    return asyncio.run(
+        source(store, prometheus=prometheus).curves("trainingjobs.mofa.dev", "ns", "a")
+    )
 
 
 def test_the_view_says_what_the_answer_says(store):

@@ -20,7 +20,10 @@ def with_status(body, restarts):
     name = body["spec"]["replicatedJobs"][0]["name"]
     told = {"name": name, "ready": 1, "succeeded": 0, "failed": 0, "active": 1}
     metadata = body["metadata"] | {"resourceVersion": f"{10 + restarts}"}
-    return body | {"metadata": metadata, "status": {"restarts": restarts, "replicatedJobsStatus": [told]}}
+    return body | {
+        "metadata": metadata,
+        "status": {"restarts": restarts, "replicatedJobsStatus": [told]},
+    }
 
 
 def test_a_job_set_that_nobody_opted_in_is_witnessed_for_its_pool():

@@ -244,7 +244,11 @@ def test_a_closed_queue_hands_out_nothing_and_lets_everyone_who_waits_go():
 def test_what_waits_and_what_is_in_work_can_be_seen_with_its_age():
     async def main():
         work = queue()
-        assert (work.oldest_age, work.longest_in_work, work.idle_for) == (0.0, (None, 0.0), float("inf"))
+        assert (work.oldest_age, work.longest_in_work, work.idle_for) == (
+            0.0,
+            (None, 0.0),
+            float("inf"),
+        )
         work.add(A)
         await asyncio.sleep(2.0)
         work.add(B)
@@ -263,7 +267,9 @@ def test_what_waits_and_what_is_in_work_can_be_seen_with_its_age():
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from([A, B, C]), st.booleans(), st.floats(0.0, 5.0)), max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from([A, B, C]), st.booleans(), st.floats(0.0, 5.0)), max_size=40
+    ),
     st.integers(1, 4),
 )
 def test_no_key_is_in_two_hands_and_every_addition_is_seen_by_a_later_look(steps, hands):

@@ -315,7 +315,9 @@ def test_an_object_that_is_gone_is_no_failure(caplog):
         parts.api.faults = [Gone("404"), Gone("404")]
         await parts.work(3.0)
         assert not [
-            record for record in caplog.records if record.levelname != "INFO" and "404" in record.message
+            record
+            for record in caplog.records
+            if record.levelname != "INFO" and "404" in record.message
         ]
         assert parts.queue.delayed == 0
 
@@ -360,7 +362,10 @@ def test_a_config_map_that_comes_later_is_found():
     async def main():
         parts = Parts()
         parts.put(CLUSTER_PROFILE, profile())
-        parts.put(TRAINING_JOB, training_job(model={"configMapRef": {"name": "model", "key": "config.json"}}))
+        parts.put(
+            TRAINING_JOB,
+            training_job(model={"configMapRef": {"name": "model", "key": "config.json"}}),
+        )
         await parts.work(5.0)
         assert why_ready(parts.api.objects[JOB]["status"]) == "InvalidInput"
         parts.api.config_maps["model"] = {"data": {"config.json": LLAMA}}

@@ -36,7 +36,12 @@ class Server:
 
     def put(self, kind, name, namespace="", uid="u", **spec):
         self.version += 1
-        meta = {"name": name, "uid": uid, "resourceVersion": str(self.version), "generation": self.version}
+        meta = {
+            "name": name,
+            "uid": uid,
+            "resourceVersion": str(self.version),
+            "generation": self.version,
+        }
         body = {"metadata": meta | ({"namespace": namespace} if namespace else {}), "spec": spec}
         self.objects[Key(kind, namespace, name)] = body
         return copy.deepcopy(body)
@@ -80,7 +85,9 @@ class Parts:
         return found
 
     def counted(self):
-        return self.exporter.registry.get_sample_value("mofa_advisor_watch_resync_differences_total")
+        return self.exporter.registry.get_sample_value(
+            "mofa_advisor_watch_resync_differences_total"
+        )
 
 
 def key(name, namespace="n"):
@@ -96,7 +103,12 @@ def test_the_first_lists_fill_the_store_and_queue_everything(caplog):
         await parts.resync.fill()
         assert parts.resync.is_filled
         assert parts.resync.absent == {JOB_SET}
-        assert await parts.taken() == {key("a"), key("b"), key("c"), Key(CLUSTER_PROFILE, "", "east")}
+        assert await parts.taken() == {
+            key("a"),
+            key("b"),
+            key("c"),
+            Key(CLUSTER_PROFILE, "", "east"),
+        }
         assert await parts.resync.once() == 0
         assert parts.server.reads == 0
 
@@ -126,7 +138,10 @@ def test_after_a_start_profiles_are_looked_at_first_and_then_who_stands_still_un
         body = parts.server.put(JOB_SET, "last", "n", suspend=suspend)
         body["metadata"]["annotations"] = annotations
         waits = Key(JOB_SET, "n", "last")
-        parts.server.objects[waits] = body | {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind}
+        parts.server.objects[waits] = body | {
+            "apiVersion": JOB_SET.api_version,
+            "kind": JOB_SET.kind,
+        }
         if owned:
             target = {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind, "name": "last"}
             parts.server.put(TRAINING_JOB, "zz", "n", targetRef=target)
@@ -142,7 +157,9 @@ def test_after_a_start_profiles_are_looked_at_first_and_then_who_stands_still_un
     run(main())
 
 
-def test_a_foreign_kind_that_cannot_be_listed_keeps_nobody_waiting_and_one_that_is_needed_does(caplog):
+def test_a_foreign_kind_that_cannot_be_listed_keeps_nobody_waiting_and_one_that_is_needed_does(
+    caplog,
+):
     """As while the webhook is away that converts it."""
 
     async def fill(kind):
@@ -210,7 +227,9 @@ def test_a_list_that_is_older_than_the_watch_undoes_nothing():
         def meanwhile(kind):
             if kind == TRAINING_JOB:
                 parts.intake.seen(TRAINING_JOB, parts.server.put(TRAINING_JOB, "created", "n"))
-                parts.intake.seen(TRAINING_JOB, parts.server.put(TRAINING_JOB, "changed", "n", nodes=2))
+                parts.intake.seen(
+                    TRAINING_JOB, parts.server.put(TRAINING_JOB, "changed", "n", nodes=2)
+                )
                 del parts.server.objects[key("deleted")]
                 parts.intake.gone(key("deleted"))
 

@@ -41,7 +41,9 @@ def test_each_profile_is_looked_at_at_once_and_then_about_every_minute():
         for times in looks.values():
             assert times[0] == 0.0
             assert 54 <= len(times) <= 67
-            assert all(54.0 <= later - earlier <= 66.0 for earlier, later in itertools.pairwise(times))
+            assert all(
+                54.0 <= later - earlier <= 66.0 for earlier, later in itertools.pairwise(times)
+            )
         assert len({times[20] for times in looks.values()}) == 8  # spread, not bunched
 
     run(main())

@@ -162,11 +162,17 @@ class Api:
             raise Busy("no connection")
         if kind == TOKEN_REVIEW:
             known = body["spec"]["token"] == "good"
-            return {"status": {"authenticated": known, "user": {"username": "prometheus"} if known else {}}}
+            return {
+                "status": {
+                    "authenticated": known,
+                    "user": {"username": "prometheus"} if known else {},
+                }
+            }
         assert body["spec"]["user"] == "prometheus"
         return {
             "status": {
-                "allowed": body["spec"]["nonResourceAttributes"] == {"verb": "get", "path": "/metrics"}
+                "allowed": body["spec"]["nonResourceAttributes"]
+                == {"verb": "get", "path": "/metrics"}
             }
         }
 
@@ -191,7 +197,9 @@ def test_only_whom_the_api_server_knows_and_lets_sees_metrics():
             assert (await get(Authorization="Bearer good"))[0] == 200
             assert len(api.asked) == asked, "what was said holds for a minute"
             api.down = True
-            assert (await get(Authorization="Bearer other"))[0] == 503, "nobody can say, so nothing is shown"
+            assert (await get(Authorization="Bearer other"))[0] == 503, (
+                "nobody can say, so nothing is shown"
+            )
         assert set(api.asked) == {TOKEN_REVIEW, ACCESS_REVIEW}
 
     asyncio.run(main())

@@ -49,7 +49,9 @@ def test_before_there_is_a_loop_it_ends_at_once(number):
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_in_the_loop_the_wish_is_told_however_often_it_comes(times):
-    code, seconds, said = ended(BEGIN + WAIT.format(work="", then="await asyncio.sleep(0.5)"), times=times)
+    code, seconds, said = ended(
+        BEGIN + WAIT.format(work="", then="await asyncio.sleep(0.5)"), times=times
+    )
     assert (code, said) == (0, "")
     assert seconds < LIMIT
 

@@ -84,7 +84,9 @@ class Server:
             stands["metadata"]["annotations"] = copy.deepcopy(body["metadata"]["annotations"])
         version = len(self.writes) + 10_000
         stands["metadata"]["resourceVersion"] = str(version)
-        self.writes.append((asyncio.get_running_loop().time(), name, "status" if status else "annotations"))
+        self.writes.append(
+            (asyncio.get_running_loop().time(), name, "status" if status else "annotations")
+        )
         asyncio.get_running_loop().call_later(0.05, self.intake.seen, kind, copy.deepcopy(stands))
         return copy.deepcopy(stands)
 
@@ -154,7 +156,9 @@ def test_an_upgrade_answers_and_writes_each_job_once_at_the_rate_of_writes(resta
 
         of_jobs = [(name, what) for _, name, what in server.writes if name != "east"]
         names = {key.name for key in server.bodies if key.kind == TRAINING_JOB}
-        assert sorted(of_jobs) == sorted((name, what) for name in names for what in ("annotations", "status"))
+        assert sorted(of_jobs) == sorted(
+            (name, what) for name in names for what in ("annotations", "status")
+        )
         # Who was looked at beside the profile's first write asks once more, and says nothing new.
         anew = (JOBS, JOBS + HANDS + 1) if restarted == "with another model" else (0, 0)
         assert anew[0] <= len(model.asked) <= anew[1], "neither a list nor an echo asks again"
@@ -169,7 +173,9 @@ def test_an_upgrade_answers_and_writes_each_job_once_at_the_rate_of_writes(resta
         for key, body in server.bodies.items():
             assert not {"readyReason", "display"} & body["status"].keys()
             if key.kind == TRAINING_JOB:
-                assert body["metadata"]["annotations"][RECORD] == LIFE, "what was remembered has moved"
+                assert body["metadata"]["annotations"][RECORD] == LIFE, (
+                    "what was remembered has moved"
+                )
                 assert body["status"]["observed"] == {"source": "mofa", "tokensPerSecond": 9000}
 
     run(main())

@@ -37,7 +37,10 @@ class Server:
     def put(self, kind, name):
         self.version += 1
         meta = {"name": name, "namespace": "n", "uid": name, "resourceVersion": str(self.version)}
-        body = self.objects[Key(kind, "n", name)] = {"metadata": meta, "spec": {"seen": self.version}}
+        body = self.objects[Key(kind, "n", name)] = {
+            "metadata": meta,
+            "spec": {"seen": self.version},
+        }
         self._tell(kind, "ADDED", body)
 
     def drop(self, kind, name, *, tell=True):
@@ -93,7 +96,9 @@ class Parts:
         self.server, self.store, self.exporter = Server(), Store(), Exporter()
         self.queue = WorkQueue(backoff=1.0, longest=300.0)
         intake = Intake(self.store, self.queue, LoopSettings())
-        lives = [Watch(kind, None, api=self.server, store=self.store, intake=intake) for kind in KINDS]
+        lives = [
+            Watch(kind, None, api=self.server, store=self.store, intake=intake) for kind in KINDS
+        ]
         self.watches = Watches(lives, store=self.store, intake=intake, exporter=self.exporter)
 
     def names(self, kind=JOB_SET):
@@ -104,7 +109,9 @@ class Parts:
         return {kind for kind in KINDS if self.series(kind)}
 
     def series(self, kind):
-        return self.exporter.registry.get_sample_value("mofa_advisor_watch_up", {"kind": kind.resource})
+        return self.exporter.registry.get_sample_value(
+            "mofa_advisor_watch_up", {"kind": kind.resource}
+        )
 
 
 def played(play):
@@ -260,7 +267,9 @@ def test_a_server_that_ends_every_watch_at_once_is_asked_every_few_seconds_and_n
     played(play)
 
 
-def test_a_fault_of_ours_that_ends_a_watch_is_warned_of_once_also_where_the_watch_never_stood(caplog):
+def test_a_fault_of_ours_that_ends_a_watch_is_warned_of_once_also_where_the_watch_never_stood(
+    caplog,
+):
     """In the image every one of kopf's watches ended with a KeyError, forever, and the log said it to debuggers alone."""
 
     async def play(parts, server):
@@ -270,6 +279,8 @@ def test_a_fault_of_ours_that_ends_a_watch_is_warned_of_once_also_where_the_watc
 
     with caplog.at_level(logging.WARNING, "mofa_operator.control.watches"):
         played(play)
-    said = [one.getMessage() for one in caplog.records if "fault of this program" in one.getMessage()]
+    said = [
+        one.getMessage() for one in caplog.records if "fault of this program" in one.getMessage()
+    ]
     assert len(said) == 1, said
     assert "KeyError" in said[0]

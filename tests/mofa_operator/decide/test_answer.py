@@ -43,7 +43,9 @@ def annotated(text):
     name = outcomes[0].item.name
     (job,) = [item for item in Documents.parse(out, "x.yaml").items if item.name == name]
     return {
-        k: v for k, v in job.annotations.items() if k.removeprefix(PREFIX) not in ("computed-at", "model")
+        k: v
+        for k, v in job.annotations.items()
+        if k.removeprefix(PREFIX) not in ("computed-at", "model")
     }
 
 
@@ -71,9 +73,9 @@ class TestOutcomes:
         found = answer(asked(profile(), training_job()))
         assert found.outcome == "Recommended"
         assert found.profile == "east"
-        assert found.strategy["tp"] == found.annotations[PREFIX + "strategy"].split(",")[0].removeprefix(
-            "tp="
-        )
+        assert found.strategy["tp"] == found.annotations[PREFIX + "strategy"].split(",")[
+            0
+        ].removeprefix("tp=")
         low, target, high = found.figures["tokens_per_second"]
         assert low <= target <= high
         assert f"{target:.0f}" == found.annotations[PREFIX + "predicted-tokens-per-second"]
@@ -155,7 +157,10 @@ class TestOutcomes:
     def test_a_config_map_is_read_where_it_is_named(self):
         config = '{"model_type":"llama","hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":128256}'  # fmt: skip
         job = training_job(model={"configMapRef": {"name": "llama"}})
-        assert answer(asked(profile(), job, maps={"llama": {"config.json": config}})).outcome == "Recommended"
+        assert (
+            answer(asked(profile(), job, maps={"llama": {"config.json": config}})).outcome
+            == "Recommended"
+        )
         assert "ConfigMap is not here" in answer(asked(profile(), job)).explanation
 
 
@@ -168,14 +173,18 @@ class TestLaws:
 
     def test_what_is_rounded_away_changes_neither_hash_nor_advice(self):
         """With 400 node-days of prior that hold 0.6 failures, 43.6 and 44.6 in 31,120 are 1.4 in a thousand both."""
-        first, second = (answer(asked(profile(failures=[history(n)]), training_job())) for n in (43, 44))
+        first, second = (
+            answer(asked(profile(failures=[history(n)]), training_job())) for n in (43, 44)
+        )
         assert first.digest == second.digest
         assert first.annotations == second.annotations
         assert first.prior_weight > second.prior_weight
 
     def test_names_are_in_no_answer(self):
         broken = {"model": {"preset": "llama-99"}}
-        first, second = (answer(asked(profile(), training_job(name, **broken))) for name in ("x1", "x2"))
+        first, second = (
+            answer(asked(profile(), training_job(name, **broken))) for name in ("x1", "x2")
+        )
         assert first == second
 
 
@@ -193,12 +202,18 @@ LEAF = (
 )
 JSON = st.recursive(
     LEAF,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 SPEC = training_job()["spec"]
 POOL = profile()["spec"]
-PATHS = [(key,) for key in SPEC] + [("training", key) for key in SPEC["training"]] + [("cluster", "nodes")]
+PATHS = (
+    [(key,) for key in SPEC]
+    + [("training", key) for key in SPEC["training"]]
+    + [("cluster", "nodes")]
+)
 
 
 @st.composite
@@ -214,7 +229,11 @@ def mutated(draw, spec, paths):
 
 
 @settings(max_examples=60, deadline=None)
-@given(spec=JSON | mutated(SPEC, PATHS), pool=JSON | mutated(POOL, [(key,) for key in POOL]), status=JSON)
+@given(
+    spec=JSON | mutated(SPEC, PATHS),
+    pool=JSON | mutated(POOL, [(key,) for key in POOL]),
+    status=JSON,
+)
 def test_whatever_a_training_job_asks_there_is_an_answer(spec, pool, status):
     job = {**training_job(), "spec": spec}
     for given_pool in (profile(), {**profile(), "spec": pool, "status": status}):
@@ -226,7 +245,9 @@ def test_whatever_a_training_job_asks_there_is_an_answer(spec, pool, status):
 @settings(max_examples=60, deadline=None)
 @given(
     spec=JSON,
-    annotations=st.dictionaries(st.sampled_from(["mode", "model", "config-ref"]), st.text(max_size=8)),
+    annotations=st.dictionaries(
+        st.sampled_from(["mode", "model", "config-ref"]), st.text(max_size=8)
+    ),
     labels=JSON,
 )
 def test_whatever_a_foreign_object_holds_there_is_an_answer(spec, annotations, labels):

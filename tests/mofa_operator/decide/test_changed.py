@@ -79,7 +79,9 @@ def test_an_existing_job_can_be_asked_about_too():
     store.put(ADVISOR_POLICY, policy())
     store.put(
         JOB_SET,
-        job_set(annotations={"advisor.mofa.dev/model": "llama3-8b", "advisor.mofa.dev/mode": "Annotate"}),
+        job_set(
+            annotations={"advisor.mofa.dev/model": "llama3-8b", "advisor.mofa.dev/mode": "Annotate"}
+        ),
     )
     snapshot = store.snapshot(Key(JOB_SET, "ns", "js"), 0.0)
     found = asked(snapshot.question, nodes="many")

@@ -54,15 +54,28 @@ def workload(count=4, admitted=None, state="Pending", pods=None):
         "reason": "QuotaReserved",
         "message": "",
     }
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "train",
+        "uid": "uid-train",
+        "controller": True,
+    }
     body = named(
         WORKLOAD,
         "job-train",
-        spec={"podSets": [{"name": "main", "count": count, "minCount": 1, "template": pods or template()}]},
+        spec={
+            "podSets": [
+                {"name": "main", "count": count, "minCount": 1, "template": pods or template()}
+            ]
+        },
         status={
             "conditions": [room],
             "admission": {"podSetAssignments": [{"name": "main", "count": admitted or count}]},
-            "admissionChecks": [{"name": "advice", "state": state}, {"name": "other", "state": "Pending"}],
+            "admissionChecks": [
+                {"name": "advice", "state": state},
+                {"name": "other", "state": "Pending"},
+            ],
         },
     )
     body["metadata"]["ownerReferences"] = [owner]
@@ -95,7 +108,9 @@ def answer(**changes):
     return replace(given, **changes)
 
 
-UNFIT = answer(strategy={}, annotations={}, reason=Reason.NO_FEASIBLE_LAYOUT, explanation="nothing fits")
+UNFIT = answer(
+    strategy={}, annotations={}, reason=Reason.NO_FEASIBLE_LAYOUT, explanation="nothing fits"
+)
 
 
 def test_advice_is_ready_with_its_words_for_the_pods():
@@ -113,7 +128,9 @@ def test_advice_is_ready_with_its_words_for_the_pods():
 
 def test_the_policy_gives_pods_the_profiles_node_selector_and_what_stands_there_stays():
     pods = template(annotations={STRATEGY: "mine"})
-    found = answered(snapshot(workload(pods=pods), admission={"nodeSelector": True}), answer(), SETTINGS)
+    found = answered(
+        snapshot(workload(pods=pods), admission={"nodeSelector": True}), answer(), SETTINGS
+    )
     (update,) = found.updates
     assert (update.annotations, update.node_selector) == ({INTERVAL: "40"}, {"pool": "east"})
 
@@ -155,10 +172,20 @@ def test_launch_arguments_are_told_in_mode_apply_and_where_they_were_verified():
 def test_what_nobody_asks_about_is_let_go_once_a_policy_has_had_its_moment():
     given = snapshot(asks=False, now=NOW - 29.0)
     assert not needs_answer(given, SETTINGS)
-    assert (answered(given, None, SETTINGS).state, answered(given, None, SETTINGS).again) == ("", 1.0)
+    assert (answered(given, None, SETTINGS).state, answered(given, None, SETTINGS).again) == (
+        "",
+        1.0,
+    )
     found = answered(replace(given, now=NOW), None, SETTINGS)
-    assert (found.state, found.updates, found.message) == ("Ready", (), "without advice: nobody asks for it")
-    assert answered(snapshot(job=False), None, SETTINGS).message == "without advice: its job is not seen"
+    assert (found.state, found.updates, found.message) == (
+        "Ready",
+        (),
+        "without advice: nobody asks for it",
+    )
+    assert (
+        answered(snapshot(job=False), None, SETTINGS).message
+        == "without advice: its job is not seen"
+    )
 
 
 def test_nothing_waits_longer_than_the_longest_wait():

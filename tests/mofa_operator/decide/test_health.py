@@ -26,8 +26,12 @@ def see(world, running=None, key=JOB, **alive):
     """One look; `alive` is what it showed of a job that is there, relative to the beginning."""
     told = None
     if alive:
-        moments = {name: NOW + value for name, value in alive.items() if name in {"at", "since", "step_at"}}
-        told = Alive(watched=alive.get("watched", True), step_seconds=alive.get("step_seconds"), **moments)
+        moments = {
+            name: NOW + value for name, value in alive.items() if name in {"at", "since", "step_at"}
+        }
+        told = Alive(
+            watched=alive.get("watched", True), step_seconds=alive.get("step_seconds"), **moments
+        )
         world.now = NOW + alive["at"]
     world.due |= world.store.set_running(key, running, told)
     world.rest()
@@ -70,9 +74,9 @@ def test_steps_that_advance_are_healthy_and_off_the_band_drifting(world):
     assert see(world, seen(world), at=10, since=0, step_at=9) == "Healthy"
     assert world.decide(JOB).figures.step_due == NOW + 9 + LOOP.stuck_least
     assert see(world, seen(world, 0.5), at=700, since=0, step_at=699) == "Drifting"
-    assert see(world, Running(source="mofa", step=9), at=1400, since=0, step_at=1399) == "Healthy", (
-        "at an unknown speed"
-    )
+    assert (
+        see(world, Running(source="mofa", step=9), at=1400, since=0, step_at=1399) == "Healthy"
+    ), "at an unknown speed"
 
 
 def test_a_job_that_stands_still_is_stuck_while_it_still_counts_as_seen_and_after(world):

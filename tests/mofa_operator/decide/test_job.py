@@ -30,8 +30,15 @@ from mofa_operator.words import OF_JOBS
 EAST = Key(CLUSTER_PROFILE, "", "east")
 JOB = Key(TRAINING_JOB, "ns", "a")
 SET = Key(JOB_SET, "ns", "js")
-COUNTED = [{"name": "pod", "failures": 40, "exposureNodeDays": "8000", "verdict": "HigherThanAssumed"}]
-HISTORY = {"type": "HistoryComplete", "status": "True", "reason": "Complete", "message": "97 % of 30 days"}
+COUNTED = [
+    {"name": "pod", "failures": 40, "exposureNodeDays": "8000", "verdict": "HigherThanAssumed"}
+]
+HISTORY = {
+    "type": "HistoryComplete",
+    "status": "True",
+    "reason": "Complete",
+    "message": "97 % of 30 days",
+}
 
 
 @pytest.fixture
@@ -90,14 +97,22 @@ class TestFirstAdvice:
 
     def test_status_and_annotations_tell_the_same_moment(self, world):
         advised(world, training_job())
-        assert world.status(JOB)["computedTime"] == world.ours(JOB)["computed-at"] == "2023-11-14T22:13:20Z"
+        assert (
+            world.status(JOB)["computedTime"]
+            == world.ours(JOB)["computed-at"]
+            == "2023-11-14T22:13:20Z"
+        )
 
 
 class TestHistoryCondition:
     def test_it_mirrors_the_profile(self, world):
         advised(world, training_job())
         assert world.condition(JOB, "HistoryComplete") == ("True", "Complete")
-        outage = HISTORY | {"status": "False", "reason": "HistoryUnavailable", "message": "no route to host"}
+        outage = HISTORY | {
+            "status": "False",
+            "reason": "HistoryUnavailable",
+            "message": "no route to host",
+        }
         before = copy.deepcopy(world.bodies[JOB])
         world.now += 60
         world.edit(EAST, lambda body: body["status"].update(conditions=[outage]))
@@ -120,8 +135,20 @@ class TestOutcomes:
     @pytest.mark.parametrize(
         "spec, status, reason, ready, event",
         [
-            ({"model": {"preset": "llama-99"}}, "InvalidInput", "InvalidInput", "False", "InvalidInput"),
-            ({"cluster": {"profile": "no"}}, "InvalidInput", "ProfileMissing", "False", "ProfileProposed"),
+            (
+                {"model": {"preset": "llama-99"}},
+                "InvalidInput",
+                "InvalidInput",
+                "False",
+                "InvalidInput",
+            ),
+            (
+                {"cluster": {"profile": "no"}},
+                "InvalidInput",
+                "ProfileMissing",
+                "False",
+                "ProfileProposed",
+            ),
             (
                 {"model": {"preset": "llama3.1-405b"}},
                 "NoRecommendation",
@@ -207,7 +234,9 @@ class TestChange:
         assert world.status(JOB)["recommendation"]["checkpointIntervalSeconds"] == 10 * 365 * 86400
         world.edit(JOB, lambda body: body["spec"]["constraints"].update(memoryHeadroomPercent=1))
         world.rest()
-        assert [note.reason for note in world.notes if note.reason != "HistoryUnavailable"] == ["Recommended"]
+        assert [note.reason for note in world.notes if note.reason != "HistoryUnavailable"] == [
+            "Recommended"
+        ]
 
     def test_times_of_conditions_stay_while_their_status_does(self, world):
         advised(world, training_job())
@@ -332,7 +361,9 @@ class TestRefused:
         assert (ready["type"], ready["status"]) == ("Ready", "False")
         assert "ValidatingAdmissionPolicy 'p'" in ready["message"]
         assert decision.status["recommendation"]
-        assert [(note.reason, note.warning) for note in decision.notes] == [("AnnotationsRefused", True)]
+        assert [(note.reason, note.warning) for note in decision.notes] == [
+            ("AnnotationsRefused", True)
+        ]
         assert decision.annotate == ()
 
     def test_it_is_written_and_said_once_and_the_answer_is_told_when_it_ends(self, world):
@@ -359,19 +390,26 @@ class TestRefused:
 
 
 class TestUnready:
-    def unready(self, world, reason="NodesDiffer", message="nodes offer 4 GPUs; spec.gpusPerNode is 8"):
+    def unready(
+        self, world, reason="NodesDiffer", message="nodes offer 4 GPUs; spec.gpusPerNode is 8"
+    ):
         told = {"type": "Ready", "status": "False", "reason": reason, "message": message}
         world.edit(EAST, lambda body: body["status"].update(conditions=[HISTORY, told]))
         world.due.discard(EAST)
 
-    def test_a_job_on_a_profile_that_is_not_ready_is_low_confidence_and_says_which_and_why(self, world):
+    def test_a_job_on_a_profile_that_is_not_ready_is_low_confidence_and_says_which_and_why(
+        self, world
+    ):
         self.unready(world)
         advised(world, training_job())
         assert world.condition(JOB, "Ready") == ("True", "LowConfidence")
         assert world.ours(JOB)["status"] == "LowConfidence"
         for one in world.status(JOB)["conditions"]:
             if one["type"] in {"Ready", "ConfidenceSufficient"}:
-                assert "ClusterProfile east is not ready: NodesDiffer: nodes offer 4 GPUs" in one["message"]
+                assert (
+                    "ClusterProfile east is not ready: NodesDiffer: nodes offer 4 GPUs"
+                    in one["message"]
+                )
 
     def test_an_advised_job_follows_its_profile_there_and_back(self, world):
         advised(world, training_job())
@@ -409,15 +447,30 @@ class TestLayoutOfAnotherSize:
         assert world.condition(JOB, "Ready") == ("True", "Recommended")
         today = world.status(JOB)["current"]
         assert today["reason"] == "tp x pp x cp = 24: it must divide the 16 devices"
-        assert (today["strategy"], today["gain"], "predicted" in today) == ("tp=8,pp=3", "0.000", False)
+        assert (today["strategy"], today["gain"], "predicted" in today) == (
+            "tp=8,pp=3",
+            "0.000",
+            False,
+        )
         assert json.loads(world.ours(JOB)["recommendation"])["current"]["reason"] == today["reason"]
 
     def test_a_job_that_was_made_smaller_is_advised_for_its_new_size(self, world):
-        current = {"arguments": ["--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"]}
+        current = {
+            "arguments": [
+                "--tensor-model-parallel-size",
+                "8",
+                "--pipeline-model-parallel-size",
+                "2",
+            ]
+        }
         advised(world, training_job(current=current))
         assert world.status(JOB)["current"]["predicted"]
         world.edit(
-            JOB, lambda body: (body["spec"]["cluster"].update(nodes=1), body["metadata"].update(generation=2))
+            JOB,
+            lambda body: (
+                body["spec"]["cluster"].update(nodes=1),
+                body["metadata"].update(generation=2),
+            ),
         )
         world.rest()
         assert world.status(JOB)["recommendation"]["summary"].startswith("tp8")
@@ -464,7 +517,9 @@ class TestLeaving:
 
     def test_paused_leaves_everything_as_it_stands(self, world):
         advised(world, training_job())
-        world.edit(JOB, lambda body: body["metadata"]["annotations"].update({PREFIX + "paused": "true"}))
+        world.edit(
+            JOB, lambda body: body["metadata"]["annotations"].update({PREFIX + "paused": "true"})
+        )
         world.edit(JOB, lambda body: body["spec"]["cluster"].update(nodes=4))
         before = copy.deepcopy(world.bodies[JOB])
         world.rest()
@@ -473,7 +528,9 @@ class TestLeaving:
 
     def test_a_job_that_is_being_deleted_is_left_alone(self, world):
         world.put(TRAINING_JOB, training_job())
-        world.edit(JOB, lambda body: body["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+        world.edit(
+            JOB, lambda body: body["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")
+        )
         assert world.decide(JOB).is_silent
 
     def test_jobs_that_need_no_answer_ask_no_model(self, world):
@@ -500,7 +557,10 @@ class TestExistingJobs:
 
     def test_its_own_mode_counts_before_the_policys(self, world):
         world.put(ADVISOR_POLICY, policy())
-        advised(world, job_set(annotations={PREFIX + "mode": "Disabled", PREFIX + "status": "Recommended"}))
+        advised(
+            world,
+            job_set(annotations={PREFIX + "mode": "Disabled", PREFIX + "status": "Recommended"}),
+        )
         assert world.ours(SET) == {}
 
     def test_a_mode_that_cannot_be_is_said_on_the_job(self, world):
@@ -570,7 +630,9 @@ class TestTargets:
     def test_a_kind_that_nobody_knows_is_said(self, world):
         other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
         advised(world, training_job(targetRef=other))
-        assert "Deployment d is of no kind that can be annotated" in str(world.status(JOB)["conditions"])
+        assert "Deployment d is of no kind that can be annotated" in str(
+            world.status(JOB)["conditions"]
+        )
 
 
 class TestObserved:
@@ -589,7 +651,9 @@ class TestObserved:
         return world.rest()
 
     def test_what_is_seen_is_shown_with_three_digits(self, running):
-        self.see(running, 1.0, step_seconds=0.46412, ettr=0.98765, interruptions={("pod", "failure"): 2})
+        self.see(
+            running, 1.0, step_seconds=0.46412, ettr=0.98765, interruptions={("pod", "failure"): 2}
+        )
         seen = running.status(JOB)["observed"]
         assert seen["tokensPerSecond"] == round(float(f"{self.predicted[1]:.3g}"))
         assert (seen["stepMilliseconds"], seen["ettr"], seen["interruptions"]) == (464, "0.988", 2)
@@ -616,7 +680,9 @@ class TestObserved:
         world = World()
         world.put(CLUSTER_PROFILE, profile(ready=None))
         world.put(TRAINING_JOB, training_job())
-        world.due |= world.store.set_running(JOB, Running(source="mofa", tokens_per_second=8_125_001.0))
+        world.due |= world.store.set_running(
+            JOB, Running(source="mofa", tokens_per_second=8_125_001.0)
+        )
         world.rest()  # which asserts that the next look is silent
         assert world.decide(JOB, world.restarted()).is_silent
 

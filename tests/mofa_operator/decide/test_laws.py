@@ -25,8 +25,12 @@ COUNTS = st.sampled_from([0, 6, 12, 40, 41])
 def histories(draw):
     """What Prometheus may say."""
     if draw(st.integers(0, 3)) == 0:
-        reason = draw(st.sampled_from(["HistoryUnavailable", "SeriesMissing", "NotConfigured", "?"]))
-        return NoHistory(reason=reason, message=draw(st.sampled_from(["timed out", "refused", "503"])))
+        reason = draw(
+            st.sampled_from(["HistoryUnavailable", "SeriesMissing", "NotConfigured", "?"])
+        )
+        return NoHistory(
+            reason=reason, message=draw(st.sampled_from(["timed out", "refused", "503"]))
+        )
     names = draw(st.sampled_from([("process", "pod", "job"), ("pod",), ()]))
     exposure = draw(st.sampled_from([0.0, 0.04, 1000.0, 1030.0, 8000.0, float("nan")]))
     classes = {}
@@ -62,7 +66,9 @@ def sightings(draw):
             step=st.none() | st.integers(0, 9),
             ettr=st.none() | st.floats(0, 2),
             interruptions=st.dictionaries(
-                st.tuples(st.sampled_from(["process", "pod"]), st.sampled_from(["failure", "eviction"])),
+                st.tuples(
+                    st.sampled_from(["process", "pod"]), st.sampled_from(["failure", "eviction"])
+                ),
                 COUNTS,
             ),
             since=st.none() | st.floats(0, 1e9),
@@ -206,7 +212,9 @@ def test_what_is_done_is_done_and_a_restart_writes_nothing(events, whole):
     for key in everything(world):
         assert world.decide(key).is_silent
         assert world.decide(key, fresh).is_silent, f"a restart writes to {key}"
-    world.now += 1e6  # whatever waits for its time is written now, and then time alone changes nothing
+    world.now += (
+        1e6  # whatever waits for its time is written now, and then time alone changes nothing
+    )
     world.due |= set(everything(world))
     world.rest()
     fresh = world.restarted()
@@ -268,14 +276,19 @@ def test_inputs_are_never_written_and_decisions_travel(events):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 9) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+    ),
     max_leaves=6,
 )
 
 
 @LAW
 @given(
-    kind=st.sampled_from([TRAINING_JOB, CLUSTER_PROFILE, JOB_SET]), spec=JSON, status=JSON, annotations=JSON
+    kind=st.sampled_from([TRAINING_JOB, CLUSTER_PROFILE, JOB_SET]),
+    spec=JSON,
+    status=JSON,
+    annotations=JSON,
 )
 def test_no_object_is_too_strange_to_decide_about(kind, spec, status, annotations):
     world = World()

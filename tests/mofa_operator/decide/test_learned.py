@@ -94,7 +94,9 @@ def test_the_factor_settles_where_the_truth_is_as_jobs_come():
     evidence, factor = (), 1.0
     for n in range(MOST):
         predicted = 10.0 * factor
-        new = JobEvidence(job=f"a/job-{n}", log_ratio=ratio_of(12.0, predicted, applied=factor), at=float(n))
+        new = JobEvidence(
+            job=f"a/job-{n}", log_ratio=ratio_of(12.0, predicted, applied=factor), at=float(n)
+        )
         evidence = remembered(evidence, new)
         factor = learned(evidence, float(n)).ratio
     assert factor == pytest.approx(1.2, rel=0.02)

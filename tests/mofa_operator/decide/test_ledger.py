@@ -10,7 +10,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_objects import NOW, SETTINGS, World, applied, counted, ledger_after, profile, profile_with
+from operator_objects import (
+    NOW,
+    SETTINGS,
+    World,
+    applied,
+    counted,
+    ledger_after,
+    profile,
+    profile_with,
+)
 
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
@@ -26,7 +35,9 @@ from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapsho
 DAY, NODES, WINDOW = 86400.0, 40, 30 * 86400.0
 MIDNIGHT = NOW // DAY * DAY
 CLASSES = ("process", "pod", "job")
-OUTAGE = NoHistory(reason="HistoryUnavailable", message="http://prometheus:9090 does not answer: timed out")
+OUTAGE = NoHistory(
+    reason="HistoryUnavailable", message="http://prometheus:9090 does not answer: timed out"
+)
 ALONE = NoHistory(reason="NotConfigured", message="no Prometheus is configured")
 
 
@@ -49,7 +60,9 @@ def told(moments, since, until, witness="Prometheus"):
     found, start = [], since // DAY * DAY
     while start < until:
         a, b = max(start, since), min(start + DAY, until)
-        counts = {name: sum(a <= at < b and kind == name for at, kind in moments) for name in CLASSES}
+        counts = {
+            name: sum(a <= at < b and kind == name for at, kind in moments) for name in CLASSES
+        }
         found.append(day(start, b - a, witness, **counts))
         start += DAY
     return tuple(found)
@@ -89,7 +102,9 @@ class TestLaws:
         assert sum(failures(kept).values()) == sum(at >= min(since) for at, _ in past)
 
     @given(pasts, pasts, st.floats(0.0, 1.0))
-    def test_there_are_never_more_failures_than_one_witness_saw_of_a_class_on_a_day(self, past, other, share):
+    def test_there_are_never_more_failures_than_one_witness_saw_of_a_class_on_a_day(
+        self, past, other, share
+    ):
         start = MIDNIGHT - 20 * DAY
         server = told(past, start, MIDNIGHT)
         watch = told(other, MIDNIGHT - 20 * DAY * share, MIDNIGHT, "Watch")
@@ -124,7 +139,9 @@ class TestRetention:
         kept: tuple[Day, ...] = ()
         for hour in range(24 * 45):
             now = MIDNIGHT + 3600.0 * hour
-            kept = ledger.trimmed(ledger.merged(kept, told(past, now - 15 * DAY, now), (), WINDOW, now), now)
+            kept = ledger.trimmed(
+                ledger.merged(kept, told(past, now - 15 * DAY, now), (), WINDOW, now), now
+            )
         memory = ledger.memory(kept, WINDOW)
         assert {name: one.failures for name, one in memory.classes.items()} == {
             "process": 0,
@@ -139,12 +156,18 @@ class TestRetention:
         assert failures(told(past, MIDNIGHT - 15 * DAY, MIDNIGHT))["pod"] == 30
 
     def test_what_is_filled_in_late_comes_in(self):
-        kept = ledger.merged((), (day(MIDNIGHT - DAY, pod=1, process=0, job=0),), (), WINDOW, MIDNIGHT)
-        kept = ledger.merged(kept, (day(MIDNIGHT - DAY, pod=4, process=0, job=0),), (), WINDOW, MIDNIGHT)
+        kept = ledger.merged(
+            (), (day(MIDNIGHT - DAY, pod=1, process=0, job=0),), (), WINDOW, MIDNIGHT
+        )
+        kept = ledger.merged(
+            kept, (day(MIDNIGHT - DAY, pod=4, process=0, job=0),), (), WINDOW, MIDNIGHT
+        )
         assert failures(kept)["pod"] == 4
 
     def test_a_day_that_lost_a_series_keeps_what_was_counted(self):
-        kept = ledger.merged((), (day(MIDNIGHT - DAY, pod=1, process=2, job=0),), (), WINDOW, MIDNIGHT)
+        kept = ledger.merged(
+            (), (day(MIDNIGHT - DAY, pod=1, process=2, job=0),), (), WINDOW, MIDNIGHT
+        )
         kept = ledger.merged(kept, (day(MIDNIGHT - DAY, pod=1),), (), WINDOW, MIDNIGHT)
         assert failures(kept) == {"process": 2, "pod": 1, "job": 0}
 
@@ -191,8 +214,12 @@ class Pool:
         if decision.ledger is not None:
             self.ledger = ledger_after(decision)
         self.notes += decision.notes
-        assert decide(self._snapshot(history, watched), SETTINGS).is_silent, "a second look wants to write"
-        assert decide(self._snapshot(history, ()), SETTINGS).is_silent or watched, "a restart wants to write"
+        assert decide(self._snapshot(history, watched), SETTINGS).is_silent, (
+            "a second look wants to write"
+        )
+        assert decide(self._snapshot(history, ()), SETTINGS).is_silent or watched, (
+            "a restart wants to write"
+        )
         return decision
 
     def _snapshot(self, history, watched):
@@ -223,7 +250,10 @@ def history(days, **more):
     counts = {name: sum(one.classes[name].failures for one in days) for name in days[0].classes}
     exposure = sum(next(iter(one.classes.values())).node_days for one in days)
     return History(
-        classes={name: FailureEvidence(node_days=exposure, failures=count) for name, count in counts.items()},
+        classes={
+            name: FailureEvidence(node_days=exposure, failures=count)
+            for name, count in counts.items()
+        },
         node_days=exposure,
         window=WINDOW,
         coverage=min(1.0, sum(one.covered for one in days) / WINDOW),
@@ -243,7 +273,9 @@ class TestProfile:
         assert sum(row["failures"] for row in before.values()) == 29
         pool.look(history(told(PAST, NOW - 3 * DAY, NOW)), after=3600)
         assert pool.rows == before
-        assert pool.said["reason"] == "Complete", "the ledger covers the window, whatever the server knows"
+        assert pool.said["reason"] == "Complete", (
+            "the ledger covers the window, whatever the server knows"
+        )
         pool.look(history(told(PAST, NOW - WINDOW, NOW)), after=3600)
         assert pool.rows == before, "and what comes back is counted once"
 
@@ -284,7 +316,9 @@ class TestProfile:
         assert float(pool.rows["job"]["exposureNodeDays"]) == pytest.approx(NODES / 12, abs=1e-4)
         assert "process" not in pool.rows, "what nobody can see is unknown"
         assert pool.said["reason"] == "HistoryIncomplete"
-        assert f"seen by the watch alone since {date_of(NOW)}: class pod, job" in pool.said["message"]
+        assert (
+            f"seen by the watch alone since {date_of(NOW)}: class pod, job" in pool.said["message"]
+        )
 
     def test_in_an_outage_the_watch_goes_on_and_the_condition_is_the_outages(self):
         pool = Pool()
@@ -295,8 +329,12 @@ class TestProfile:
         assert (pool.rows, pool.said["reason"]) == (first, "HistoryUnavailable")
         failed = [(NOW + 5000, "job"), (NOW + 6000, "job")]
         pool.look(OUTAGE, told(failed, NOW - 3600, NOW + 7200, "Watch"), after=7140)
-        assert pool.rows["job"]["failures"] == 0, "of a day that the server saw for longer, the server counts"
-        pool.look(OUTAGE, told([(NOW + 1.4 * DAY, "job")], NOW, NOW + 1.5 * DAY, "Watch"), after=1.4 * DAY)
+        assert pool.rows["job"]["failures"] == 0, (
+            "of a day that the server saw for longer, the server counts"
+        )
+        pool.look(
+            OUTAGE, told([(NOW + 1.4 * DAY, "job")], NOW, NOW + 1.5 * DAY, "Watch"), after=1.4 * DAY
+        )
         assert pool.rows["job"]["failures"] == 1
         assert pool.said["reason"] == "HistoryUnavailable"
         assert [note.reason for note in pool.notes] == ["HistoryIncomplete", "HistoryUnavailable"]
@@ -336,7 +374,9 @@ class TestProfile:
             "pod": FailureEvidence(node_days=2000.0, failures=6),
             "job": FailureEvidence(node_days=4000.0, failures=1),
         }
-        days = ledger.written([Day(date=date_of(NOW), witness="Watch", covered=DAY, classes=classes)])
+        days = ledger.written(
+            [Day(date=date_of(NOW), witness="Watch", covered=DAY, classes=classes)]
+        )
         memory = ledger.memory(days_in(days), WINDOW)
         spec = cluster_profile({k: v for k, v in profile(ready=None).items() if k != "status"}).spec
         found = {one.name: one for one in assessed(spec, memory)}
@@ -348,7 +388,9 @@ class TestProfile:
 def test_thirty_days_of_two_witnesses_stay_under_sixteen_kibibytes():
     """The worst: every class of every day failed and recovered, and the classes of a day are shared between the witnesses."""
     full = {
-        name: FailureEvidence(node_days=1234.5678, failures=12, recoveries=11, recovery_seconds=123456.0)
+        name: FailureEvidence(
+            node_days=1234.5678, failures=12, recoveries=11, recovery_seconds=123456.0
+        )
         for name in CLASSES
     }
     some = {name: full[name] for name in ("process", "pod")}
@@ -424,7 +466,9 @@ class TestMove:
     def test_a_node_that_goes_and_comes_writes_no_ledger(self):
         pool = Pool()
         pool.look(history(self.DAYS))
-        fewer = replace(pool._snapshot(history(self.DAYS), ()), nodes=NodeCount(total=NODES, ready=NODES - 1))
+        fewer = replace(
+            pool._snapshot(history(self.DAYS), ()), nodes=NodeCount(total=NODES, ready=NODES - 1)
+        )
         decision = decide(fewer, SETTINGS)
         assert decision.status is not None
         assert decision.ledger is None

@@ -40,16 +40,34 @@ def shown(seen, source="Device"):
 @pytest.mark.parametrize(
     "seen, given, state, reason, said",
     [
-        (61, WITHIN, "True", "WithinBand", "61.0 GiB are in use, 60.0 GiB predicted (50.0 GiB to 68.0 GiB)"),
+        (
+            61,
+            WITHIN,
+            "True",
+            "WithinBand",
+            "61.0 GiB are in use, 60.0 GiB predicted (50.0 GiB to 68.0 GiB)",
+        ),
         (69, WITHIN, "False", "OutsideBand", "69.0 GiB are in use"),
         (40, WITHIN, "False", "OutsideBand", "40.0 GiB are in use"),
         (72, WITHIN, "False", "ShortOfMemory", "slows a run before it fails"),
         (78, told(60, 76, 90), "False", "RunsAnyway", "it runs: the model is wrong here"),
         (None, told(60, 76, 90), "False", "RunsAnyway", "cannot fit in 75.0 GiB, and it runs"),
         (90, WITHIN, "False", "Implausible", "a device has 80.0 GiB; it teaches nothing"),
-        (0, WITHIN, "False", "Implausible", "a device that trains holds something; it teaches nothing"),
+        (
+            0,
+            WITHIN,
+            "False",
+            "Implausible",
+            "a device that trains holds something; it teaches nothing",
+        ),
         (None, WITHIN, "Unknown", "NoObservation", "no series tells the device memory of its pods"),
-        (60, dataclasses.replace(WITHIN, figures={}), "Unknown", "Observed", "there is no prediction"),
+        (
+            60,
+            dataclasses.replace(WITHIN, figures={}),
+            "Unknown",
+            "Observed",
+            "there is no prediction",
+        ),
     ],
 )
 def test_what_is_seen_is_judged_in_plain_words(seen, given, state, reason, said):
@@ -58,7 +76,9 @@ def test_what_is_seen_is_judged_in_plain_words(seen, given, state, reason, said)
     assert said in found.message
 
 
-@pytest.mark.parametrize("seen, reason", [(40, "WithinBand"), (69, "OutsideBand"), (72, "ShortOfMemory")])
+@pytest.mark.parametrize(
+    "seen, reason", [(40, "WithinBand"), (69, "OutsideBand"), (72, "ShortOfMemory")]
+)
 def test_what_an_allocator_reserved_is_held_against_the_upper_ends_alone(seen, reason):
     found = memory_found(shown(seen, "Allocator"), WITHIN)
     assert found.reason == reason
@@ -82,12 +102,18 @@ def world(**spec):
 
 def running(memory):
     return Running(
-        source="mofa", tokens_per_second=115_000.0, since=NOW - 3600.0, memory_bytes=memory, whole_device=True
+        source="mofa",
+        tokens_per_second=115_000.0,
+        since=NOW - 3600.0,
+        memory_bytes=memory,
+        whole_device=True,
     )
 
 
 def look(made, seen):
-    made.due |= made.store.set_running(JOB, seen, Alive(at=made.now, since=NOW - 3600.0, watched=True))
+    made.due |= made.store.set_running(
+        JOB, seen, Alive(at=made.now, since=NOW - 3600.0, watched=True)
+    )
     return made.rest()
 
 

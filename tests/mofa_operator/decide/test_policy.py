@@ -60,7 +60,8 @@ def test_a_policy_says_why_it_does_nothing(spec, ready):
 def test_a_kind_that_nobody_knows_is_named():
     found = world()
     found.edit(
-        POLICY, lambda body: body["spec"]["kinds"].append({"apiVersion": "batch/v1", "kind": "CronJob"})
+        POLICY,
+        lambda body: body["spec"]["kinds"].append({"apiVersion": "batch/v1", "kind": "CronJob"}),
     )
     found.rest()
     assert "CronJob of batch/v1" in found.status(POLICY)["conditions"][0]["message"]

@@ -10,7 +10,9 @@ from mofa_operator.decide.pool_evidence import remembered
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
 
-STATUS = json.loads((Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8"))
+STATUS = json.loads(
+    (Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8")
+)
 """As the operator of version 0.1.0 wrote it, with four of its days."""
 EAST = live(CLUSTER_PROFILE, {"metadata": {"name": "east"}, "status": STATUS})
 

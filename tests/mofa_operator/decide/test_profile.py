@@ -19,7 +19,9 @@ from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapsho
 EAST = Key(CLUSTER_PROFILE, "", "east")
 H100 = "NVIDIA-H100-80GB-HBM3"
 NODES = NodeCount(total=256, ready=254, cordoned=1, gpus={8: 256}, products=(H100,), names=("a",))
-OUTAGE = NoHistory(reason="HistoryUnavailable", message="http://prometheus:9090 does not answer: timed out")
+OUTAGE = NoHistory(
+    reason="HistoryUnavailable", message="http://prometheus:9090 does not answer: timed out"
+)
 
 
 def history(process, pod, job, *, node_days=1000.0, coverage=1.0, recovery=None, **more):
@@ -121,7 +123,9 @@ def test_an_overruled_id_that_no_incident_has_is_told_at_once_and_no_longer_when
     pool.look(calm)
     pool.look(replace(calm, warnings=(told,)), after=60)
     assert pool.message("HistoryComplete").endswith(told)
-    assert pool.condition("HistoryComplete") == ("True", "Complete"), "nothing is missing of what was seen"
+    assert pool.condition("HistoryComplete") == ("True", "Complete"), (
+        "nothing is missing of what was seen"
+    )
     writes = pool.writes
     pool.look(replace(calm, warnings=(told, "3 nodes of the pool are gone")), after=60)
     assert pool.writes == writes, "other words are no news"
@@ -139,7 +143,12 @@ class TestVerdicts:
         assert pool.row("pod")["verdict"] == "HigherThanAssumed"
         (note,) = pool.notes
         assert (note.reason, note.warning) == ("AssumptionContradicted", True)
-        for words in ("5 in a thousand node-days are assumed", "20 were seen", "1,000 node-days", "100 %"):
+        for words in (
+            "5 in a thousand node-days are assumed",
+            "20 were seen",
+            "1,000 node-days",
+            "100 %",
+        ):
             assert words in note.message
 
     def test_the_interval_that_is_named_is_the_exact_one(self):
@@ -210,7 +219,8 @@ class TestMissingIsNeverZero:
         for after in (60, 60, 7200):
             pool.look(OUTAGE, after=after)
         pool.look(
-            replace(OUTAGE, message="http://prometheus:9090 does not answer: connection refused"), after=60
+            replace(OUTAGE, message="http://prometheus:9090 does not answer: connection refused"),
+            after=60,
         )
         assert pool.status["failures"] == before
         assert pool.condition("HistoryComplete") == ("False", "HistoryUnavailable")
@@ -246,7 +256,11 @@ class TestMissingIsNeverZero:
 
     def test_a_class_that_cannot_be_counted_is_not_a_class_without_failures(self):
         pool = Pool()
-        pool.look(history(None, 30, None, node_days=10000.0, missing=("kube_pod_labels of training pods",)))
+        pool.look(
+            history(
+                None, 30, None, node_days=10000.0, missing=("kube_pod_labels of training pods",)
+            )
+        )
         assert [row["name"] for row in pool.status["failures"]] == ["pod"]
         assert pool.status["total"]["observed"] == "3"
         assert "3 of class pod were seen" in pool.message("AssumptionsHold")
@@ -330,7 +344,12 @@ class TestMemory:
         pool = Pool()
         pool.look(history(None, 85, None, node_days=30720.0))
         some = history(
-            None, 9, None, node_days=3072.0, coverage=0.1, missing=("kube_pod_labels of training pods",)
+            None,
+            9,
+            None,
+            node_days=3072.0,
+            coverage=0.1,
+            missing=("kube_pod_labels of training pods",),
         )
         pool.look(some, after=3600)
         assert pool.row("pod")["failures"] == 85
@@ -383,8 +402,18 @@ class TestNodes:
             (NodeCount(total=0, ready=0), {}, ("False", "NoNodes"), "nodeSelector"),
             (replace(NODES, ready=0), {}, ("False", "NoReadyNodes"), "none is ready"),
             (replace(NODES, gpus={4: 256}), {}, ("False", "NodesDiffer"), "nodes offer 4 GPUs"),
-            (replace(NODES, gpus={7: 1, 8: 255}), {}, ("True", "NodesAsStated"), "some nodes offer 7 GPUs"),
-            (replace(NODES, products=("NVIDIA-H200",)), {}, ("False", "NodesDiffer"), "spec.gpu is h100"),
+            (
+                replace(NODES, gpus={7: 1, 8: 255}),
+                {},
+                ("True", "NodesAsStated"),
+                "some nodes offer 7 GPUs",
+            ),
+            (
+                replace(NODES, products=("NVIDIA-H200",)),
+                {},
+                ("False", "NodesDiffer"),
+                "spec.gpu is h100",
+            ),
             (replace(NODES, products=("Acme-9000",)), {}, ("True", "NodesAsStated"), ""),
             (NODES, {"gpu": "h999"}, ("False", "InvalidInput"), "h999"),
             (NODES, {"gpusPerNode": -1}, ("False", "InvalidInput"), "gpusPerNode"),

@@ -74,12 +74,19 @@ def fitting(kind):
     return TITAN if kind == PYTORCH_JOB else ADVICE
 
 
-def waiting(kind, gate="suspend", *, kueue=None, mode="Apply", suspended=True, age=10.0, **metadata):
+def waiting(
+    kind, gate="suspend", *, kueue=None, mode="Apply", suspended=True, age=10.0, **metadata
+):
     """The example of a kind, as it waits for us since `age` seconds. [s]"""
     body = example(kind, "ns")
     told = body["metadata"].setdefault("annotations", {})
     told |= {key: value for key, value in {MODE: mode, GATE: gate, KUEUE: kueue}.items() if value}
-    body["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": moment(NOW - age), **metadata}
+    body["metadata"] |= {
+        "uid": "u",
+        "generation": 1,
+        "creationTimestamp": moment(NOW - age),
+        **metadata,
+    }
     place = body["spec"].setdefault("runPolicy", {}) if kind == PYTORCH_JOB else body["spec"]
     place["suspend"] = suspended
     return body
@@ -108,10 +115,14 @@ def test_a_job_that_waits_gets_its_arguments_and_is_let_go(kind):
     assert not is_suspended(live(kind, after))
     assert not is_gated(standing(after))
     assert release.note.reason == "AppliedBeforeLaunch"
-    assert release.note.message.startswith("the advised arguments were written to spec."), "no more is known"
+    assert release.note.message.startswith("the advised arguments were written to spec."), (
+        "no more is known"
+    )
     assert (release.outcome, release.waited) == ("released", 10.0)
     assert decided(kind, after, fitting(kind)).release is None
-    assert list(words(kind, after))[-len(fitting(kind).arguments) :] == list(fitting(kind).arguments)
+    assert list(words(kind, after))[-len(fitting(kind).arguments) :] == list(
+        fitting(kind).arguments
+    )
 
 
 def words(kind, body):
@@ -120,12 +131,15 @@ def words(kind, body):
     if kind == JOB_SET:
         told = spec["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]
     elif kind == TRAIN_JOB:
-        (trainer,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        (trainer,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"][
+            "replicatedJobs"
+        ]
         assert (spec["runtimePatches"][0]["manager"], trainer["name"]) == (NAME, "node")
         told = trainer["template"]["spec"]["template"]["metadata"]["annotations"]
     elif kind == PYTORCH_JOB:
         found = [
-            one["template"]["spec"]["containers"][0]["args"] for one in spec["pytorchReplicaSpecs"].values()
+            one["template"]["spec"]["containers"][0]["args"]
+            for one in spec["pytorchReplicaSpecs"].values()
         ]
         assert found[0] == found[1]
         return found[0]
@@ -142,7 +156,10 @@ def test_of_kueues_gates_only_ours_goes_and_the_rest_is_kueues(kind):
     assert after["metadata"]["annotations"][KUEUE] == "example.org/quota"
     assert is_suspended(live(kind, after))
     alone = waiting(kind, None, kueue=NAME)
-    assert KUEUE not in done(alone, decided(kind, alone, fitting(kind)).release)["metadata"]["annotations"]
+    assert (
+        KUEUE
+        not in done(alone, decided(kind, alone, fitting(kind)).release)["metadata"]["annotations"]
+    )
 
 
 def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
@@ -164,7 +181,9 @@ def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
         ({"age": 301.0}, ADVICE, "the longest wait, 300 s, is over"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("gate", [{"gate": "suspend"}, {"gate": None, "kueue": NAME}], ids=["own", "kueue"])
+@pytest.mark.parametrize(
+    "gate", [{"gate": "suspend"}, {"gate": None, "kueue": NAME}], ids=["own", "kueue"]
+)
 def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, answer, why):
     body = waiting(JOB_SET, **gate | change)
     release = decided(JOB_SET, body, answer).release
@@ -178,7 +197,9 @@ def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, 
 
 
 VERSION = f"{PREFIX}framework-version"
-MORE = replace(ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--offload-modules", "moe_act"))
+MORE = replace(
+    ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--offload-modules", "moe_act")
+)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +209,11 @@ MORE = replace(ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--of
         ("0.19.2", "registry.example/megatron:26.04", ""),
         (None, "registry.example/megatron:0.19.2-cuda13", ""),
         (None, "registry.example/megatron:0.19.2@sha256:0", ""),
-        (None, "registry.example/megatron:26.04", "'26.04' of megatron is not verified, 0.18.0 or 0.19.2 is"),
+        (
+            None,
+            "registry.example/megatron:26.04",
+            "'26.04' of megatron is not verified, 0.18.0 or 0.19.2 is",
+        ),
         (None, "registry.example/megatron:0.19.20", "is not verified"),
         (None, "registry.example/megatron:0.19.2rc1", "is not verified"),
         (None, "registry.example/own:0.19.2", "names no version of megatron"),
@@ -198,7 +223,9 @@ MORE = replace(ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--of
 )
 @each
 def test_only_what_is_verified_for_the_version_that_a_job_names_is_written(kind, told, image, why):
-    body = json.loads(json.dumps(waiting(kind)).replace('"image": "', f'"image": "{image}", "was": "'))
+    body = json.loads(
+        json.dumps(waiting(kind)).replace('"image": "', f'"image": "{image}", "was": "')
+    )
     body["spec"].setdefault("trainer", {})["image"] = image
     body["metadata"]["annotations"] |= {} if told is None else {VERSION: told}
     advice = replace(ADVICE, framework_version="")
@@ -206,7 +233,10 @@ def test_only_what_is_verified_for_the_version_that_a_job_names_is_written(kind,
         for replica in body["spec"]["pytorchReplicaSpecs"].values():
             replica["template"]["spec"]["containers"][0]["args"] = ["t.py"]
     release = decided(kind, body, advice).release
-    assert (release.launch == (), release.outcome) == (bool(why), "unadvised" if why else "released")
+    assert (release.launch == (), release.outcome) == (
+        bool(why),
+        "unadvised" if why else "released",
+    )
     assert why in release.note.message
     after = done(body, release)
     assert not is_gated(standing(after))
@@ -222,7 +252,10 @@ def test_only_what_is_verified_for_the_version_that_a_job_names_is_written(kind,
 @pytest.mark.parametrize(
     "answer, why",
     [
-        (replace(MORE, framework_version="0.19.2"), "--offload-modules is in no launch that megatron"),
+        (
+            replace(MORE, framework_version="0.19.2"),
+            "--offload-modules is in no launch that megatron",
+        ),
         (replace(ADVICE, trainer="nemo"), "nemo itself was asked about no launch"),
     ],
 )
@@ -249,7 +282,9 @@ def test_a_training_job_says_whether_its_launch_is_verified(answer, mode, state)
         store.put(kind, one)
     status = job(store.snapshot(Key(TRAINING_JOB, "ns", "a"), NOW), answer, SETTINGS).status
     found = [
-        (one["status"], one["reason"]) for one in status["conditions"] if one["type"] == "LaunchVerified"
+        (one["status"], one["reason"])
+        for one in status["conditions"]
+        if one["type"] == "LaunchVerified"
     ]
     assert found == ([] if state is None else [state])
 
@@ -258,7 +293,9 @@ def test_a_moment_is_left_for_what_is_applied_with_the_job():
     body = waiting(JOB_SET, age=0.5)
     decision = decided(JOB_SET, body, NOTHING)
     assert decision.release is None
-    assert decision.again == pytest.approx(SETTINGS.settle - 0.5, abs=1.0)  # timestamps have whole seconds
+    assert decision.again == pytest.approx(
+        SETTINGS.settle - 0.5, abs=1.0
+    )  # timestamps have whole seconds
     assert decided(JOB_SET, body, ADVICE).release is not None
 
 
@@ -358,7 +395,11 @@ def test_an_entrypoint_that_does_not_tell_what_is_meant_is_left_and_the_job_let_
     body = waiting(RAY_JOB)
     body["spec"]["entrypoint"] = entrypoint
     release = decided(RAY_JOB, body).release
-    assert (release.launch, release.outcome, release.note.reason) == ((), "unadvised", "GateReleased")
+    assert (release.launch, release.outcome, release.note.reason) == (
+        (),
+        "unadvised",
+        "GateReleased",
+    )
     assert why in release.note.message
     assert done(body, release)["spec"]["entrypoint"] == entrypoint
 
@@ -411,7 +452,9 @@ JUNK = st.recursive(
     | st.integers(-5, 5)
     | st.text(max_size=8)
     | st.just("--tensor-model-parallel-size 4 'x"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 

@@ -55,7 +55,9 @@ def world():
     """The same with jobs of every outcome, and JobSets that are advised by themselves and by a TrainingJob."""
     made = pool(*JOBS)
     made.put(JOB_SET, job_set("told"))
-    made.put(TRAINING_JOB, training_job("about", targetRef=ref(made.bodies[Key(JOB_SET, "ns", "told")])))
+    made.put(
+        TRAINING_JOB, training_job("about", targetRef=ref(made.bodies[Key(JOB_SET, "ns", "told")]))
+    )
     made.put(ADVISOR_POLICY, policy(profile="east"))
     made.put(JOB_SET, job_set("own"))
     return made.rest()
@@ -95,7 +97,10 @@ def test_what_is_read_back_decides_as_a_search_does():
         assert read.figures.checkpoint_interval == fresh.figures.checkpoint_interval
         of_status = key.kind == TRAINING_JOB  # the annotation of an existing job has four digits
         for one, other in (
-            *((read.figures.predicted[name], band) for name, band in fresh.figures.predicted.items()),
+            *(
+                (read.figures.predicted[name], band)
+                for name, band in fresh.figures.predicted.items()
+            ),
             (read.figures.odds.fits, fresh.figures.odds.fits),
         ):
             assert one == (other if of_status or other is None else pytest.approx(other, rel=2e-3))
@@ -124,14 +129,18 @@ def test_an_answer_that_is_read_back_has_what_a_launch_needs():
         lambda body: body["metadata"]["annotations"].update({f"{PREFIX}inputs-hash": "other"}),
         lambda body: body["metadata"]["annotations"].update({f"{PREFIX}recommendation": "{"}),
         lambda body: body["metadata"]["managedFields"][0].update({"manager": "kubectl-edit"}),
-        lambda body: body["metadata"]["managedFields"].append({"manager": "k", "fieldsV1": {"f:status": {}}}),
+        lambda body: body["metadata"]["managedFields"].append(
+            {"manager": "k", "fieldsV1": {"f:status": {}}}
+        ),
         lambda body: body["status"]["recommendation"]["predicted"].pop("memoryBytes"),
         lambda body: body["status"].update({"inputsHash": "other"}),
         lambda body: body["status"]["conditions"].pop(0),
         lambda body: body["spec"]["training"].update({"globalBatchSize": 128}),
     ],
 )
-def test_what_is_not_whole_or_of_another_hand_or_another_question_is_searched_for_and_put_right(damage):
+def test_what_is_not_whole_or_of_another_hand_or_another_question_is_searched_for_and_put_right(
+    damage,
+):
     made = pool("plain")
     key = Key(TRAINING_JOB, "ns", "plain")
     was = made.model.searches
@@ -209,9 +218,15 @@ def test_an_existing_job_says_with_what_it_was_answered():
     taught(made, stepTimeRatio="1.30", memoryRatio="1.10", memorySpread="0.30")
     made.rest()
     job = made.store.live(Key(JOB_SET, "ns", "own"))
-    assert '"learned":{"step":1.3,"memory":1.1,"spread":0.3}' in job.annotations[f"{PREFIX}recommendation"]
+    assert (
+        '"learned":{"step":1.3,"memory":1.1,"spread":0.3}'
+        in job.annotations[f"{PREFIX}recommendation"]
+    )
     snapshot = made.store.snapshot(job.key, made.now)
-    assert unsearched(as_answered(snapshot.question, job)).digest == job.annotations[f"{PREFIX}inputs-hash"]
+    assert (
+        unsearched(as_answered(snapshot.question, job)).digest
+        == job.annotations[f"{PREFIX}inputs-hash"]
+    )
     assert anew(made)[1] == 0
 
 

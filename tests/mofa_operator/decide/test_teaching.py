@@ -19,7 +19,9 @@ SLOW = 1 / 0.85
 
 def job(name, at=NOW, ratio=SLOW, memory=None, namespace="ns"):
     held = None if memory is None else math.log(memory)
-    return JobEvidence(job=f"{namespace}/{name} 1", log_ratio=math.log(ratio), log_memory=held, at=at)
+    return JobEvidence(
+        job=f"{namespace}/{name} 1", log_ratio=math.log(ratio), log_memory=held, at=at
+    )
 
 
 def calibrated(status, *given):
@@ -107,7 +109,9 @@ class Cluster(World):
         return key_of(TRAINING_JOB, body)
 
     def tokens(self, key):
-        return self.bodies[key]["status"]["recommendation"]["predicted"]["tokensPerSecond"]["target"]
+        return self.bodies[key]["status"]["recommendation"]["predicted"]["tokensPerSecond"][
+            "target"
+        ]
 
     def factor(self, key):
         return float(self.bodies[key]["status"]["inputs"].get("learned", 1))
@@ -151,7 +155,9 @@ def test_three_jobs_at_85_percent_halve_the_residual_of_the_next_and_another_pro
     for name in "abcd":
         cluster.drop(Key(TRAINING_JOB, "ns", name))
     cluster.rest()
-    assert cluster.bodies[EAST]["status"]["calibration"]["jobs"] == 4, "what they taught outlives them"
+    assert cluster.bodies[EAST]["status"]["calibration"]["jobs"] == 4, (
+        "what they taught outlives them"
+    )
     cluster.now += 3 * HALF_LIFE
     cluster.due.add(EAST)
     cluster.rest()
@@ -205,7 +211,12 @@ def test_a_drift_is_one_event_each_time_that_it_begins():
 
 
 def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_band():
-    training = {"framework": "megatron", "tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64}
+    training = {
+        "framework": "megatron",
+        "tokens": "1T",
+        "sequenceLength": 4096,
+        "globalBatchSize": 64,
+    }
     cluster = Cluster()
     first = cluster.apply("a", training=training)
     before = cluster.memory(first)
@@ -220,7 +231,9 @@ def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_ban
     key = cluster.apply("d", training=training)
     after = cluster.memory(key)
     assert abs(real / after["target"] - 1) < 0.02, "15 % off before"
-    assert after["target"] == pytest.approx(float(status["memoryRatio"]) * before["target"], rel=1e-6)
+    assert after["target"] == pytest.approx(
+        float(status["memoryRatio"]) * before["target"], rel=1e-6
+    )
     assert after["upper"] / after["target"] < before["upper"] / before["target"]
     assert after["upper"] / after["target"] == pytest.approx(
         math.exp(float(status["memorySpread"])), rel=1e-3
@@ -229,7 +242,8 @@ def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_ban
     assert inputs["learnedMemory"] == status["memoryRatio"]
     assert "learned" not in inputs, "their steps were as predicted"
     assert (
-        f"a factor of {float(status['memoryRatio']):g} on device memory" in cluster.ours(key)["explanation"]
+        f"a factor of {float(status['memoryRatio']):g} on device memory"
+        in cluster.ours(key)["explanation"]
     )
     assert cluster.condition(first, "MemoryAccurate") == ("True", "WithinBand")
 
@@ -250,7 +264,9 @@ def test_what_an_allocator_reserved_is_not_all_and_teaches_nothing_of_the_device
     cluster = Cluster()
     key = cluster.apply("a")
     for _ in range(2):
-        cluster.train(key, cluster.tokens(key), memory=0.9 * cluster.memory(key)["target"], whole=False)
+        cluster.train(
+            key, cluster.tokens(key), memory=0.9 * cluster.memory(key)["target"], whole=False
+        )
     assert cluster.bodies[key]["status"]["observed"]["memorySource"] == "Allocator"
     assert "memoryRatio" not in cluster.bodies[EAST]["status"]["calibration"]
 

@@ -23,10 +23,19 @@ def stamp(moment):
 
 def job(spec=None, status=None, kind=JOB_SET, command=()):
     resources = {"limits": {"nvidia.com/gpu": 8}}
-    pod = {"spec": {"containers": [{"name": "trainer", "command": list(command), "resources": resources}]}}
+    pod = {
+        "spec": {
+            "containers": [{"name": "trainer", "command": list(command), "resources": resources}]
+        }
+    }
     jobs = [{"name": "trainer", "template": {"spec": {"parallelism": 4, "template": pod}}}]
     made = {"name": "llama3-70b-seven", "namespace": "ml", "creationTimestamp": stamp(MADE)}
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": made, "status": status or {}}
+    body = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": made,
+        "status": status or {},
+    }
     return live(kind, body | {"spec": {"replicatedJobs": jobs} | (spec or {})})
 
 
@@ -86,11 +95,16 @@ def test_what_is_predicted_to_be_lost_is_no_loss_and_no_failure_is_looked_for():
 
 def test_what_was_lost_before_a_job_made_room_for_others_is_not_held_against_the_gpus_that_it_has_now():
     resumed = {
-        "conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": stamp(NOW - HOUR)}]
+        "conditions": [
+            {"type": "Suspended", "status": "False", "lastTransitionTime": stamp(NOW - HOUR)}
+        ]
     }
     lost = since(lost=[{"cause": "Failure", "seconds": 7200}], interruptions=2)
     away = lost | {"interruptionsBy": [{"name": "job", "cause": "Eviction", "count": 1}]}
-    for shown, hours in ((lost, 1.0), (away, None)):  # it waited in a queue at first, or it ran before
+    for shown, hours in (
+        (lost, 1.0),
+        (away, None),
+    ):  # it waited in a queue at first, or it ran before
         found = spending(job(status=resumed), live(TRAINING_JOB, speaker(**shown)), told(), NOW)
         assert (found.hours, found.stopped) == (1.0, None if hours is None else 32.0 * hours)
 
@@ -130,7 +144,9 @@ def test_a_job_of_which_nobody_says_anything_loses_what_its_restarts_cost_and_th
     found = spending(job(status={"restarts": 3}), None, {}, NOW)
     assert (found.slow, found.stopped) == (None, pytest.approx(3 * 307 / HOUR * 32))
     said = change(found, {}, Stance.NOT_ASKED, job(), None)
-    assert said.endswith("jobsets.jobset.x-k8s.io/llama3-70b-seven advisor.mofa.dev/model=llama3-70b")
+    assert said.endswith(
+        "jobsets.jobset.x-k8s.io/llama3-70b-seven advisor.mofa.dev/model=llama3-70b"
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,18 +25,23 @@ NODES = ("a", "b", "c", "d")
 def pod(slot=0, attempt="0", at=START - DAY, until=END, node=None, **more):
     more = {"started": at + 30, "containers": 1, **more}
     where = NODES[slot] if node is None else node
-    return PodLife(job=JOB, attempt=attempt, slot=str(slot), node=where, created=at, last=until, **more)
+    return PodLife(
+        job=JOB, attempt=attempt, slot=str(slot), node=where, created=at, last=until, **more
+    )
 
 
 def exits(*given, again=20.0):
     return tuple(
-        Exit(at=START + at, again=START + at + again, container="main", code=code) for at, code in given
+        Exit(at=START + at, again=START + at + again, container="main", code=code)
+        for at, code in given
     )
 
 
 def life(name, **told):
     witnesses = {"ready": READY, "cordon": CORDON, "xid": XID}
-    given = {witnesses[word]: {("0", "u") if word == "xid" else (): runs} for word, runs in told.items()}
+    given = {
+        witnesses[word]: {("0", "u") if word == "xid" else (): runs} for word, runs in told.items()
+    }
     seen = ((START, END),)
     return NodeLife(
         name=name,
@@ -92,7 +97,10 @@ def only(found):
 
 
 def test_a_gang_that_restarts_three_times_had_three_incidents_not_six():
-    gang = [pod(slot=n, exits=exits((3000 + n, 137), (20000 + n, 137), (50000 + n, 139))) for n in range(2)]
+    gang = [
+        pod(slot=n, exits=exits((3000 + n, 137), (20000 + n, 137), (50000 + n, 139)))
+        for n in range(2)
+    ]
     assert counts(seen(*gang)) == {"process": 3, "pod": 0, "job": 0}
 
 
@@ -125,13 +133,20 @@ def test_pods_that_are_replaced_together_are_one_incident_and_apart_two():
 
 def test_others_that_restart_while_a_pod_is_replaced_are_not_counted_again():
     gone = pod(slot=1, until=START + 4990, failed=True, over=START + 4990)
-    found = seen(pod(slot=0, exits=exits((5100, 134), (5400, 1))), gone, pod(slot=1, at=START + 5000))
+    found = seen(
+        pod(slot=0, exits=exits((5100, 134), (5400, 1))), gone, pod(slot=1, at=START + 5000)
+    )
     assert counts(found) == {"process": 0, "pod": 1, "job": 0}
 
 
 def test_a_new_attempt_is_one_incident_of_class_job_however_many_pods():
     gang = [
-        pod(slot=n, attempt=str(k), at=START + 20000 * k - DAY * (not k), until=START + 20000 * (k + 1))
+        pod(
+            slot=n,
+            attempt=str(k),
+            at=START + 20000 * k - DAY * (not k),
+            until=START + 20000 * (k + 1),
+        )
         for n in range(3)
         for k in range(3)
     ]
@@ -143,7 +158,10 @@ def test_a_whole_gang_without_attempts_that_is_deleted_and_made_again_was_submit
     old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
     new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
     assert only(seen(*old, *new)) == "resubmission"
-    failed = [pod(slot=n, attempt="", until=START + 9000, over=START + 8990, failed=True) for n in range(3)]
+    failed = [
+        pod(slot=n, attempt="", until=START + 9000, over=START + 8990, failed=True)
+        for n in range(3)
+    ]
     assert counts(seen(*failed, *new)) == {"process": 0, "pod": 0, "job": 1}
 
 
@@ -184,11 +202,16 @@ def test_a_program_that_fails_again_and_again_is_one_incident_and_no_failure():
     ],
 )  # fmt: skip
 def test_the_first_container_that_ends_says_why_and_all_alike_a_collective(first, others, word):
-    assert only(seen(pod(exits=exits(first)), *(pod(slot=n, exits=exits(others)) for n in (1, 2)))) == word
+    assert (
+        only(seen(pod(exits=exits(first)), *(pod(slot=n, exits=exits(others)) for n in (1, 2))))
+        == word
+    )
 
 
 def test_a_container_that_was_killed_for_memory_is_its_programs_affair():
-    killed = (Exit(at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"),)
+    killed = (
+        Exit(at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"),
+    )
     assert only(seen(pod(exits=killed), pod(slot=1, exits=exits((9020, 134))))) == "oom-killed"
 
 
@@ -235,7 +258,9 @@ def test_a_stall_of_the_steps_is_the_time_of_the_incident_beside_it():
         pod(at=START + 5001),
         stalls={JOB: stills((1000, 1400), (4950, 5300))},
     )
-    assert [(one.start, one.end, one.timed) for one in found] == [(START + 4950, START + 5300, True)]
+    assert [(one.start, one.end, one.timed) for one in found] == [
+        (START + 4950, START + 5300, True)
+    ]
 
 
 def test_pods_on_nodes_of_another_pool_are_not_ours():
@@ -243,7 +268,9 @@ def test_pods_on_nodes_of_another_pool_are_not_ours():
 
 
 def test_pods_that_went_while_nobody_looked_went_when_others_came():
-    assert all(isinstance(one, Incident) for one in seen(pod(until=START + 10), pod(at=START + 50000)))
+    assert all(
+        isinstance(one, Incident) for one in seen(pod(until=START + 10), pod(at=START + 50000))
+    )
 
 
 def test_a_recovery_has_the_phases_that_something_shows():
@@ -267,11 +294,16 @@ def test_drain_lasts_until_the_last_old_pod_has_ended_and_queue_until_the_last_n
     old = [pod(slot=n, until=START + 20000 + 40 * n, over=START + 20000 + 40 * n) for n in range(2)]
     new = [pod(slot=n, at=START + 20900 + n, attempt="1") for n in range(2)]
     (found,) = seen(*old, *new)
-    assert {name: found.phases[name] for name in ("drain", "queue")} == {"drain": 40.0, "queue": 861.0}
+    assert {name: found.phases[name] for name in ("drain", "queue")} == {
+        "drain": 40.0,
+        "queue": 861.0,
+    }
 
 
 def test_interruptions_between_which_no_step_was_finished_are_one_and_three_of_them_a_loop():
-    loop = [pod(slot=n, exits=exits(*((9000 + 900 * k + n, 1) for k in range(4)))) for n in range(2)]
+    loop = [
+        pod(slot=n, exits=exits(*((9000 + 900 * k + n, 1) for k in range(4)))) for n in range(2)
+    ]
     (found,) = seen(*loop, stalls={JOB: stills((8990, 12000))})
     assert (found.cause, found.start, found.end) == (causes.CRASH_LOOP, START + 8990, START + 12000)
     (still,) = seen(*loop, stalls={JOB: [Standstill(START + 8990, math.inf)]})
@@ -306,7 +338,8 @@ def test_a_pod_that_is_replaced_late_was_there_when_it_began():
 
 def test_an_id_that_is_overruled_and_that_no_incident_has_is_told_if_it_is_of_this_time():
     ids = [
-        f"job/{JOB}@{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (START + 10, START - 9e6)
+        f"job/{JOB}@{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        for at in (START + 10, START - 9e6)
     ]
     rules = IncidentRules.model_validate({"overruled": dict.fromkeys(ids, "none")})
     told = past([life(name) for name in NODES], {}, {}, {}, STEP, rules)
@@ -314,10 +347,16 @@ def test_an_id_that_is_overruled_and_that_no_incident_has_is_told_if_it_is_of_th
 
 
 def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence_says_what_that_is():
-    gang = [pod(slot=n, exits=exits((10000 + n, 137), (40000 + n, 137), again=20.0)) for n in range(2)]
+    gang = [
+        pod(slot=n, exits=exits((10000 + n, 137), (40000 + n, 137), again=20.0)) for n in range(2)
+    ]
     (first, second) = seen(*gang, stalls={JOB: stills((9990, 10521))})
     assert (first.timed, first.phases["load"]) == (True, 500.0)
-    assert (second.timed, second.end, "load" in second.phases) == (False, START + 40021 + 500, False)
+    assert (second.timed, second.end, "load" in second.phases) == (
+        False,
+        START + 40021 + 500,
+        False,
+    )
     assert second.evidence[-1].endswith("500 s of loading are the median of 1 that were seen")
     alone = seen(*gang)[1]
     assert (alone.end, alone.evidence[-1].rpartition(" of loading ")[2]) == (
@@ -349,8 +388,14 @@ def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_i
     job, node = (one.id for one in everything(*gang, b=down))
     assert (job, node) == ("job/research/llama@1970-01-12T16:15:30Z", "node/b@1970-01-12T16:15:30Z")
     assert told(**{node: "none"}) == {"node": ("none", True), "job": ("none", False)}
-    assert told(**{job: "user-crash"}) == {"node": ("kubelet-down", False), "job": ("user-crash", True)}
-    assert told(**{node.replace("16:15", "16:20"): "planned-drain"})["node"] == ("planned-drain", True)
+    assert told(**{job: "user-crash"}) == {
+        "node": ("kubelet-down", False),
+        "job": ("user-crash", True),
+    }
+    assert told(**{node.replace("16:15", "16:20"): "planned-drain"})["node"] == (
+        "planned-drain",
+        True,
+    )
     for other in (node.replace("16:15", "17:15"), node.replace("/b", "/c")):
         assert told(**{other: "none"}) == told()
 

@@ -43,7 +43,9 @@ def switched(*turns, first=1.0, step=60.0, until=DAY):
 
 def booted(at, dark=300.0):
     """The boot time, silent while the host is down."""
-    return ValueRun(START, START + at - dark, START - DAY), ValueRun(START + at + 30, END, START + at)
+    return ValueRun(START, START + at - dark, START - DAY), ValueRun(
+        START + at + 30, END, START + at
+    )
 
 
 def life(name="a", step=60.0, labels=None, seen=DAY, **told):
@@ -88,21 +90,29 @@ def test_not_ready_for_long_with_another_boot_time_is_a_host_that_was_down():
 @pytest.mark.parametrize(("seconds", "word"), [(120, "flap"), (240, "flap"), (900, "kubelet-down")])
 def test_on_the_same_boot_only_what_outlasts_the_toleration_of_pods_is_a_failure(seconds, word):
     boot = (ValueRun(START, END, START - DAY),)
-    assert words(node_incidents(life(ready=switched((9000, 0.0), (9000 + seconds, 1.0)), boot=boot))) == [
-        word
-    ]
+    assert words(
+        node_incidents(life(ready=switched((9000, 0.0), (9000 + seconds, 1.0)), boot=boot))
+    ) == [word]
 
 
 def test_a_short_outage_with_another_boot_time_is_a_reboot_even_where_no_sample_was_not_ready():
-    assert words(failures(ready=switched((9000, 0.0), (9240, 1.0)), boot=booted(9200))) == ["reboot"]
+    assert words(failures(ready=switched((9000, 0.0), (9240, 1.0)), boot=booted(9200))) == [
+        "reboot"
+    ]
     assert words(failures(step=300.0, boot=booted(9200))) == ["reboot"]
 
 
 def test_a_cordon_before_the_outage_makes_it_planned_and_one_after_it_does_not():
     down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
-    assert not failures(ready=down, boot=boot, cordon=switched((8400, 1.0), (20000, 0.0), first=0.0))
-    (found,) = failures(ready=down, boot=boot, cordon=switched((9180, 1.0), (20000, 0.0), first=0.0))
-    assert found.end == pytest.approx(START + 20000, abs=60), "it lasts until the cordon for it ends"
+    assert not failures(
+        ready=down, boot=boot, cordon=switched((8400, 1.0), (20000, 0.0), first=0.0)
+    )
+    (found,) = failures(
+        ready=down, boot=boot, cordon=switched((9180, 1.0), (20000, 0.0), first=0.0)
+    )
+    assert found.end == pytest.approx(START + 20000, abs=60), (
+        "it lasts until the cordon for it ends"
+    )
 
 
 def test_a_drain_that_is_uncordoned_before_the_node_is_ready_is_planned():
@@ -131,7 +141,9 @@ def test_a_profile_says_what_an_xid_means_and_how_short_an_outage_is_none():
     down, boot = switched((9000, 0.0), (9900, 1.0)), (ValueRun(START, END, START - DAY),)
     assert not failures(ready=down, boot=boot, rules={"shortestOutageSeconds": 1200})
     brief = switched((9000, 0.0), (9240, 1.0))
-    assert words(failures(ready=brief, boot=boot, rules={"shortestOutageSeconds": 120})) == ["kubelet-down"]
+    assert words(failures(ready=brief, boot=boot, rules={"shortestOutageSeconds": 120})) == [
+        "kubelet-down"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,9 +151,18 @@ def test_a_profile_says_what_an_xid_means_and_how_short_an_outage_is_none():
     [
         ({"xids": {"48": "bad"}}, ("spec.incidents.xids.48", "'bad'", "hardware")),
         ({"xids": {"many": "note"}}, ("spec.incidents.xids.many", "'many'", "94")),
-        ({"shortestOutageSeconds": 5}, ("spec.incidents.shortestOutageSeconds", "5", "give 30 or more")),
-        ({"overruled": {"gpu-17": "none"}}, ("spec.incidents.overruled.gpu-17", "node/gpu-17@2026")),
-        ({"overruled": {"node/a@2026-01-31T09:30:00Z": "luck"}}, ("T09:30:00Z", "'luck'", "planned-drain")),
+        (
+            {"shortestOutageSeconds": 5},
+            ("spec.incidents.shortestOutageSeconds", "5", "give 30 or more"),
+        ),
+        (
+            {"overruled": {"gpu-17": "none"}},
+            ("spec.incidents.overruled.gpu-17", "node/gpu-17@2026"),
+        ),
+        (
+            {"overruled": {"node/a@2026-01-31T09:30:00Z": "luck"}},
+            ("T09:30:00Z", "'luck'", "planned-drain"),
+        ),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_by_field_value_and_what_would_be_right(rules, words):
@@ -169,7 +190,9 @@ def test_a_gpu_that_is_gone_while_others_stay_is_lost_and_an_exporter_that_resta
     assert words(failures(xid=short, other=whole)) == ["gpu-lost"]
     assert not failures(xid=short, other=short)
     assert words(failures(offered=switched((9000, 7.0), (20000, 8.0), first=8.0))) == ["gpu-lost"]
-    assert not failures(offered=switched((9000, 0.0), (9120, 8.0), first=8.0)), "the device plugin restarted"
+    assert not failures(offered=switched((9000, 0.0), (9120, 8.0), first=8.0)), (
+        "the device plugin restarted"
+    )
 
 
 def test_a_link_that_is_down_is_a_failure_of_the_network():
@@ -178,7 +201,8 @@ def test_a_link_that_is_down_is_a_failure_of_the_network():
 
 def test_a_node_that_is_deleted_was_lost_if_it_was_not_ready_and_else_taken_away():
     lost = life(
-        ready=(ValueRun(START, START + 8940, 1.0), ValueRun(START + 9000, START + 9900, 0.0)), seen=9900.0
+        ready=(ValueRun(START, START + 8940, 1.0), ValueRun(START + 9000, START + 9900, 0.0)),
+        seen=9900.0,
     )
     assert words(node_incidents(lost)) == ["node-lost"]
     assert words(node_incidents(life(seen=9900.0))) == ["scale-down"]
@@ -186,9 +210,9 @@ def test_a_node_that_is_deleted_was_lost_if_it_was_not_ready_and_else_taken_away
 
 def test_an_xid_just_before_the_host_dies_is_the_same_incident():
     down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
-    assert words(failures(ready=down, boot=boot, xid=(*switched((8900, 79.0), first=0.0, until=8960),))) == [
-        "node-down"
-    ]
+    assert words(
+        failures(ready=down, boot=boot, xid=(*switched((8900, 79.0), first=0.0, until=8960),))
+    ) == ["node-down"]
 
 
 def test_a_fault_that_is_told_when_the_host_is_back_is_of_the_outage():
@@ -219,14 +243,19 @@ def test_nodes_of_a_rack_that_go_down_at_once_are_one_incident():
 
     (one,) = found(["r1"] * 4 + ["r2"] * 4)
     assert (one.kind, one.cause.word, one.nodes) == ("domain", "rack-outage", ("0", "1", "2", "3"))
-    assert words(found(["r1"] * 2 + ["r2"] * 6)) == ["node-down", "node-down"], "two may be a coincidence"
+    assert words(found(["r1"] * 2 + ["r2"] * 6)) == ["node-down", "node-down"], (
+        "two may be a coincidence"
+    )
 
 
 def test_a_node_is_exposed_while_it_is_ready_not_cordoned_and_not_failing():
     one = life(
-        ready=switched((10000, 0.0), (20000, 1.0)), cordon=switched((30000, 1.0), (40000, 0.0), first=0.0)
+        ready=switched((10000, 0.0), (20000, 1.0)),
+        cordon=switched((30000, 1.0), (40000, 0.0), first=0.0),
     )
-    assert length(one.exposed([(START + 50000, START + 60000)], 300.0)) == pytest.approx(DAY - 30000, abs=120)
+    assert length(one.exposed([(START + 50000, START + 60000)], 300.0)) == pytest.approx(
+        DAY - 30000, abs=120
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ def test_the_page_lists_what_is_declared_recorded_and_read():
 
 def test_the_page_names_no_metric_that_is_not_declared():
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    runbooks = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "runbooks").glob("*.md"))
+    runbooks = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "runbooks").glob("*.md")
+    )
     known = {name for declared in TABLE for name in (declared.name, *declared.series)}
     assert set(re.findall(r"\bmofa_(?:job|pool|advisor)_[a-z_]+\b", page + runbooks)) <= known
 
@@ -59,7 +61,9 @@ def test_promtool_finds_nothing_to_say_but_the_one_exception():
         source="mofa", tokens_per_second=1e6, step_seconds=3.5, step=7, ettr=0.9, checkpoint_interval=600.0,
         interruptions={("pod", "failure"): 1}, recoveries={"pod": (90.0,)}, lost={"failure": 90.0},
     )  # fmt: skip
-    predicted = dict.fromkeys(("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), band)
+    predicted = dict.fromkeys(
+        ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), band
+    )
     job = JobFigures(
         key=Key(TRAINING_JOB, "r", 'j"'), profile="east", predicted=predicted, strategy={"tp": "8"},
         checkpoint_interval=600.0, objective_ettr=0.9, running=seen, residual=-0.05,

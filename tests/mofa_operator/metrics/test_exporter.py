@@ -34,7 +34,9 @@ def job(name="llama", kind=TRAINING_JOB, **figures):
 def full_job(name="llama"):
     return job(
         name,
-        predicted=dict.fromkeys(("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), BAND),
+        predicted=dict.fromkeys(
+            ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), BAND
+        ),
         strategy={"tp": "8", "pp": "16", "dp": "16", "recompute": "selective"},
         odds=StatedOdds(fits=0.94, beats=0.6),
         checkpoint_interval=600.0,
@@ -56,7 +58,11 @@ def full_job(name="llama"):
 
 def profile(**figures):
     return ProfileFigures(
-        key=Key(CLUSTER_PROFILE, "", "h100-east"), total=3, ready=2, members=("a", "b", "c"), **figures
+        key=Key(CLUSTER_PROFILE, "", "h100-east"),
+        total=3,
+        ready=2,
+        members=("a", "b", "c"),
+        **figures,
     )
 
 
@@ -173,10 +179,18 @@ def test_missing_figures_have_no_series_and_never_a_zero(exporter):
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_what_is_no_finite_number_is_missing(exporter, wrong):
     seen = running(
-        tokens_per_second=wrong, ettr=wrong, lost={"failure": wrong}, recoveries={"pod": (wrong, 20.0)}
+        tokens_per_second=wrong,
+        ettr=wrong,
+        lost={"failure": wrong},
+        recoveries={"pod": (wrong, 20.0)},
     )
     exporter.show(
-        job(residual=wrong, checkpoint_interval=wrong, predicted={"ettr": (wrong, 0.9, wrong)}, running=seen)
+        job(
+            residual=wrong,
+            checkpoint_interval=wrong,
+            predicted={"ettr": (wrong, 0.9, wrong)},
+            running=seen,
+        )
     )
     found = samples(exporter)
     assert all(math.isfinite(number) for number in found.values())
@@ -207,9 +221,14 @@ def test_members_that_leave_the_pool_leave_the_join_series(exporter):
 def test_a_job_that_stops_running_keeps_its_counters_and_loses_what_is_observed(exporter):
     exporter.show(full_job())
     exporter.show(replace(full_job(), running=None))
-    assert value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure") == 2
+    assert (
+        value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure")
+        == 2
+    )
     assert value(exporter, "mofa_job_observed_step", **WHO) is None
-    assert value(exporter, "mofa_job_checkpoint_interval_seconds", **WHO, source="recommended") == 600
+    assert (
+        value(exporter, "mofa_job_checkpoint_interval_seconds", **WHO, source="recommended") == 600
+    )
     assert value(exporter, "mofa_job_checkpoint_interval_seconds", **WHO, source="observed") is None
 
 
@@ -218,16 +237,23 @@ def test_a_source_that_forgets_does_not_make_counters_fall(exporter):
     exporter.show(
         job(
             running=running(
-                interruptions={("pod", "failure"): 1}, recoveries={"pod": (100.0,)}, lost={"failure": 10.0}
+                interruptions={("pod", "failure"): 1},
+                recoveries={"pod": (100.0,)},
+                lost={"failure": 10.0},
             )
         )
     )
-    assert value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure") == 2
+    assert (
+        value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure")
+        == 2
+    )
     assert value(exporter, "mofa_job_lost_seconds_total", **WHO, cause="failure") == 300
     assert value(exporter, "mofa_job_recovery_seconds_sum", **WHO, **{"class": "pod"}) == 300
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.lists(st.floats(0, 1e4), max_size=5)), max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.lists(st.floats(0, 1e4), max_size=5)), max_size=12)
+)
 @settings(deadline=None, max_examples=40)
 def test_counters_are_monotone_while_the_job_lives(seen):
     exporter = Exporter(CollectorRegistry())
@@ -236,7 +262,8 @@ def test_counters_are_monotone_while_the_job_lives(seen):
         exporter.show(
             job(
                 running=running(
-                    interruptions={("pod", "failure"): interruptions}, recoveries={"pod": tuple(recoveries)}
+                    interruptions={("pod", "failure"): interruptions},
+                    recoveries={"pod": tuple(recoveries)},
                 )
             )
         )
@@ -252,14 +279,24 @@ def test_counters_are_monotone_while_the_job_lives(seen):
 def test_recoveries_fall_into_cumulative_buckets(exporter):
     exporter.show(full_job())  # 100 s and 200 s
     found = {
-        edge: value(exporter, "mofa_job_recovery_seconds_bucket", **WHO, **{"class": "pod"}, le=edge)
+        edge: value(
+            exporter, "mofa_job_recovery_seconds_bucket", **WHO, **{"class": "pod"}, le=edge
+        )
         for edge in ("60.0", "120.0", "240.0", "+Inf")
     }
     assert found == {"60.0": 0, "120.0": 1, "240.0": 2, "+Inf": 2}
 
 
 def test_a_source_that_keeps_only_the_last_recoveries_loses_none(exporter):
-    for recoveries in ((60.0, 90.0), (90.0, 60.0), (60.0, 60.0), (60.0, 60.0), (), (60.0,), (60.0, 30.0)):
+    for recoveries in (
+        (60.0, 90.0),
+        (90.0, 60.0),
+        (60.0, 60.0),
+        (60.0, 60.0),
+        (),
+        (60.0,),
+        (60.0, 30.0),
+    ):
         exporter.show(job(running=running(recoveries={"pod": recoveries})))
     labels = WHO | {"class": "pod"}
     assert value(exporter, "mofa_job_recovery_seconds_count", **labels) == 5  # 60, 90, 60, 60, 30
@@ -287,7 +324,10 @@ def test_a_job_that_rests_has_no_series_of_what_it_does_now_and_keeps_its_counts
         }
         & found
     )
-    assert value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure") == 2
+    assert (
+        value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure")
+        == 2
+    )
 
 
 def test_jobs_beyond_the_cap_are_counted_and_not_exported():
@@ -296,7 +336,9 @@ def test_jobs_beyond_the_cap_are_counted_and_not_exported():
         for name in ("a", "b", "c"):
             exporter.show(job(name, objective_ettr=0.9))
     exporter.show(job("d", kind=JOB_SET, objective_ettr=0.9))
-    exported = {labels for name, labels in samples(exporter) if name == "mofa_job_ettr_objective_ratio"}
+    exported = {
+        labels for name, labels in samples(exporter) if name == "mofa_job_ettr_objective_ratio"
+    }
     assert {dict(labels)["training_job"] for labels in exported} == {"a", "b"}
     assert value(exporter, "mofa_advisor_series_dropped_total") == 2
     assert value(exporter, "mofa_advisor_jobs", training_kind="TrainingJob") == 3
@@ -316,7 +358,10 @@ def test_room_below_the_cap_goes_to_the_next_that_is_shown():
 
 def test_names_with_quotes_and_newlines_stay_valid_exposition(exporter):
     exporter.show(job('a"b\\c\nd', objective_ettr=0.9))
-    assert value(exporter, "mofa_job_ettr_objective_ratio", **(WHO | {"training_job": 'a"b\\c\nd'})) == 0.9
+    assert (
+        value(exporter, "mofa_job_ettr_objective_ratio", **(WHO | {"training_job": 'a"b\\c\nd'}))
+        == 0.9
+    )
 
 
 def test_unknown_predictions_and_loops_do_not_become_series(exporter):

@@ -7,7 +7,9 @@ from mofa_operator.observe.gangs import gang
 
 
 def test_a_series_names_the_namespace_of_its_pod_and_no_other():
-    kept, renamed = device_memory({"cluster": "east"}, {"ml", "a.b"}, ["gpu-operator"], 180.0).split(" or ")
+    kept, renamed = device_memory(
+        {"cluster": "east"}, {"ml", "a.b"}, ["gpu-operator"], 180.0
+    ).split(" or ")
     assert kept == (
         'max by (namespace, pod) (max_over_time(DCGM_FI_DEV_FB_USED{cluster="east",exported_namespace="",namespace=~"a\\\\.b|ml"}[180s]))'
     )

@@ -41,7 +41,9 @@ def restarts(n, *, level="job", name="JobSet.restarts", **told):
 
 
 def sign(at, level, cause="", *, seen_at=None):
-    return (at if seen_at is None else seen_at), Observation(signs=(Sign(at=at, level=level, cause=cause),))
+    return (at if seen_at is None else seen_at), Observation(
+        signs=(Sign(at=at, level=level, cause=cause),)
+    )
 
 
 def test_a_node_loss_that_shows_at_every_level_is_one_interruption_of_the_class_that_recovered_it():
@@ -74,7 +76,12 @@ def test_a_node_loss_that_shows_at_every_level_is_one_interruption_of_the_class_
 )
 def test_each_class_and_cause_is_counted_with_its_recovery(evidence, expected):
     life = live(
-        (0, restarts(0)), steps(99, 990), steps(100, 1000), *evidence, steps(98, 1141), steps(105, 1211)
+        (0, restarts(0)),
+        steps(99, 990),
+        steps(100, 1000),
+        *evidence,
+        steps(98, 1141),
+        steps(105, 1211),
     )
     assert interruptions(life) == {expected: 1}
     assert recoveries(life) == {expected[0]: (1, 141.0)}
@@ -91,7 +98,9 @@ def test_the_last_step_before_an_incident_may_be_noticed_after_it_and_ends_nothi
         sign(1002, "process", "failure", seen_at=1120),
     )
     assert interruptions(life) == {("process", "failure"): 1}
-    assert recoveries(life) == {"process": (1, 100.0)}, "from step 100, at 1001, to the first one after it"
+    assert recoveries(life) == {"process": (1, 100.0)}, (
+        "from step 100, at 1001, to the first one after it"
+    )
 
 
 def test_a_step_of_the_second_in_which_a_container_ended_ends_nothing():
@@ -131,16 +140,22 @@ def test_what_an_objects_own_counter_counts_is_exact_even_after_a_long_absence()
 
 
 def test_signs_that_come_after_the_counter_find_its_incidents():
-    late = live((0, restarts(0)), (18000, restarts(2)), sign(7200, "pod", "preemption", seen_at=18001))
+    late = live(
+        (0, restarts(0)), (18000, restarts(2)), sign(7200, "pod", "preemption", seen_at=18001)
+    )
     late = seen(late, Observation(signs=(Sign(at=14400.0, level="pod", cause="failure"),)), 18002)
     assert interruptions(late) == {("job", "preemption"): 1, ("job", "failure"): 1}
 
 
 def test_a_count_over_pods_is_one_incident_for_many_pods():
     def look(n):
-        return Observation(counters={"JobSet.jobRestarts": Counter(value=n, level="pod", exact=False)})
+        return Observation(
+            counters={"JobSet.jobRestarts": Counter(value=n, level="pod", exact=False)}
+        )
 
-    assert interruptions(live((0, look(0)), (60, look(8)), (61, look(16)))) == {("pod", "failure"): 1}
+    assert interruptions(live((0, look(0)), (60, look(8)), (61, look(16)))) == {
+        ("pod", "failure"): 1
+    }
 
 
 def test_without_steps_readiness_ends_a_recovery():
@@ -169,13 +184,16 @@ def test_a_loss_of_readiness_counts_only_where_the_kind_has_no_counter():
 
 def test_a_lost_node_that_costs_nothing_is_no_interruption():
     looks = [
-        (at, Observation(step=at // 10, step_at=float(at), nodes_lost=(100.0,))) for at in range(0, 900, 60)
+        (at, Observation(step=at // 10, step_at=float(at), nodes_lost=(100.0,)))
+        for at in range(0, 900, 60)
     ]
     assert interruptions(live(*looks)) == {}
 
 
 def test_a_suspended_job_that_never_ran_was_not_interrupted():
-    assert interruptions(live((0, Observation(suspended=0.0)), (60, Observation(suspended=0.0)))) == {}
+    assert (
+        interruptions(live((0, Observation(suspended=0.0)), (60, Observation(suspended=0.0)))) == {}
+    )
 
 
 def test_pods_that_fail_after_the_job_was_done_do_not_count():
@@ -317,7 +335,9 @@ def test_many_incidents_are_kept_as_sums():
     life = live((0, restarts(0)), steps(0, 1))
     for n in range(1, 101):
         life = seen(life, restarts(n), 100.0 * n)
-        life = seen(life, Observation(step=n, step_at=100.0 * n + 50, step_seconds=STEP), 100.0 * n + 50)
+        life = seen(
+            life, Observation(step=n, step_at=100.0 * n + 50, step_seconds=STEP), 100.0 * n + 50
+        )
     assert interruptions(life) == {("job", "failure"): 100}
     assert recoveries(life)["job"][0] == 100
     assert len(life.incidents) == KEPT

@@ -127,7 +127,13 @@ def train_job(ready, failed=0, *conditions):
         "spec": {},
         "status": {
             "jobsStatus": [
-                {"name": "node", "ready": ready, "succeeded": 0, "failed": failed, "active": 1 - failed}
+                {
+                    "name": "node",
+                    "ready": ready,
+                    "succeeded": 0,
+                    "failed": failed,
+                    "active": 1 - failed,
+                }
             ],
             "conditions": list(conditions),
         },
@@ -199,7 +205,10 @@ def test_a_job_that_fails_for_good_was_interrupted_once_more_and_then_no_more(bo
 )
 def test_a_running_job_that_is_suspended_was_evicted(bodies):
     life = live(
-        *((at, of_job(body, NOON + at)) for at, body in zip((0, 100, 160), (*bodies, bodies[1]), strict=True))
+        *(
+            (at, of_job(body, NOON + at))
+            for at, body in zip((0, 100, 160), (*bodies, bodies[1]), strict=True)
+        )
     )
     assert interruptions(life) == {("job", "eviction"): 1}
 

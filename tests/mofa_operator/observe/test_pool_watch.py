@@ -24,11 +24,15 @@ def up(size=4, **changed):
     return {f"n{number}": node() for number in range(size)} | changed
 
 
-def job_set(restarts=0, ready=2, *, jobs=(0, 0), name="llama", uid="1", in_place=None, owner=None, **more):
+def job_set(
+    restarts=0, ready=2, *, jobs=(0, 0), name="llama", uid="1", in_place=None, owner=None, **more
+):
     """A JobSet of two pods with eight GPUs each."""
     status = {
         "restarts": restarts,
-        "replicatedJobsStatus": [{"name": "w", "ready": ready, "succeeded": 0, "jobRestarts": list(jobs)}],
+        "replicatedJobsStatus": [
+            {"name": "w", "ready": ready, "succeeded": 0, "jobRestarts": list(jobs)}
+        ],
     }
     if in_place is not None:
         status["currentInPlaceRestartAttempt"] = in_place
@@ -54,7 +58,9 @@ def train_job(uid="9", **status):
         "kind": "TrainJob",
         "metadata": {"namespace": "ml", "name": "llama", "uid": uid},
         "spec": {"trainer": {"numNodes": 2, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 8}}}},
-        "status": {"jobsStatus": [{"name": "w", "ready": 2, "active": 2, "succeeded": 0, "failed": 0}]}
+        "status": {
+            "jobsStatus": [{"name": "w", "ready": 2, "active": 2, "succeeded": 0, "failed": 0}]
+        }
         | status,
     }
 
@@ -191,13 +197,20 @@ class TestNodes:
         site = Site()
         site.look()
         site.look(up(n1=node(ready=False)))
-        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(8)] == [0] * 5 + [1] * 3
+        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(8)] == [
+            0
+        ] * 5 + [1] * 3
 
     def test_a_profile_says_after_how_long_a_node_is_lost(self):
         site = Site(rules={"shortestOutageSeconds": 120})
         site.look()
         site.look(up(n1=node(ready=False)))
-        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(4)] == [0, 0, 1, 1]
+        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(4)] == [
+            0,
+            0,
+            1,
+            1,
+        ]
 
     def test_a_node_that_was_cordoned_before_was_planned_and_one_that_is_gone_was_scaled_away(self):
         site = Site()
@@ -275,7 +288,8 @@ class TestPlacement:
         assert place(job, self.POOLS) == ("east", 2.0)
 
     @pytest.mark.parametrize(
-        "pods, each, nodes", [(1, 1, 1.0), (1, 4, 1.0), (2, 4, 1.0), (3, 4, 3.0), (4, 4, 2.0), (16, 1, 2.0)]
+        "pods, each, nodes",
+        [(1, 1, 1.0), (1, 4, 1.0), (2, 4, 1.0), (3, 4, 3.0), (4, 4, 2.0), (16, 1, 2.0)],
     )
     def test_a_job_with_a_part_of_a_node_is_on_the_whole_of_it(self, pods, each, nodes):
         """So node-days are counted as the advice counts nodes: a node that is lost is lost for whoever has a part of it."""

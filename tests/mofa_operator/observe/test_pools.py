@@ -17,7 +17,14 @@ def node(product=H100, gpus=8, ready=True, cordoned=False):
 
 def test_nodes_with_the_same_gpu_and_as_many_of_them_are_a_pool():
     found = pools_of(
-        [node(), node(ready=False), node(cordoned=True), node(gpus=4), node(product=""), node(gpus=0)]
+        [
+            node(),
+            node(ready=False),
+            node(cordoned=True),
+            node(gpus=4),
+            node(product=""),
+            node(gpus=0),
+        ]
     )
     assert found == [
         {"product": H100, "gpus_per_node": 8, "nodes": 3, "ready": 1},

@@ -23,7 +23,12 @@ def job_set(ready, **status):
     """A JobSet of two jobs, so many of which are ready."""
     said = {"replicatedJobsStatus": [{"name": "w", "ready": ready}], **status}
     spec = {"replicatedJobs": [{"name": "w", "replicas": 2}]}
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec, "status": said}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "spec": spec,
+        "status": said,
+    }
 
 
 class Watching:
@@ -66,7 +71,9 @@ def test_pods_that_have_nodes_and_do_not_run_are_watched_and_pods_that_wait_for_
     found = Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, starts)))
     assert (found.since, found.watched) == (1000.0, True)
     assert Watching().look(1000.0, Telemetry(gang=gang(waiting, {}, starts))) is None
-    assert Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, {}))) is None, "none of them lives"
+    assert Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, {}))) is None, (
+        "none of them lives"
+    )
 
 
 def test_who_was_seen_to_step_is_watched_when_its_trainer_falls_silent():
@@ -85,7 +92,9 @@ def test_an_object_that_is_suspended_or_over_says_more_than_series_that_are_stil
 def test_a_job_that_starts_again_and_again_is_still_in_its_first_start():
     job = Watching()
     assert job.look(0.0, Telemetry(there=0.0)).since == 0.0
-    for now in range(300, 3600, 300):  # down for five minutes, up for five, and its exporter begins anew
+    for now in range(
+        300, 3600, 300
+    ):  # down for five minutes, up for five, and its exporter begins anew
         job.look(float(now), Telemetry(there=float(now)) if now % 600 else NONE)
     assert job.look(3600.0, Telemetry(there=3590.0)).since == 0.0
     assert job.look(8000.0, Telemetry(there=7990.0)).since == 7990.0, "long gone: another start"

@@ -135,13 +135,18 @@ def test_a_query_is_posted_and_its_answer_is_typed():
 
 
 def test_points_of_a_subquery_come_with_their_moments():
-    data = {"resultType": "matrix", "result": [{"metric": {"uid": "u"}, "values": [[60, "1"], [120, "1"]]}]}
+    data = {
+        "resultType": "matrix",
+        "result": [{"metric": {"uid": "u"}, "values": [[60, "1"], [120, "1"]]}],
+    }
     with serving(Reply(body=json.dumps({"status": "success", "data": data}).encode())) as server:
         assert ask(server).samples[0].points == ((60, 1), (120, 1))
 
 
 def test_values_that_are_no_numbers_are_left_out_and_said():
-    with serving(Reply(body=vector(({"n": "a"}, "NaN"), ({"n": "b"}, "+Inf"), ({"n": "c"}, "0")))) as server:
+    with serving(
+        Reply(body=vector(({"n": "a"}, "NaN"), ({"n": "b"}, "+Inf"), ({"n": "c"}, "0")))
+    ) as server:
         answer = ask(server)
     assert answer.by("n") == {("c",): 0.0}
     assert answer.warnings == ("2 values are not finite numbers and were left out",)
@@ -262,7 +267,9 @@ def test_a_redirect_is_refused():
 
 
 def test_a_compressed_answer_was_not_asked_for():
-    with serving(Reply(body=gzip.compress(vector()), headers={"Content-Encoding": "gzip"})) as server:
+    with serving(
+        Reply(body=gzip.compress(vector()), headers={"Content-Encoding": "gzip"})
+    ) as server:
         assert "compressed" in told(server)
 
 
@@ -292,7 +299,9 @@ def secured(authority, folder):
         yield server
 
 
-def test_a_certificate_is_believed_where_its_authority_is_named_or_nobody_is_to_look(authority, tmp_path):
+def test_a_certificate_is_believed_where_its_authority_is_named_or_nobody_is_to_look(
+    authority, tmp_path
+):
     with secured(authority, tmp_path) as server:
         assert ask(server, ca_file=str(tmp_path / "ca")).number() == 1
         assert ask(server, insecure_skip_verify=True).number() == 1
@@ -307,7 +316,10 @@ def test_a_certificate_of_nobody_known_is_refused(authority, tmp_path):
 
 def test_a_file_that_holds_no_authority_is_bad_input(tmp_path):
     (tmp_path / "ca").write_text("nothing")
-    with serving() as server, pytest.raises(InputError, match="no certificate authority that can be read"):
+    with (
+        serving() as server,
+        pytest.raises(InputError, match="no certificate authority that can be read"),
+    ):
         ask(server, url=server.url.replace("http:", "https:"), ca_file=str(tmp_path / "ca"))
 
 

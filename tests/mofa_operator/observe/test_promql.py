@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
-from mofa_operator.observe.promql import any_of, duration, filled, matcher, node_label, quoted, selector
+from mofa_operator.observe.promql import (
+    any_of,
+    duration,
+    filled,
+    matcher,
+    node_label,
+    quoted,
+    selector,
+)
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"\Z')
 
@@ -19,7 +27,9 @@ def test_a_quoted_text_is_one_string_on_one_line_and_reads_back(text):
     back = re.sub(
         r"\\(u([0-9a-f]{4})|U([0-9a-f]{8})|.)",
         lambda m: (
-            chr(int(m[2] or m[3], 16)) if m[2] or m[3] else {"n": "\n", "r": "\r", "t": "\t"}.get(m[1], m[1])
+            chr(int(m[2] or m[3], 16))
+            if m[2] or m[3]
+            else {"n": "\n", "r": "\r", "t": "\t"}.get(m[1], m[1])
         ),
         found[1:-1],
     )
@@ -38,7 +48,9 @@ def test_a_regular_expression_of_values_matches_exactly_them(values):
     assert bool(found.fullmatch("other")) == ("other" in values)
 
 
-@pytest.mark.parametrize("label", ["", "a b", 'a"', "nvidia.com/gpu", "1a", "a\n", 'a="x"} or up{b'])
+@pytest.mark.parametrize(
+    "label", ["", "a b", 'a"', "nvidia.com/gpu", "1a", "a\n", 'a="x"} or up{b']
+)
 def test_a_label_that_is_no_name_is_refused(label):
     with pytest.raises(BadValue, match="letters, digits"):
         matcher(label, "x")

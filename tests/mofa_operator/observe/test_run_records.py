@@ -23,7 +23,13 @@ LLAMA = live(TRAINING_JOB, DAY)
 
 def pod(slot, created, *, attempt="0", restarts=0, **more):
     return Pod(
-        job=JOB, attempt=attempt, slot=str(slot), node=f"n{slot}", created=created, restarts=restarts, **more
+        job=JOB,
+        attempt=attempt,
+        slot=str(slot),
+        node=f"n{slot}",
+        created=created,
+        restarts=restarts,
+        **more,
     )
 
 
@@ -56,7 +62,9 @@ def follow(training, pods_at, end, every=15.0):
     while now <= end:
         pods, ends = pods_at(SCRAPE * (now // SCRAPE))
         told = gang(pods, ends).observation
-        life = carried(life, [told], training.path(max(0.0, now - 60.0), now), now, step_seconds=STEP)
+        life = carried(
+            life, [told], training.path(max(0.0, now - 60.0), now), now, step_seconds=STEP
+        )
         now += every
     return life
 
@@ -154,9 +162,14 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_
 def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption():
     training, lives = Training(), RunRecords(lambda _: "")
     for now in range(300, 361, 5):
-        path = training.path(0.0 if now == 300 else now - 60.0, float(now), 20.0 if now == 300 else 1.0)
+        path = training.path(
+            0.0 if now == 300 else now - 60.0, float(now), 20.0 if now == 300 else 1.0
+        )
         told = lives.after(
-            LLAMA, None, Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
+            LLAMA,
+            None,
+            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path),
+            float(now),
         )
     assert told.interruptions == {}
     assert told.step == training.step(360.0)
@@ -190,11 +203,15 @@ def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspende
     for now in range(15, 4801, 15):
         is_up = any(a < now <= b for a, b in runs)
         since = "1970-01-01T00:00:00Z" if now <= 1800 else "1970-01-01T00:40:00Z"
-        told = [] if is_up else [{"type": "Suspended", "status": "True", "lastTransitionTime": since}]
+        told = (
+            [] if is_up else [{"type": "Suspended", "status": "True", "lastTransitionTime": since}]
+        )
         target = live(JOB_SET, {"status": {"conditions": told}})
         path = training.path(max(1800.0, now - 60.0), float(now)) if is_up else ()
         seen = (
-            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path) if is_up else Telemetry()
+            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path)
+            if is_up
+            else Telemetry()
         )
         found = lives.after(LLAMA, target, seen, float(now))
         lives.alive(LLAMA, target, seen, found, float(now))
@@ -204,9 +221,13 @@ def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspende
 
 def test_what_ran_under_the_same_name_before_the_job_was_made_is_not_of_its_time():
     """Series since 0 s tell of a job that was deleted; the object of this one was made at 7,000 s, and so its time begins with it."""
-    told = Telemetry(running=Running(source="mofa", since=0.0, ettr=0.5, step=100, step_seconds=2.0))
+    told = Telemetry(
+        running=Running(source="mofa", since=0.0, ettr=0.5, step=100, step_seconds=2.0)
+    )
     for made, since in (("1970-01-01T01:56:40Z", 7200.0), ("1970-01-01T00:00:00Z", 0.0)):
         records = RunRecords(lambda _: "")
-        body = {"metadata": {"namespace": "ml", "name": "llama", "uid": "2", "creationTimestamp": made}}
+        body = {
+            "metadata": {"namespace": "ml", "name": "llama", "uid": "2", "creationTimestamp": made}
+        }
         found = records.after(LLAMA, live(JOB_SET, body), told, 7200.0)
         assert from_text(found.record).since == since, made

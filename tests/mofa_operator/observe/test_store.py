@@ -70,7 +70,10 @@ class TestSilence:
         ],
     )
     def test_what_no_decision_depends_on_is_no_news(self, store, path, value):
-        assert store.put(TRAINING_JOB, changed(store.body(JOB), "2", *path, value=value)) == frozenset()
+        assert (
+            store.put(TRAINING_JOB, changed(store.body(JOB), "2", *path, value=value))
+            == frozenset()
+        )
 
     def test_the_status_of_a_foreign_kind_is_no_news(self, store):
         body = job_set()
@@ -80,7 +83,9 @@ class TestSilence:
 
     def test_the_echo_of_our_own_write_is_no_news_and_older_events_do_not_undo_it(self, store):
         ours = changed(store.body(JOB), "4", "status", "inputsHash", value="h")
-        between = changed(store.body(JOB), "3", "metadata", "annotations", value={PREFIX + "status": "x"})
+        between = changed(
+            store.body(JOB), "3", "metadata", "annotations", value={PREFIX + "status": "x"}
+        )
         store.wrote(JOB, between)
         store.wrote(JOB, ours)
         assert store.put(TRAINING_JOB, between) == frozenset()
@@ -96,7 +101,10 @@ class TestSilence:
     def test_versions_that_went_back_are_believed_in_the_end(self, store):
         """After a restore of etcd, versions are lower than those of our last writes."""
         store.wrote(JOB, changed(store.body(JOB), "900", "status", "inputsHash", value="h"))
-        restored = [changed(training_job(), str(n), "spec", "objective", value="Cost") for n in range(20, 40)]
+        restored = [
+            changed(training_job(), str(n), "spec", "objective", value="Cost")
+            for n in range(20, 40)
+        ]
         assert any(JOB in store.put(TRAINING_JOB, body) for body in restored)
 
     def test_heartbeats_are_silent(self, store):
@@ -114,11 +122,17 @@ class TestWhoIsConcerned:
 
     def test_our_annotations_that_somebody_removes_concern_the_job(self, store):
         body = changed(
-            store.body(JOB), "2", "metadata", "annotations", value={PREFIX + "status": "Recommended"}
+            store.body(JOB),
+            "2",
+            "metadata",
+            "annotations",
+            value={PREFIX + "status": "Recommended"},
         )
         store.wrote(JOB, body)
         store.put(TRAINING_JOB, body)
-        assert store.put(TRAINING_JOB, changed(body, "3", "metadata", "annotations", value={})) == {JOB}
+        assert store.put(TRAINING_JOB, changed(body, "3", "metadata", "annotations", value={})) == {
+            JOB
+        }
 
     def test_a_node_of_two_profiles_concerns_both_and_so_does_the_end_of_one(self):
         store, west = Store(), Key(CLUSTER_PROFILE, "", "west")
@@ -131,7 +145,9 @@ class TestWhoIsConcerned:
         assert store.snapshot(west, 0.0).shared == {"east": ("n1",)}
         assert store.put(NODE, node("n2", rack="a")) == {EAST, west}
         assert store.snapshot(EAST, 0.0).shared == {"west": ("n1", "n2")}
-        assert store.put(CLUSTER_PROFILE, changed(narrow, "2", "metadata", "generation", value=2)) == {west}
+        assert store.put(
+            CLUSTER_PROFILE, changed(narrow, "2", "metadata", "generation", value=2)
+        ) == {west}
         assert store.drop(CLUSTER_PROFILE, "", "west") == {EAST, west}
         assert store.snapshot(EAST, 0.0).shared == {}
 
@@ -154,10 +170,17 @@ class TestWhoIsConcerned:
         ],
     )
     def test_of_a_profiles_status_jobs_hear_what_answers_depend_on(self, store, path, value, told):
-        assert store.put(CLUSTER_PROFILE, changed(store.body(EAST), "2", *path, value=value)) == told
+        assert (
+            store.put(CLUSTER_PROFILE, changed(store.body(EAST), "2", *path, value=value)) == told
+        )
 
     def test_jobs_hear_of_the_condition_that_they_mirror(self, store):
-        one = {"type": "HistoryComplete", "status": "False", "reason": "HistoryUnavailable", "message": "no"}
+        one = {
+            "type": "HistoryComplete",
+            "status": "False",
+            "reason": "HistoryUnavailable",
+            "message": "no",
+        }
         body = changed(store.body(EAST), "2", "status", "conditions", value=[one])
         assert store.put(CLUSTER_PROFILE, body) == {EAST, JOB}
         again = [one | {"observedGeneration": 2, "lastTransitionTime": "2026-01-31T09:30:00Z"}]
@@ -180,13 +203,17 @@ class TestWhoIsConcerned:
         store.put(JOB_SET, job_set())
         assert SET not in store.put(CLUSTER_PROFILE, profile("west"))  # nobody opted it in
         store.put(ADVISOR_POLICY, policy(profile="east"))
-        assert SET in store.put(CLUSTER_PROFILE, changed(store.body(EAST), "2", "spec", "gpu", value="h200"))
+        assert SET in store.put(
+            CLUSTER_PROFILE, changed(store.body(EAST), "2", "spec", "gpu", value="h200")
+        )
         west = Key(CLUSTER_PROFILE, "", "west")
-        assert store.put(CLUSTER_PROFILE, changed(store.body(west), "2", "spec", "gpu", value="h200")) == {
-            west
-        }
+        assert store.put(
+            CLUSTER_PROFILE, changed(store.body(west), "2", "spec", "gpu", value="h200")
+        ) == {west}
         store.put(ADVISOR_POLICY, changed(policy(), "5"))
-        assert SET in store.put(CLUSTER_PROFILE, changed(store.body(west), "3", "spec", "gpu", value="b200"))
+        assert SET in store.put(
+            CLUSTER_PROFILE, changed(store.body(west), "3", "spec", "gpu", value="b200")
+        )
 
     def test_a_target_and_its_training_jobs_concern_each_other(self, store):
         target = job_set()
@@ -194,7 +221,10 @@ class TestWhoIsConcerned:
         mine = key_of(TRAINING_JOB, body)
         assert store.put(TRAINING_JOB, body) == {mine}
         assert store.put(JOB_SET, target) == {SET, mine}
-        assert store.put(JOB_SET, changed(target, "2", "spec", "suspend", value=True)) == {SET, mine}
+        assert store.put(JOB_SET, changed(target, "2", "spec", "suspend", value=True)) == {
+            SET,
+            mine,
+        }
         assert store.drop(JOB_SET, "ns", "js") == {SET, mine}
         store.put(JOB_SET, target)
         assert store.drop(TRAINING_JOB, "ns", "t") == {SET, mine}
@@ -218,9 +248,9 @@ class TestWhoIsConcerned:
     def test_what_is_gone_leaves_nothing_behind(self, store):
         store.drop(TRAINING_JOB, "ns", "a")
         assert store.snapshot(JOB, NOW) is None
-        assert store.put(CLUSTER_PROFILE, changed(store.body(EAST), "2", "spec", "gpu", value="h200")) == {
-            EAST
-        }
+        assert store.put(
+            CLUSTER_PROFILE, changed(store.body(EAST), "2", "spec", "gpu", value="h200")
+        ) == {EAST}
         assert store.drop(TRAINING_JOB, "ns", "a") == frozenset()
 
 
@@ -262,7 +292,9 @@ class TestQuestions:
         store.put(CLUSTER_PROFILE, profile_body)
         for body in jobs:
             store.put(TRAINING_JOB, body)
-        return {question_bytes(store.snapshot(key, NOW).question) for key in store.keys(TRAINING_JOB)}
+        return {
+            question_bytes(store.snapshot(key, NOW).question) for key in store.keys(TRAINING_JOB)
+        }
 
     def test_jobs_that_ask_the_same_ask_it_in_the_same_bytes(self):
         target = {"apiVersion": "batch/v1", "kind": "Job", "name": "x"}
@@ -285,7 +317,9 @@ class TestQuestions:
             profile(ready=0), training_job()
         )
         everything = training_job(cluster={"profile": "east"})
-        assert self.bytes_of(profile(ready=4), everything) != self.bytes_of(profile(ready=3), everything)
+        assert self.bytes_of(profile(ready=4), everything) != self.bytes_of(
+            profile(ready=3), everything
+        )
 
     def test_what_is_shown_of_a_profile_makes_no_new_question(self):
         told = profile()
@@ -301,7 +335,9 @@ class TestQuestions:
         assert store.wanted(SET, Named()) == [Key(CONFIG_MAP, SET.namespace, "conf")]
         given = Named(config_maps={"llama": {"config.json": "{}", "other": "large"}})
         assert store.wanted(JOB, given) == []
-        assert store.snapshot(JOB, NOW, given).question.config_maps == {"llama": {"config.json": "{}"}}
+        assert store.snapshot(JOB, NOW, given).question.config_maps == {
+            "llama": {"config.json": "{}"}
+        }
 
     def test_an_existing_job_brings_the_policy_that_counts_and_the_labels_that_it_reads(self):
         store = Store()
@@ -333,7 +369,9 @@ class TestObservations:
         )
         assert store.set_history("east", later) == frozenset()
         assert store.snapshot(EAST, NOW).history.at == 2
-        assert store.set_history("east", NoHistory(reason="HistoryUnavailable", message="x")) == {EAST}
+        assert store.set_history("east", NoHistory(reason="HistoryUnavailable", message="x")) == {
+            EAST
+        }
         assert store.set_history("nowhere", seen) == frozenset()
 
     def test_that_a_job_does_not_run_is_news_once(self, store):
@@ -346,7 +384,9 @@ class TestObservations:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -398,7 +438,10 @@ class TestHands:
 
     def entry(self, manager, *names):
         owned = {f"f:{PREFIX}{name}": {} for name in names}
-        return {"manager": manager, "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, **owned}}}}
+        return {
+            "manager": manager,
+            "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, **owned}}},
+        }
 
     def seen(self, store, annotations, *entries):
         body = training_job(annotations={PREFIX + name: "x" for name in annotations})
@@ -413,8 +456,13 @@ class TestHands:
         )
         assert "foreign" not in self.seen(store, ("strategy", "status"), *entries)
 
-    def test_what_another_owns_or_nobody_is_foreign_and_peoples_keys_are_not_asked_about(self, store):
-        entries = (self.entry("mofa-advisor", "status"), self.entry("kubectl-edit", "strategy", "mode"))
+    def test_what_another_owns_or_nobody_is_foreign_and_peoples_keys_are_not_asked_about(
+        self, store
+    ):
+        entries = (
+            self.entry("mofa-advisor", "status"),
+            self.entry("kubectl-edit", "strategy", "mode"),
+        )
         found = self.seen(store, ("strategy", "status", "explanation", "mode"), *entries)
         assert found["foreign"] == {PREFIX + "strategy": "kubectl-edit", PREFIX + "explanation": ""}
         assert "managedFields" not in found

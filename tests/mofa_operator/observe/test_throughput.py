@@ -25,7 +25,8 @@ class Server:
         names = ("training_namespace", "training_job")
         return QueryResult(
             samples=tuple(
-                Sample(dict(zip(names, job, strict=False)), ((NOW, value),)) for job, value in found.items()
+                Sample(dict(zip(names, job, strict=False)), ((NOW, value),))
+                for job, value in found.items()
             )
         )
 
@@ -50,12 +51,21 @@ def test_jobs_of_our_exporter_share_their_queries():
     assert len(server.asked) == 16, "eight for one job, eight for 502"
     assert one == {LLAMA: many[LLAMA]}
     assert set(many) == {LLAMA, OTHER}
-    assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (8e5, 20, 5000)
+    assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (
+        8e5,
+        20,
+        5000,
+    )
 
 
 def test_what_an_exporter_does_not_say_is_none_and_not_zero():
     found = look(Server(changes={LLAMA: 7}), job())[LLAMA]
-    assert (found.tokens_per_second, found.step_seconds, found.ettr, found.since) == (None, None, None, None)
+    assert (found.tokens_per_second, found.step_seconds, found.ettr, found.since) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_job_whose_steps_stand_still_does_not_run():
@@ -73,7 +83,12 @@ def test_series_of_other_exporters_belong_to_the_job_whose_matchers_pick_them():
 def test_megatron_publishes_speed_in_tokens_and_milliseconds_but_no_step():
     server = Server(step_duration_ms={(): 21.5}, tokens_per_sec={(): 4e5})
     found = look(server, job(preset="megatron", matchers={"pod": "llama-0"}))[LLAMA]
-    assert (found.tokens_per_second, found.step_seconds, found.step, found.ettr) == (4e5, 21.5, None, None)
+    assert (found.tokens_per_second, found.step_seconds, found.step, found.ettr) == (
+        4e5,
+        21.5,
+        None,
+        None,
+    )
     assert any("* 0.001" in query for query in server.asked)
 
 
@@ -85,7 +100,9 @@ def test_a_profiles_own_queries_name_the_job():
     found = look(server, job(**queries))[LLAMA]
     assert (found.step, found.tokens_per_second, found.step_seconds) == (130, 5e5, 20)
     assert set(server.asked) == {'my_step{job="llama"}', 'my_speed{ns="ml"}'}
-    assert look(Server(my_step={(): 130}, my_speed={(): 5e5}), job(**queries)) == {}, "its steps stand still"
+    assert look(Server(my_step={(): 130}, my_speed={(): 5e5}), job(**queries)) == {}, (
+        "its steps stand still"
+    )
 
 
 def test_names_that_are_none_never_reach_an_administrators_query():

@@ -40,7 +40,9 @@ def pages():
     job["status"] = {
         "recommendation": {"predicted": {"tokensPerSecond": band}},
         "observed": {"tokensPerSecond": 95, "interruptions": 1},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}
+        ],
     }
     pool = profile()
     pool["status"] = {
@@ -53,7 +55,10 @@ def pages():
         "no jobs": jobs_page([]),
         "job": job_page(shown(job), view(asked), HISTORY),
         "job with a wrong question": job_page(
-            shown(job), Refusal({"nodes": "'x' cannot be right", "": "no"}), "Later.", {"nodes": "x"}
+            shown(job),
+            Refusal({"nodes": "'x' cannot be right", "": "no"}),
+            "Later.",
+            {"nodes": "x"},
         ),
         "job without advice": job_page(shown(job), "Later."),
         "profiles": profiles_page([live(CLUSTER_PROFILE, pool)]),
@@ -148,7 +153,9 @@ def test_landmarks_are_there_once_and_the_navigation_has_a_name(outline):
 def test_the_keyboard_goes_from_top_to_bottom_and_may_skip_the_header(outline):
     assert not any("autofocus" in one or "accesskey" in one for one in outline.elements)
     stops = [one for one in outline.elements if "tabindex" in one]
-    assert all((one["tabindex"], one["class"], one["role"]) == ("0", "scroll", "group") for one in stops)
+    assert all(
+        (one["tabindex"], one["class"], one["role"]) == ("0", "scroll", "group") for one in stops
+    )
     assert all(one["aria-label"] for one in stops)
     first, *_ = outline.all("a", "summary", "button", "input")
     assert (first["text"], first["href"]) == ("Skip to the content", "#content")

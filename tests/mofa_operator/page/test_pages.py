@@ -43,8 +43,14 @@ JOB = {
                 "ettr": BAND,
             },
         },
-        "observed": {"tokensPerSecond": 350000, "interruptions": 2, "since": "2026-11-01T00:00:00Z"},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}],
+        "observed": {
+            "tokensPerSecond": 350000,
+            "interruptions": 2,
+            "since": "2026-11-01T00:00:00Z",
+        },
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}
+        ],
     },
 }
 PROFILE = {
@@ -52,7 +58,9 @@ PROFILE = {
     "status": {
         "nodes": {"total": 256, "ready": 254},
         "total": {"assumed": "5.0", "observed": "20.1"},
-        "conditions": [{"type": "AssumptionsHold", "status": "False", "reason": "HigherThanAssumed"}],
+        "conditions": [
+            {"type": "AssumptionsHold", "status": "False", "reason": "HigherThanAssumed"}
+        ],
         "failures": [
             {
                 "name": "pod",
@@ -97,7 +105,12 @@ def test_a_job_that_hangs_is_first_and_is_never_just_recommended():
     html = jobs_page(map(shown, jobs))
     order = [html.index(f">ml/{name}<") for name in "fcdeab"]
     assert order == sorted(order), "stuck; what else needs attention; the others"
-    for word, look in (("Healthy", "good"), ("Drifting", "warn"), ("NotSeen", "warn"), ("Stuck", "bad")):
+    for word, look in (
+        ("Healthy", "good"),
+        ("Drifting", "warn"),
+        ("NotSeen", "warn"),
+        ("Stuck", "bad"),
+    ):
         assert f'<span class="{look}">{word}</span>' in html
     assert '<span class="bad">Stuck</span>' in job_page(shown(job("f", "Stuck")), None)
 
@@ -173,7 +186,9 @@ def test_of_two_that_drift_the_one_that_falls_behind_more_is_first():
 
 
 def test_the_last_day_is_drawn_and_told_in_numbers():
-    found = Curves(predicted=((0.0, 400.0), (3600.0, 400.0)), observed=((0.0, 390.0), (3600.0, 350.0)))
+    found = Curves(
+        predicted=((0.0, 400.0), (3600.0, 400.0)), observed=((0.0, 390.0), (3600.0, 350.0))
+    )
     html = job_page(shown(JOB), None, found)
     assert "hours from now -1, observed: 390" in html
     assert "<polyline" in html
@@ -221,7 +236,9 @@ def test_empty_lists_say_what_to_do():
 def json_values(depth=3):
     return st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+        ),
         max_leaves=8,
     )
 
@@ -285,7 +302,12 @@ def test_the_routes_answer_and_forbid_scripts():
     found = asyncio.run(visit())
     assert [
         found[path][0]
-        for path in ("/", "/jobs/trainingjobs.mofa.dev/ml/llama", "/profiles", "/profiles/h100-east")
+        for path in (
+            "/",
+            "/jobs/trainingjobs.mofa.dev/ml/llama",
+            "/profiles",
+            "/profiles/h100-east",
+        )
     ] == [200] * 4
     assert found["/profiles/no"][0] == 404
     assert found["post"][0] == 405

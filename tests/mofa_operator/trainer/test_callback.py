@@ -19,7 +19,9 @@ def trained():
     spec = importlib.util.spec_from_file_location("callback", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    series = module.TrainSeries(4096 * 8, job="tiny", namespace="research", port=0, address="127.0.0.1")
+    series = module.TrainSeries(
+        4096 * 8, job="tiny", namespace="research", port=0, address="127.0.0.1"
+    )
     yield series
     series.server.shutdown()
     series.server.server_close()

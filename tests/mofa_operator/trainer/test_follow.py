@@ -139,7 +139,9 @@ def test_standard_input_ends_where_it_ends(monkeypatch):
     os.write(writing, b"one\ntwo")
     os.close(writing)
     monkeypatch.setattr(
-        os, "read", lambda descriptor, n, read=os.read: read(reading if descriptor == 0 else descriptor, n)
+        os,
+        "read",
+        lambda descriptor, n, read=os.read: read(reading if descriptor == 0 else descriptor, n),
     )
     assert once("-") == [b"one", b"two"]
     os.close(reading)

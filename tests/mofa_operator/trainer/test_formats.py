@@ -30,9 +30,42 @@ RECORDED = [
     ("megatron.log", "megatron", Facts(), 256 * 4096, 60, 8.012, 3, 20, 1, 7),
     ("megatron-bridge.log", "megatron", Facts(), 512 * 8192, 12, 4.0, 0, None, 0, 0),
     ("nemo.log", "nemo", Facts(sequence=8192), 128 * 8192, 20, 6.088, 2, 10, 0, 0),
-    ("torchtitan.log", "torchtitan", Facts(), 64 * 8192, 100, 64 * 8192 / (64 * 6501), 2, 50, 1, 10),
-    ("deepspeed.log", "deepspeed", Facts(sequence=4096), 512 * 4096, 120, 512 / 35.5, 1, None, 1, 50),
-    ("deepspeed-pipeline.log", "deepspeed", Facts(sequence=4096), 256 * 4096, 50, 2.5, 0, None, 0, 0),
+    (
+        "torchtitan.log",
+        "torchtitan",
+        Facts(),
+        64 * 8192,
+        100,
+        64 * 8192 / (64 * 6501),
+        2,
+        50,
+        1,
+        10,
+    ),
+    (
+        "deepspeed.log",
+        "deepspeed",
+        Facts(sequence=4096),
+        512 * 4096,
+        120,
+        512 / 35.5,
+        1,
+        None,
+        1,
+        50,
+    ),
+    (
+        "deepspeed-pipeline.log",
+        "deepspeed",
+        Facts(sequence=4096),
+        256 * 4096,
+        50,
+        2.5,
+        0,
+        None,
+        0,
+        0,
+    ),
     ("nanotron.log", "nanotron", Facts(), 256 * 4096, 30, 8.34, 3, 10, 0, 0),
 ]
 
@@ -49,7 +82,9 @@ def test_a_recorded_log_tells_what_happened_in_it(
     assert progress.family == family
     assert progress.step == step
     assert progress.step_seconds == pytest.approx(seconds)
-    assert progress.tokens_per_second == pytest.approx(tokens / seconds, rel=5e-3)  # nanotron rounds
+    assert progress.tokens_per_second == pytest.approx(
+        tokens / seconds, rel=5e-3
+    )  # nanotron rounds
     assert (progress.saves, progress.save_spacing) == (saves, spacing)
     assert (progress.restarts, progress.redone) == (restarts, redone)
     assert not progress.missing
@@ -67,7 +102,11 @@ def test_what_an_allocator_reserved_is_read_where_a_trainer_says_it():
 
 def test_of_the_ranks_in_a_log_the_fullest_counts_since_the_last_start():
     progress = Progress()
-    for line in (Line(family="x", memory=5e9), Line(family="x", memory=7e9), Line(family="x", memory=6e9)):
+    for line in (
+        Line(family="x", memory=5e9),
+        Line(family="x", memory=7e9),
+        Line(family="x", memory=6e9),
+    ):
         progress = seen(progress, line, Facts(), 0.0)
     assert progress.memory == 7e9
     progress = seen(progress, Line(family="x", starts=True), Facts(), 0.0)
@@ -149,7 +188,9 @@ def test_after_the_first_speed_only_one_trainers_lines_count():
     # Megatron-DeepSpeed writes both kinds
     reader = Reader()
     assert (
-        reader.read(b"global_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.5, x").family
+        reader.read(
+            b"global_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.5, x"
+        ).family
         == "deepspeed"
     )
     assert reader.read(b" iteration 10/ 20 | elapsed time per iteration (ms): 500.0 |") is None

@@ -43,7 +43,8 @@ def series(url):
     with urllib.request.urlopen(url, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return {
-        name: float(value) for name, _, value in (l.rpartition(" ") for l in lines if not l.startswith("#"))
+        name: float(value)
+        for name, _, value in (l.rpartition(" ") for l in lines if not l.startswith("#"))
     }
 
 
@@ -56,7 +57,10 @@ def until(url, name, value):
 
 
 def test_a_log_that_is_written_is_served_while_it_grows(tmp_path):
-    log, lines = tmp_path / "train.log", (LOGS / "megatron.log").read_text().splitlines(keepends=True)
+    log, lines = (
+        tmp_path / "train.log",
+        (LOGS / "megatron.log").read_text().splitlines(keepends=True),
+    )
     with observing(log, "--job", "tiny", "--namespace", "research") as (process, url):
         (start,) = series(url).items()  # nothing is known but that it looks, and nothing is nought
         assert start == (
@@ -148,7 +152,9 @@ def test_a_job_file_says_what_lines_do_not(capsys):
 def test_a_job_files_nodes_are_gpus_by_its_profile(capsys, tmp_path):
     log = tmp_path / "titan.log"
     log.write_text("step:  1  loss: 8.0  tps: 100\nstep:  2  loss: 8.0  tps: 100\n")
-    code, out, _ = run(capsys, log, "--once", "--json", "--job-file", ROOT / "examples" / "llama3-405b.yaml")
+    code, out, _ = run(
+        capsys, log, "--once", "--json", "--job-file", ROOT / "examples" / "llama3-405b.yaml"
+    )
     assert (code, json.loads(out)["tokens_per_second"]) == (0, 100 * 256 * 8)
     job = tmp_path / "job.yaml"
     whole = (ROOT / "examples" / "llama3-405b.yaml").read_text("utf-8")
@@ -187,7 +193,9 @@ def test_the_verb_is_listed():
 
 
 def test_the_sidecar_example_runs_as_it_is_written(tmp_path):
-    (item,) = Documents.parse((ROOT / "examples" / "sidecar.yaml").read_text(), "sidecar.yaml").items
+    (item,) = Documents.parse(
+        (ROOT / "examples" / "sidecar.yaml").read_text(), "sidecar.yaml"
+    ).items
     pod = item.value["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (sidecar,), (trainer,) = pod["initContainers"], pod["containers"]
     assert sidecar["restartPolicy"] == "Always"
@@ -196,7 +204,9 @@ def test_the_sidecar_example_runs_as_it_is_written(tmp_path):
     assert "tee -a /logs/train.log" in trainer["args"][0]
     assert [port["containerPort"] for port in sidecar["ports"]] == [9400]
     (tmp_path / "train.log").write_bytes((LOGS / "megatron.log").read_bytes())
-    named = dict.fromkeys((one["name"] for one in sidecar["env"]), "tiny") | {"POD_NAMESPACE": "research"}
+    named = dict.fromkeys((one["name"] for one in sidecar["env"]), "tiny") | {
+        "POD_NAMESPACE": "research"
+    }
     with observing(tmp_path / "train.log", *words[3:], environment=named.items()) as (_, url):
         found = until(url, f"mofa_train_step{LABELS}", 60.0)
         assert found[f"mofa_train_tokens_per_second{LABELS}"] == pytest.approx(

@@ -43,7 +43,10 @@ def test_a_start_that_goes_on_where_it_ended_is_no_restart_that_costs():
 
 
 def test_a_start_from_nothing_costs_everything():
-    assert told(step(10), step(20), Line(family="megatron", starts=True, resumed=0), step(10)).redone == 20
+    assert (
+        told(step(10), step(20), Line(family="megatron", starts=True, resumed=0), step(10)).redone
+        == 20
+    )
 
 
 def test_a_checkpoint_that_every_rank_reports_counts_once():
@@ -87,5 +90,7 @@ def test_the_moment_is_that_of_the_last_step():
 def test_what_is_missing_is_forgotten_once_it_is_known():
     first = seen(Progress(), Line(family="megatron", seconds=1.0), Facts(sequence=4096), 0.0)
     assert (first.missing, first.unknown, first.tokens_per_second) == ("--global-batch", 1, None)
-    then = seen(first, Line(family="megatron", step=1, seconds=1.0, batch=8), Facts(sequence=4096), 1.0)
+    then = seen(
+        first, Line(family="megatron", step=1, seconds=1.0, batch=8), Facts(sequence=4096), 1.0
+    )
     assert (then.missing, then.tokens_per_second) == ("", 8 * 4096)

@@ -53,7 +53,11 @@ def test_a_flag_counts_more_than_its_variable_and_that_more_than_the_default():
 
 def test_lists_may_be_repeated_or_given_with_commas_but_a_header_keeps_its_commas():
     made = settings(
-        "--namespace=a,b", "--namespace", "c", "--prometheus-header=Accept=x, y", MOFA_KINDS="JobSet,RayJob"
+        "--namespace=a,b",
+        "--namespace",
+        "c",
+        "--prometheus-header=Accept=x, y",
+        MOFA_KINDS="JobSet,RayJob",
     )
     assert made.namespace == ("a", "b", "c")
     assert made.kinds == ("JobSet", "RayJob")
@@ -66,7 +70,11 @@ def test_lists_may_be_repeated_or_given_with_commas_but_a_header_keeps_its_comma
     [
         (["--resync=0"], {}, "--resync: '0' cannot be right; give a number above zero"),
         (["--resync=nan"], {}, "--resync"),
-        ([], {"MOFA_WORKERS": "1.5"}, "MOFA_WORKERS: '1.5' cannot be right; give a whole number above zero"),
+        (
+            [],
+            {"MOFA_WORKERS": "1.5"},
+            "MOFA_WORKERS: '1.5' cannot be right; give a whole number above zero",
+        ),
         ([], {"MOFA_PAGE": "maybe"}, "MOFA_PAGE: 'maybe' cannot be right; give true or false"),
         (["--kinds=Jobset"], {}, "--kinds: unknown name 'Jobset'; did you mean JobSet?"),
         (["--log-format=xml"], {}, "--log-format: unknown name 'xml'"),
@@ -85,7 +93,12 @@ def test_port_zero_is_any_free_port():
 
 def test_print_settings_shows_what_would_be_in_force_but_no_secret_header(capsys):
     code = main(
-        ["operator", "--print-settings", "--settle=3", "--prometheus-header=Authorization=Bearer secret"]
+        [
+            "operator",
+            "--print-settings",
+            "--settle=3",
+            "--prometheus-header=Authorization=Bearer secret",
+        ]
     )
     assert code == 0
     text = capsys.readouterr().out
@@ -99,7 +112,9 @@ def test_a_kubeconfig_that_is_not_there_is_bad_input(capsys):
     assert capsys.readouterr().err == "mofa operator: /no/such/file: there is no such kubeconfig\n"
 
 
-def test_an_api_server_that_does_not_answer_is_one_line_and_exit_code_4(tmp_path, capsys, monkeypatch):
+def test_an_api_server_that_does_not_answer_is_one_line_and_exit_code_4(
+    tmp_path, capsys, monkeypatch
+):
     from mofa_operator.control import logs, run, tasks
 
     monkeypatch.setattr(logs, "set_up", lambda form, *, verbose: None)

@@ -66,7 +66,9 @@ async def listed(api):
 
 def says(text, status=200, **headers):
     async def handle(_):
-        return web.Response(text=text, status=status, headers=headers, content_type="application/json")
+        return web.Response(
+            text=text, status=status, headers=headers, content_type="application/json"
+        )
 
     return handle
 

@@ -102,7 +102,9 @@ def image(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, An
     told = json.dumps(about).encode()
     head = hashlib.sha256(told).hexdigest()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    listed = [{"Config": f"{head}.json", "RepoTags": [name], "Layers": [f"{one}.tar" for one in digests]}]
+    listed = [
+        {"Config": f"{head}.json", "RepoTags": [name], "Layers": [f"{one}.tar" for one in digests]}
+    ]
     with tarfile.open(unfinished, "w") as tar:
         for digest, layer in zip(digests, layers, strict=True):
             tar.add(layer, f"{digest}.tar")

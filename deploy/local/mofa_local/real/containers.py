@@ -48,11 +48,17 @@ class Containers:
         """Start it, and give it what pods are held by."""
         network = self._folder / "cni"
         network.mkdir(exist_ok=True)
-        (network / "10-mofa.conflist").write_text(json.dumps(_network(), indent=2) + "\n", encoding="utf-8")
+        (network / "10-mofa.conflist").write_text(
+            json.dumps(_network(), indent=2) + "\n", encoding="utf-8"
+        )
         config = self._folder / "containerd.toml"
         config.write_text(
             _CONFIG.format(
-                root=self._folder / "containerd", socket=SOCKET, pause=PAUSE, plugins=PLUGINS, network=network
+                root=self._folder / "containerd",
+                socket=SOCKET,
+                pause=PAUSE,
+                plugins=PLUGINS,
+                network=network,
             ),
             encoding="utf-8",
         )
@@ -73,7 +79,11 @@ class Containers:
 
     def images(self) -> list[str]:
         """Names of the images that it has."""
-        return [one for one in self._ctr("images", "list", "-q").split() if not one.startswith("sha256:")]
+        return [
+            one
+            for one in self._ctr("images", "list", "-q").split()
+            if not one.startswith("sha256:")
+        ]
 
     def _answers(self) -> bool:
         from mofa_local import LocalStackError
@@ -96,5 +106,11 @@ def _network() -> dict[str, object]:
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": "/run/cni",
     }
-    bridge = {"type": "bridge", "bridge": "mofa0", "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    bridge = {
+        "type": "bridge",
+        "bridge": "mofa0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": addresses,
+    }
     return {"cniVersion": "1.0.0", "name": "mofa", "plugins": [bridge]}

@@ -20,7 +20,9 @@ PRIVATE = ("/run", "/var/log", "/var/lib/cni")
 def main() -> None:
     """Set up, say so, and bury the dead until TERM."""
     folder, cgroup, address = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    _run("mount", "--make-rshared", "/")  # as kubelets and runtimes expect; no further than this machine
+    _run(
+        "mount", "--make-rshared", "/"
+    )  # as kubelets and runtimes expect; no further than this machine
     for place in PRIVATE:
         _run("mount", "-t", "tmpfs", "tmpfs", place)
     for one in ("kubelet", "containerd"):

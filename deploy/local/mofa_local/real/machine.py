@@ -94,7 +94,13 @@ class Machine:
     def inside(self, *command: str | Path) -> list[str | Path]:
         """A command as it is started from outside, so that it runs in the machine."""
         own = f"/proc/{self.processes[INIT].pid}/ns"
-        enter = ["nsenter", f"--mount={own}/mnt", f"--net={own}/net", f"--pid={own}/pid_for_children", "--"]
+        enter = [
+            "nsenter",
+            f"--mount={own}/mnt",
+            f"--net={own}/net",
+            f"--pid={own}/pid_for_children",
+            "--",
+        ]
         return [*enter, *command]
 
     def run(self, *command: str | Path) -> str:

@@ -37,7 +37,11 @@ NAMES: Final = [
         "resources": ["endpoints", "services", "pods", "namespaces"],
         "verbs": ["list", "watch"],
     },
-    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+    {
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["list", "watch"],
+    },
 ]
 """What a name server may read."""
 _READY: Final = 120.0
@@ -149,7 +153,9 @@ class RealNode:
     def _start_proxy(self) -> None:
         self._processes.start(
             "kube-proxy",
-            self.machine.inside(binaries.path("kube-proxy"), f"--config={self._folder / 'kube-proxy.json'}"),
+            self.machine.inside(
+                binaries.path("kube-proxy"), f"--config={self._folder / 'kube-proxy.json'}"
+            ),
             ready=lambda: self._answers("10256/healthz"),
         )
 
@@ -173,7 +179,9 @@ class RealNode:
 
         try:
             lease = json.loads(
-                self._cluster.kubectl("get", "leases", self.name, "-n", "kube-node-lease", "-o", "json")
+                self._cluster.kubectl(
+                    "get", "leases", self.name, "-n", "kube-node-lease", "-o", "json"
+                )
             )
             renewed = datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp()
             conditions = self._node()["status"].get("conditions") or ()
@@ -184,7 +192,9 @@ class RealNode:
         )
 
     def _node(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._cluster.kubectl("get", "nodes", self.name, "-o", "json"))
+        found: dict[str, Any] = json.loads(
+            self._cluster.kubectl("get", "nodes", self.name, "-o", "json")
+        )
         return found
 
     def _give_gpus(self) -> None:

@@ -67,11 +67,18 @@ class Border:
 
     def resolved(self, name: str) -> str:
         """The address of a Service or a pod, as the machine's name server says it; none is an `OSError`."""
-        labels = b"".join(bytes([len(one)]) + one for one in name.rstrip(".").encode("ascii").split(b"."))
+        labels = b"".join(
+            bytes([len(one)]) + one for one in name.rstrip(".").encode("ascii").split(b".")
+        )
         with self.socket(there=True, kind=socket.SOCK_DGRAM) as asked:
             asked.settimeout(PATIENCE)
             asked.connect((self._names, 53))
-            asked.send(struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1))
+            asked.send(
+                struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0)
+                + labels
+                + b"\0"
+                + struct.pack(">2H", 1, 1)
+            )
             said = asked.recv(4096)
         if not struct.unpack(">H", said[6:8])[0]:
             raise OSError(f"{name}: nobody has this name")
@@ -129,7 +136,8 @@ def proxy(border: Border) -> Carrier:
                         if not one.lower().startswith((b"connection:", b"proxy-"))
                     ]
                     found[1].write(
-                        f"{method} {path} {version}\r\nConnection: close\r\n".encode() + b"\r\n".join(rest)
+                        f"{method} {path} {version}\r\nConnection: close\r\n".encode()
+                        + b"\r\n".join(rest)
                     )
                 await _join((reader, writer), found)
         writer.close()
@@ -194,7 +202,9 @@ def main() -> None:
     parser.add_argument("--socket", default="")
     parser.add_argument("--names", required=True, help="address of the machine's name server")
     parser.add_argument("--proxy", required=True)
-    parser.add_argument("--ready", type=Path, required=True, help="file that is made once it carries")
+    parser.add_argument(
+        "--ready", type=Path, required=True, help="file that is made once it carries"
+    )
     asyncio.run(_serve(parser.parse_args()))
 
 
