@@ -24,4 +24,4 @@ def test_a_toy_works_in_few_files(toy, files):
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith(f"{toy}: {files} files")
+    assert done.stdout.startswith(f"{toy}: {files} files, ")

@@ -1,10 +1,12 @@
 """The newcomer as a test: adds toys to a copy of this tree, as CONTRIBUTING says, and shows that each of them works.
 
-    python tools/newcomer.py             all toys
-    python tools/newcomer.py schedule    one
+    python tools/newcomer.py                    all toys
+    python tools/newcomer.py schedule           one
+    python tools/newcomer.py --suite axis       with `make check verify test-unit` in the copy, no test edited
 
-For each toy: the files that were touched (generated ones apart), and a price, a flag or a count that changed by it. It fails
-where a toy needs more files than it should, or changes nothing.
+The copy is a clean clone with what is changed here. For each toy it prints the files and lines that were written (generated ones
+apart), and a price, a flag or a count that changed by it. It fails where a toy needs more files or lines than it should, or changes
+nothing, and with `--suite` where a check or a quick test fails.
 """
 
 from __future__ import annotations
@@ -48,8 +50,13 @@ print(json.dumps(told))
 """
 
 
-PARTS = ("mofa_model", "operator", "tools", "crds", "charts", "deploy", "docs", "examples")
-"""Folders of the tree that a copy has."""
+LINES = 40
+"""Lines that a toy may write by hand, apart from a block and a schedule, whose mathematics is theirs."""
+GENERATORS = (
+    ("tools/rules.py",), ("tools/reference.py",), ("tools/metrics.py",), ("tools/chart.py",), ("tools/dashboards.py",),
+    ("-m", "mofa_model.manifest.crds"),
+)  # fmt: skip
+"""What a contributor runs before a commit, as CONTRIBUTING says."""
 
 
 class Fails(Exception):
@@ -79,12 +86,34 @@ class Copy:
         self.touched.add(name)
         path.write_text(text.replace(old, new), encoding="utf-8")
 
-    def keep_to(self, most: int) -> None:
-        """Refuse more files than a toy should need."""
-        if len(self.touched) > most:
+    def lines(self) -> int:
+        """Lines that were written or replaced by hand."""
+        self.run("git", "add", "--intent-to-add", *self.touched)
+        counted = self.run("git", "diff", "--numstat", "--", *self.touched)
+        return sum(int(line.split()[0]) for line in counted.splitlines())
+
+    def keep_to(self, files: int, lines: int) -> None:
+        """Refuse more files or lines than a toy should need."""
+        if len(self.touched) > files:
             raise Fails(
-                f"{len(self.touched)} files, where {most} should do: {', '.join(sorted(self.touched))}"
+                f"{len(self.touched)} files, where {files} should do: {', '.join(sorted(self.touched))}"
             )
+        if (written := self.lines()) > lines:
+            raise Fails(f"{written} lines, where {lines} should do")
+
+    def suite(self) -> str:
+        """Generate, check, and run the whole quick tier, with no test edited; what pytest says at its end."""
+        for words in GENERATORS:
+            self.python(*words)
+        (self.root / ".venv").symlink_to(ROOT / ".venv")
+        for target in ("check", "verify"):
+            self.run("make", "-o", ".venv/.set-up-from-lock", target)
+        said = self.run(
+            sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not slow and not cluster"
+        )
+        if edited := self.run("git", "status", "--porcelain", "tests"):
+            raise Fails(f"tests were edited: {edited}")
+        return said.strip().splitlines()[-1]
 
     def mofa(self, *commands: tuple[str, ...]) -> list[str]:
         """What commands of the copy print, one after the other in one process."""
@@ -639,40 +668,71 @@ def alert(copy: Copy) -> str:
     return "it is silent for five minutes without nodes, and then fires"
 
 
-TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {
-    "block": (2, block),
-    "device": (1, device),
-    "schedule": (2, schedule),
-    "axis": (2, axis),
-    "kind": (2, kind),
-    "recovery-class": (2, recovery_class),
-    "metric": (1, metric),
-    "alert": (1, alert),
+TOYS: dict[str, tuple[int, int, Callable[[Copy], str]]] = {
+    "block": (2, 60, block),
+    "device": (1, LINES, device),
+    "schedule": (2, LINES, schedule),
+    "axis": (2, LINES, axis),
+    "kind": (2, 60, kind),
+    "recovery-class": (2, LINES, recovery_class),
+    "metric": (1, LINES, metric),
+    "alert": (1, LINES, alert),
 }
-"""Each toy with the files that it may touch."""
+"""Each toy with the files and lines that it may write by hand."""
 
 
-def main(names: list[str]) -> int:
+def cloned(folder: Path) -> Copy:
+    """A clean clone of this tree, with what is changed here and not committed."""
+    copy = Copy(folder / "clone")
+    subprocess.run(["git", "clone", "--quiet", "--local", ROOT, copy.root], check=True)
+    changed = subprocess.run(
+        ["git", "ls-files", "--modified", "--deleted", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in set(changed.stdout.splitlines()):
+        if not (ROOT / name).exists():
+            (copy.root / name).unlink()
+            continue
+        (copy.root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy.root / name)
+    copy.run("git", "add", "--all")
+    copy.run(
+        "git",
+        "-c",
+        "user.name=newcomer",
+        "-c",
+        "user.email=",
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "--message",
+        "here",
+    )
+    return copy
+
+
+def main(words: list[str]) -> int:
     """Every toy in a copy of its own."""
-    unknown = set(names) - set(TOYS)
-    if unknown:
+    names = [word for word in words if word != "--suite"]
+    if unknown := set(names) - set(TOYS):
         print(f"newcomer: {', '.join(sorted(unknown))}: there are {', '.join(TOYS)}")
         return 2
     failed = False
     for name in names or TOYS:
-        most, add = TOYS[name]
+        files, lines, add = TOYS[name]
         with tempfile.TemporaryDirectory() as folder:
-            copy = Copy(Path(folder))
-            for part in PARTS:
-                shutil.copytree(
-                    ROOT / part, copy.root / part
-                )  # with its byte code, which holds where nothing changes
+            copy = cloned(Path(folder))
+            written = 0
             try:
                 said = add(copy)
-                copy.keep_to(most)
+                written = copy.lines()
+                copy.keep_to(files, lines)
+                if "--suite" in words:
+                    said += f"; {copy.suite()}"
             except Fails as problem:
                 failed, said = True, f"FAILS: {problem}"
-            print(f"{name}: {len(copy.touched)} files ({', '.join(sorted(copy.touched))}): {said}")
+            touched = ", ".join(sorted(copy.touched))
+            print(f"{name}: {len(copy.touched)} files, {written} lines ({touched}): {said}")
     return int(failed)
 
 
