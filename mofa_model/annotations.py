@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, PredictedFigure, Request
+from mofa_model.advice import Advice, Current, Request
 from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import DAY
+from mofa_model.units import DAY, Range
 
 PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
@@ -238,7 +238,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _band(band: PredictedFigure) -> list[float]:
+def _band(band: Range) -> list[float]:
     return [_number(band.lower), _number(band.target), _number(band.upper)]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -29,6 +30,25 @@ Flop: TypeAlias = Annotated[Numeric, "FLOP"]
 FlopPerSecond: TypeAlias = Annotated[Numeric, "FLOP/s"]
 Count: TypeAlias = Annotated[Numeric, "1"]
 Ratio: TypeAlias = Annotated[Numeric, "1"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """A figure and the bounds between which it is expected."""
+
+    lower: float
+    """Lower bound of the stated confidence."""
+    target: float
+    """What is expected."""
+    upper: float
+    """Upper bound of the stated confidence."""
+
+    @classmethod
+    def around(cls, target: Numeric, lower: Numeric, upper: Numeric) -> Range:
+        """A range whose bounds lie on the right sides of its target, whatever rounding did."""
+        middle = float(target)
+        return cls(lower=min(float(lower), middle), target=middle, upper=max(float(upper), middle))
+
 
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0

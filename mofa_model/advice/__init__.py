@@ -26,7 +26,6 @@ from mofa_model.advice.answer import (
     Frontier,
     Odds,
     Predicted,
-    PredictedFigure,
     Status,
 )
 from mofa_model.advice.compose import advise
@@ -53,7 +52,6 @@ __all__ = [
     "LearnedMemory",
     "Odds",
     "Predicted",
-    "PredictedFigure",
     "Request",
     "Status",
     "Unplaced",

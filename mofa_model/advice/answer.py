@@ -10,7 +10,7 @@ from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands import Basis
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
-from mofa_model.units import Bytes, Ratio, Seconds
+from mofa_model.units import Bytes, Range, Ratio, Seconds
 
 
 class Status(enum.Enum):
@@ -22,32 +22,20 @@ class Status(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PredictedFigure:
-    """A prediction with its bounds, lower <= target <= upper."""
-
-    lower: float
-    """Lower bound of the stated confidence."""
-    target: float
-    """What is predicted."""
-    upper: float
-    """Upper bound of the stated confidence."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Predicted:
     """What a strategy is expected to do."""
 
-    step_seconds: PredictedFigure
+    step_seconds: Range
     """One optimizer step. [s]"""
-    tokens_per_second: PredictedFigure
+    tokens_per_second: Range
     """The whole job, while it runs. [1/s]"""
-    mfu: PredictedFigure
+    mfu: Range
     """Model FLOPs utilisation. [1]"""
-    memory_bytes: PredictedFigure
+    memory_bytes: Range
     """Peak device memory of the fullest stage. [B]"""
-    ettr: PredictedFigure
+    ettr: Range
     """Effective training time ratio at the interval beside it. [1]"""
-    duration_seconds: PredictedFigure
+    duration_seconds: Range
     """Wall time to finish the tokens, failures included; zeros where no number of tokens is stated. [s]"""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure
+from mofa_model.advice.answer import FailureInput, Predicted
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
@@ -14,7 +14,7 @@ from mofa_model.advice.weighed import seen_of
 from mofa_model.bands import Basis, basis_of, coordinates
 from mofa_model.estimate.step import least_step, tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
-from mofa_model.units import DAY, Ratio
+from mofa_model.units import DAY, Range, Ratio
 
 
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
@@ -25,15 +25,14 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     step = one.step_time * float(request.learned) * told["step"]
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
-    kept = ettr_band(job, interval.steps, interval.every)
+    ettr = ettr_band(job, interval.steps, interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and their states.
-    low = min(1.0, max(time.low, float(least_step(w, c)) / step))
+    low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
     peak = float(one.estimate.memory.peak) * told["memory"]
-    least = max(peak * memory.low, float(one.estimate.memory.states))
+    least = max(peak * memory.lower, float(one.estimate.memory.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
-    ettr = _figure(float(kept.lower), float(kept.target), float(kept.upper))
     steps = steps_to_finish(one.problem) if w.training.tokens else 0.0
     start = float(request.reliability.start) if steps else 0.0
 
@@ -41,15 +40,15 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
         return steps * step * factor / max(ettr.target, 1e-12) + start
 
     figures = Predicted(
-        step_seconds=_figure(step * low, step, step * time.high),
-        tokens_per_second=_figure(speed / time.high, speed, speed / low),
-        mfu=_figure(*(min(1.0, one) for one in (used / time.high, used, used / low))),
-        memory_bytes=_figure(least, peak, peak * memory.high),
+        step_seconds=Range.around(step, step * low, step * time.upper),
+        tokens_per_second=Range.around(speed, speed / time.upper, speed / low),
+        mfu=Range.around(*(min(1.0, one) for one in (used, used / time.upper, used / low))),
+        memory_bytes=Range.around(peak, least, peak * memory.upper),
         ettr=ettr,
-        duration_seconds=_figure(
-            finish(1.0 / _together(1.0 / low, ettr.upper / max(ettr.target, 1e-12))),
+        duration_seconds=Range.around(
             finish(1.0),
-            finish(_together(time.high, ettr.target / max(ettr.lower, 1e-12))),
+            finish(1.0 / _together(1.0 / low, ettr.upper / max(ettr.target, 1e-12))),
+            finish(_together(time.upper, ettr.target / max(ettr.lower, 1e-12))),
         ),
     )
     return figures, interval
@@ -93,8 +92,3 @@ def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
         )
         for c in request.reliability.classes
     )
-
-
-def _figure(lower: float, target: float, upper: float) -> PredictedFigure:
-    """A band that holds its target whatever rounding does."""
-    return PredictedFigure(lower=min(lower, target), target=target, upper=max(upper, target))

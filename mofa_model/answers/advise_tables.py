@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from mofa_model import units
-from mofa_model.advice import Advice, Alternative, Odds, Predicted, PredictedFigure
+from mofa_model.advice import Advice, Alternative, Odds, Predicted
 from mofa_model.advice.reasons import gained
 from mofa_model.answers import short_runs
 from mofa_model.answers.evidence import nearest
@@ -18,7 +18,7 @@ from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
-from mofa_model.units import DAY, GIB
+from mofa_model.units import DAY, GIB, Range
 
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
@@ -220,13 +220,13 @@ def _first(advice: Advice) -> Table:
     )
 
 
-def _time(band: PredictedFigure) -> Callable[[float], str]:
+def _time(band: Range) -> Callable[[float], str]:
     """Seconds for both ends where minutes would hide how far apart they are."""
     alike = band.lower >= 1 and band.upper < 6000
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 
 
-def _range(band: PredictedFigure, text: Any) -> str:
+def _range(band: Range, text: Any) -> str:
     return f"{text(band.target)}  ({text(band.lower)} to {text(band.upper)})"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.bands import (
-    Band,
     Basis,
     Feature,
     bands_of,
@@ -19,6 +18,7 @@ from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table
+from mofa_model.units import Range
 
 _DISTANCE: Final = (
     "A run says half as much for each unit of distance. The error is predicted over measured step time - 1, by a fit that did not "
@@ -44,18 +44,18 @@ def evidence(
         "gpus": int(problem.cluster.gpus),
         "stack": asked.stack,
         "evidence": basis,
-        "bands": bands,
+        "bands": {name: {"low": band.lower, "high": band.upper} for name, band in bands.items()},
         "features": found,
     }
     told = features(found)
     return [_first(document, basis, bands), nearest(basis), told], document, told
 
 
-def _first(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Band]) -> Table:
+def _first(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Range]) -> Table:
     place = f"{document['model']} on {document['gpus']} {document['gpu']} ({basis.of})"
     rows = [("nearest run", basis.nearest_run)]
     rows += [
-        (f"{name}, band", f"{band.low:.3g} to {band.high:.3g} of the estimate")
+        (f"{name}, band", f"{band.lower:.3g} to {band.upper:.3g} of the estimate")
         for name, band in bands.items()
     ]
     rows.append(("confidence", f"{basis.confidence:.0%}"))

@@ -11,7 +11,6 @@ May import: presets, strategy, spec, errors, units. Imported by: advice, explain
 
 from mofa_model.bands.band import (
     SHARE,
-    Band,
     Basis,
     NearRun,
     band_of,
@@ -26,7 +25,6 @@ from mofa_model.bands.table import MeasuredRuns, in_words, measured_runs
 
 __all__ = [
     "SHARE",
-    "Band",
     "Basis",
     "Coordinates",
     "Feature",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import OTHER, PLACES, Coordinates, apart, family_of
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns
+from mofa_model.units import Range
 
 Array = NDArray[np.floating[Any]]
 
@@ -40,16 +41,6 @@ NEAREST: Final = 3
 
 UNNAMED: Final = "default"
 """The stack of a layout for which nobody named a trainer."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Band:
-    """Where a measured value is expected, as factors on its estimate."""
-
-    low: float
-    """One run in ten is below this. [1]"""
-    high: float
-    """One run in ten is above this. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,13 +111,18 @@ class Basis:
         return f"{first.place}, predicted {off}"
 
 
-def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
-    """The band of a quantity: a quantile of the errors of measured runs, by how near they are."""
+def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
+    """The band of a quantity, as factors on its estimate: a quantile of the errors of measured runs, by how near they are."""
     half = float(halves_of(runs, (asked,), runs.distances((asked,)), quantity)[0])
-    return Band(low=math.exp(-half), high=math.exp(half))
+    return band_around(half)
 
 
-def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Band]:
+def band_around(half: float) -> Range:
+    """Factors on an estimate, from half the width of its band as a logarithm; one run in ten is below it, one above."""
+    return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
+
+
+def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Range]:
     """The bands of all quantities."""
     return {quantity: band_of(runs, asked, quantity) for quantity in QUANTITIES}
 
@@ -181,7 +177,7 @@ def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
         largest=max((int(runs.word("gpus", int(at))) for at in known), default=0),
         nearest=_nearest(runs, asked, far),
         confidence=min(SHARE, sure),
-        within=band_of(runs, asked, "step").high - 1.0,
+        within=band_of(runs, asked, "step").upper - 1.0,
     )
 
 

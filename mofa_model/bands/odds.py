@@ -24,11 +24,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.band import Band, halves_of
+from mofa_model.bands.band import band_around, halves_of
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, coded
 from mofa_model.strategy import Strategy
-from mofa_model.units import Ratio
+from mofa_model.units import Range, Ratio
 
 Array = NDArray[np.floating[Any]]
 
@@ -121,10 +121,9 @@ class LayoutOdds:
         found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
 
-    def band(self, quantity: str) -> Band:
+    def band(self, quantity: str) -> Range:
         """The band of the first layout, as factors on what is expected of it."""
-        half = float(self.halves[quantity][0] * self.left(quantity)[0])
-        return Band(low=math.exp(-half), high=math.exp(half))
+        return band_around(float(self.halves[quantity][0] * self.left(quantity)[0]))
 
     def covariance(self, quantity: str) -> Array:
         """Of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""

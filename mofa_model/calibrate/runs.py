@@ -22,12 +22,12 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model import presets, units
-from mofa_model.bands import Band, band_of, coordinates, in_words, measured_runs
+from mofa_model.bands import band_of, coordinates, in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.evidence import Evidence, memories, times
 from mofa_model.calibrate.fit import Fitted, fit
 from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
-from mofa_model.calibrate.system import RUNS, SystemFactor, system_factor
+from mofa_model.calibrate.system import RUNS, system_factor
 from mofa_model.calibrate.written import Written, significant
 from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
@@ -35,7 +35,7 @@ from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import chosen
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
-from mofa_model.units import GIB
+from mofa_model.units import GIB, Range
 
 NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence", "step_seconds")
 """Fields that every row has."""
@@ -66,9 +66,9 @@ class Refinement:
     constants: tuple[Written, ...]
     before: tuple[float, ...]  # signed errors of the step times with the shipped constants
     after: tuple[float, ...]
-    factor: SystemFactor  # of the system's step times, in one number
+    factor: Range  # of the system's step times, in one number
     rows: tuple[Mapping[str, str], ...]  # the runs, as bands read them
-    band: Band  # of the step of the first of them
+    band: Range  # of the step of the first of them
 
 
 def read_runs(path: Path | str) -> list[Mapping[str, Any]]:

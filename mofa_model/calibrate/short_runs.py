@@ -56,7 +56,7 @@ def with_short_runs(request: Request, path: Path | str) -> Request:
         raise BadFile(path, "no row has step_seconds; give what at least one run measured")
     found = [_run(request, row, f"{path}: run {place}", Path(path).parent) for place, row in rows]
     steps = [error["step"] for _, error in found if "step" in error]
-    learned = system_factor(steps).ratio if steps else 1.0
+    learned = system_factor(steps).target if steps else 1.0
     tried = tuple(
         replace(
             one,

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from mofa_model.units import Range
 
 SYSTEMS: Final = 0.11
 """How far a system is expected from the shipped constants, as a standard deviation of the logarithm. Ours. [1]"""
@@ -27,30 +28,20 @@ EIGHTY: Final = 1.2815515655446004
 """Standard deviations that hold 80 % on both sides of the mean. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemFactor:
-    """Observed over predicted step time of a system, as it should be expected of its next run."""
-
-    ratio: float
-    """The factor. [1]"""
-    lower: float
-    """Its lower bound, 80 % together with the upper one. [1]"""
-    upper: float
-    """Its upper bound. [1]"""
-
-
 def system_factor(
     logs: Sequence[float],
     weights: Sequence[float] = (),
     *,
     scatter: float = RUNS,
     systems: float = SYSTEMS,
-) -> SystemFactor:
-    """The factor of runs, each a logarithm of observed over predicted step time; `weights` say how much each counts. [1]
+) -> Range:
+    """Observed over predicted step time that is expected of a system's next run, with its 80 % bounds. [1]
+
+    `logs` are the runs' logarithms of it; `weights` say how much each counts.
 
     One run that takes 1.25 times as long moves most of the way, three nearly all of it.
 
-    >>> round(system_factor([math.log(1.25)]).ratio, 3), round(system_factor([math.log(1.25)] * 3).ratio, 3)
+    >>> round(system_factor([math.log(1.25)]).target, 3), round(system_factor([math.log(1.25)] * 3).target, 3)
     (1.172, 1.217)
     """
     counted = list(weights) or [1.0] * len(logs)
@@ -58,6 +49,6 @@ def system_factor(
     against = (scatter / systems) ** 2
     centre = sum(w * x for w, x in zip(counted, logs, strict=True)) / (known + against)
     spread = EIGHTY * scatter / math.sqrt(known + against)
-    return SystemFactor(
-        ratio=math.exp(centre), lower=math.exp(centre - spread), upper=math.exp(centre + spread)
+    return Range(
+        lower=math.exp(centre - spread), target=math.exp(centre), upper=math.exp(centre + spread)
     )

@@ -12,12 +12,12 @@ from mofa_model.advice import (
     FailureInput,
     Odds,
     Predicted,
-    PredictedFigure,
 )
 from mofa_model.bands import in_a_line
 from mofa_model.launch import Launch
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
+from mofa_model.units import Range
 
 _SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
@@ -178,15 +178,15 @@ def _predicted(given: Predicted) -> dict[str, Any]:
     return told
 
 
-def _whole(band: PredictedFigure, scale: float = 1) -> dict[str, int]:
+def _whole(band: Range, scale: float = 1) -> dict[str, int]:
     return {name: round(min(scale * value, _LARGEST)) for name, value in _ends(band)}
 
 
-def _shares(band: PredictedFigure) -> dict[str, str]:
+def _shares(band: Range) -> dict[str, str]:
     return {name: _decimal(value, 4) for name, value in _ends(band)}
 
 
-def _ends(band: PredictedFigure) -> Iterable[tuple[str, float]]:
+def _ends(band: Range) -> Iterable[tuple[str, float]]:
     return (
         ("lower", float(band.lower)),
         ("target", float(band.target)),

@@ -8,7 +8,6 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mofa_model import units
-from mofa_model.advice import PredictedFigure
 from mofa_model.bands import in_percent
 from mofa_model.errors import MofaError
 from mofa_model.launch import shell_lines
@@ -16,7 +15,7 @@ from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.page.view import AdviceView
 from mofa_model.strategy_text import parse_strategy, short_strategy
-from mofa_model.units import DAY, GIB
+from mofa_model.units import DAY, GIB, Range
 
 _LAYOUT: Final = re.compile(r"\btp=\d+(?:,[a-z-]+=[\w:+/.-]*\w)+")
 """A layout in the long form."""
@@ -219,7 +218,7 @@ def _failures(view: AdviceView) -> list[ET.Element]:
     return [el("h2", "Assumed and observed failures"), table(headings, rows, numbers=(1, 2))]
 
 
-def _band(band: PredictedFigure, show: Callable[[float], str]) -> tuple[str, str]:
+def _band(band: Range, show: Callable[[float], str]) -> tuple[str, str]:
     return show(band.target), f"{show(band.lower)} to {show(band.upper)}"
 
 

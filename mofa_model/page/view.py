@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mofa_model.advice import Advice, PredictedFigure, Request
+from mofa_model.advice import Advice, Request
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
@@ -16,6 +16,7 @@ from mofa_model.explanation import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
 from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.units import Range
 
 LEVEL = 0.9
 """Level of the band of the failure rate. [1]"""
@@ -57,7 +58,7 @@ class AdviceView:
     """One sentence."""
     strategy: str = ""
     """As text; empty where there is none."""
-    predicted: Mapping[str, PredictedFigure] = field(default_factory=dict)
+    predicted: Mapping[str, Range] = field(default_factory=dict)
     """Predictions by name."""
     fits: float = 0.0
     """Chance that it fits. [1]"""

@@ -22,7 +22,6 @@ from mofa_model.reliability.interval import Interval, recommend
 from mofa_model.reliability.model import Job, ettr
 from mofa_model.reliability.objective import (
     Checkpointing,
-    FigureRange,
     best_checkpointing,
     ettr_band,
     finish_time,
@@ -32,7 +31,6 @@ from mofa_model.reliability.watchdog import watchdog
 
 __all__ = [
     "Checkpointing",
-    "FigureRange",
     "Interval",
     "Job",
     "Posterior",

@@ -20,7 +20,7 @@ from mofa_model.reliability.model import Job
 from mofa_model.reliability.rates import LEVEL
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.spec.reliability import Reliability
-from mofa_model.units import Count, Numeric, Ratio, Seconds
+from mofa_model.units import Count, Numeric, Range, Ratio, Seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,18 +31,6 @@ class Checkpointing:
     """Steps between saves of the nearest tier."""
     ettr: Ratio
     """ETTR at the mean rate. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FigureRange:
-    """A figure and the range that the failure rate's uncertainty leaves it."""
-
-    lower: Numeric
-    """Lower end."""
-    target: Numeric
-    """At the posterior mean of the rate."""
-    upper: Numeric
-    """Upper end."""
 
 
 def best_checkpointing(
@@ -86,14 +74,14 @@ def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 
 
 def ettr_band(
     job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL
-) -> FigureRange:
+) -> Range:
     """ETTR at an interval, with the band that the rate's uncertainty leaves: ETTR falls with the rate. Ours. [1]"""
     low, high = rate_scales(job, level)
 
     def at(scale: float) -> Ratio:
         return model.ettr(replace(job, rate_scale=job.rate_scale * scale), interval, every)
 
-    return _ordered(at(high), at(1.0), at(low))
+    return Range.around(at(1.0), at(high), at(low))
 
 
 def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
@@ -112,11 +100,6 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
     shape = mean * mean / variance
     low, high = (gamma_quantile(shape, end) / shape for end in ((1 - level) / 2, (1 + level) / 2))
     return low, high
-
-
-def _ordered(low: Numeric, middle: Numeric, high: Numeric) -> FigureRange:
-    """A band whose ends are not past its middle by a rounding error."""
-    return FigureRange(lower=np.minimum(low, middle), target=middle, upper=np.maximum(high, middle))
 
 
 def _best(job: Job, most: Count) -> Checkpointing:

@@ -170,8 +170,8 @@ def _refined(item: Refinement) -> Table:
         rows=rows,
         notes=(
             f"factors: {moved}",
-            f"steps of this system take {f.ratio:.3g} times as long as before ({f.lower:.3g} to {f.upper:.3g}); no other chip moves",
-            f"80 % band of such a step time now: {item.band.low:.3g} to {item.band.high:.3g} of the estimate",
+            f"steps of this system take {f.target:.3g} times as long as before ({f.lower:.3g} to {f.upper:.3g}); no other chip moves",
+            f"80 % band of such a step time now: {item.band.lower:.3g} to {item.band.upper:.3g} of the estimate",
         ),
     )
 

@@ -14,7 +14,6 @@ from mofa_model.advice import (
     Current,
     Odds,
     Predicted,
-    PredictedFigure,
     Status,
 )
 from mofa_model.annotations import (
@@ -31,13 +30,13 @@ from mofa_model.annotations import (
 )
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy import Strategy
-from mofa_model.units import DAY
+from mofa_model.units import DAY, Range
 
 NOW = "2026-01-31T09:30:00Z"
 
 
 def band(target, spread=0.1):
-    return PredictedFigure(lower=target * (1 - spread), target=target, upper=target * (1 + spread))
+    return Range(lower=target * (1 - spread), target=target, upper=target * (1 + spread))
 
 
 PREDICTED = Predicted(
@@ -45,7 +44,7 @@ PREDICTED = Predicted(
     tokens_per_second=band(599_400.4),
     mfu=band(0.4126),
     memory_bytes=band(71e9),
-    ettr=PredictedFigure(lower=0.9021, target=0.9412, upper=0.9634),
+    ettr=Range(lower=0.9021, target=0.9412, upper=0.9634),
     duration_seconds=band(2.6e7),
 )
 LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True)

@@ -130,7 +130,7 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
             }
             without[group] = in_columns(one for one in rows if one["id"] not in left)
         band = band_of(without[group], _coordinates(row), quantity)
-        width, inside = band.high / band.low, band.low <= np.exp(error) <= band.high
+        width, inside = band.upper / band.lower, band.lower <= np.exp(error) <= band.upper
         told.append(LeftOut(row, group, error, float(width), bool(inside)))
     return told
 

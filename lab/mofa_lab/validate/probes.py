@@ -84,7 +84,7 @@ def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
     steps = {at: math.log(one.measured[at] / one.predicted[at]) for at in ran if one.fitted[at]}
     if not steps:
         return one.seen
-    learned = math.log(system_factor(list(steps.values())).ratio)
+    learned = math.log(system_factor(list(steps.values())).target)
     return one.seen.after({"step": {at: error - learned for at, error in steps.items()}})
 
 

@@ -84,9 +84,9 @@ def learned(
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
     found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
-    each = math.hypot(math.log(found.upper / found.ratio), EIGHTY * scatter)
+    each = math.hypot(math.log(found.upper / found.target), EIGHTY * scatter)
     return Learned(
-        ratio=found.ratio, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence)
+        ratio=found.target, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence)
     )
 
 

@@ -21,11 +21,11 @@ from mofa_lab.fitting import (
 )
 from mofa_lab.fitting.priors import priors
 from mofa_model import presets
-from mofa_model.bands import Band
 from mofa_model.bands.table import in_columns
 from mofa_model.calibrate.free import entries_of
 from mofa_model.presets import entries as tables
 from mofa_model.presets.constants import defaults
+from mofa_model.units import Range
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -114,7 +114,7 @@ def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch
     monkeypatch.setattr(
         coverage,
         "band_of",
-        lambda runs, *_: seen.append(set(runs.groups)) or Band(low=1.0, high=1.0),
+        lambda runs, *_: seen.append(set(runs.groups)) or Range(lower=1.0, target=1.0, upper=1.0),
     )
     judged = coverage.against_bands(found, "step")
     assert len(judged) == len(seen)

@@ -24,8 +24,8 @@ def shipped(monkeypatch):
 
 def width(asked, quantity="step"):
     found = band_of(measured_runs(), asked, quantity)
-    assert found.low < 1 < found.high
-    return found.high / found.low
+    assert found.lower < 1 < found.upper
+    return found.upper / found.lower
 
 
 def test_every_shipped_run_has_a_step_or_a_memory_and_is_there_once():

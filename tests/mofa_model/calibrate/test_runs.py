@@ -98,7 +98,7 @@ def test_runs_narrow_the_band_of_an_unseen_stack_and_are_what_it_rests_on(tmp_pa
     text = runs.as_toml(runs.refine(cases))
     wide, bare = band(ROW), basis(ROW)
     narrow, known = _with(text, lambda: (band(ROW), basis(ROW)), tmp_path / "b.toml")
-    assert wide.low < narrow.low < 1 < narrow.high < wide.high
+    assert wide.lower < narrow.lower < 1 < narrow.upper < wide.upper
     assert (bare.runs, known.runs) == (0, 3)
     assert known.within < bare.within
     assert known.nearest[0].name.startswith("mine")

@@ -13,7 +13,6 @@ from mofa_model.advice import (
     FailureInput,
     Odds,
     Predicted,
-    PredictedFigure,
     Status,
 )
 from mofa_model.bands import Basis, NearRun
@@ -22,13 +21,14 @@ from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.strategy import Strategy
+from mofa_model.units import Range
 
 NOW = "2026-01-31T09:30:00Z"
 LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True, pipeline_overlap=False)
 
 
 def band(target):
-    return PredictedFigure(lower=0.9 * target, target=target, upper=1.1 * target)
+    return Range(lower=0.9 * target, target=target, upper=1.1 * target)
 
 
 PREDICTED = Predicted(
@@ -36,7 +36,7 @@ PREDICTED = Predicted(
     tokens_per_second=band(599_400.4),
     mfu=band(0.4126),
     memory_bytes=band(71e9),
-    ettr=PredictedFigure(lower=0.9021, target=0.9412, upper=0.9634),
+    ettr=Range(lower=0.9021, target=0.9412, upper=0.9634),
     duration_seconds=band(2.6e7),
 )
 ADVICE = Advice(

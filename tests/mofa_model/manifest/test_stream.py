@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Counts, Odds, Predicted, PredictedFigure, Status
+from mofa_model.advice import Advice, Counts, Odds, Predicted, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
@@ -15,12 +15,13 @@ from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.manifest.stream import Annotator
 from mofa_model.strategy import Strategy
+from mofa_model.units import Range
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def band(target):
-    return PredictedFigure(lower=0.9 * target, target=target, upper=1.1 * target)
+    return Range(lower=0.9 * target, target=target, upper=1.1 * target)
 
 
 class Answers:

@@ -50,7 +50,7 @@ def test_three_jobs_leave_at_most_half_of_the_residual_and_one_job_more():
 
 def test_jobs_that_agree_teach_the_cluster_what_the_same_runs_teach_the_desk():
     for count in (1, 2, 5):
-        assert told(jobs(*[SLOW] * count)).ratio == system_factor([SLOW] * count).ratio
+        assert told(jobs(*[SLOW] * count)).ratio == system_factor([SLOW] * count).target
 
 
 def test_three_jobs_that_ran_three_weeks_still_leave_half():
@@ -74,7 +74,7 @@ def test_one_odd_job_among_four_moves_the_factor_little():
 def test_a_namespace_full_of_jobs_does_not_speak_for_the_others():
     many = [JobEvidence(job=f"loud/{n}", log_ratio=-SLOW, at=0.0) for n in range(12)]
     other = JobEvidence(job="quiet/x", log_ratio=SLOW, at=0.0)
-    assert told(many).ratio == pytest.approx(system_factor([-SLOW] * 12).ratio)
+    assert told(many).ratio == pytest.approx(system_factor([-SLOW] * 12).target)
     assert told([*many, other]).ratio == pytest.approx(1.0, abs=0.03)
 
 
