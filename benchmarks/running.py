@@ -1,6 +1,6 @@
 """What it costs to look at running jobs: a thousand of them against a hundred, and the server's part of it.
 
-Two real Prometheus servers hold the last hours of that many jobs, trainers and pods; the operator's look (`observe.looks`)
+Two real Prometheus servers hold the last hours of that many jobs, trainers and pods; the operator's look (`observe.progress`)
 is timed on each. Ratios are compared, never times.
 
     python benchmarks/running.py [JOBS]
@@ -25,9 +25,11 @@ from mofa_local.prometheus import Prometheus as Server  # noqa: E402
 from mofa_local.series import Series, sampled  # noqa: E402
 from mofa_local.synthetic import Job, draw  # noqa: E402
 
-from mofa_operator.observe.prometheus import Prometheus  # noqa: E402
-from mofa_operator.observe.telemetry import TelemetryReader  # noqa: E402
-from mofa_operator.observe.throughput import Watched  # noqa: E402
+from mofa_operator.observe.progress.telemetry import (  # noqa: E402
+    TelemetryReader,
+    Watched,
+)
+from mofa_operator.observe.prometheus.client import Prometheus  # noqa: E402
 from mofa_operator.settings import PrometheusSettings  # noqa: E402
 
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000

@@ -26,9 +26,9 @@ from mofa_operator.control.pages import Pages  # noqa: E402
 from mofa_operator.control.pool_observer import PoolObserver  # noqa: E402
 from mofa_operator.control.queue import WorkQueue  # noqa: E402
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key  # noqa: E402
-from mofa_operator.observe.answers import QueryResult, Sample  # noqa: E402
-from mofa_operator.observe.store import Store  # noqa: E402
-from mofa_operator.observe.telemetry import TelemetryReader  # noqa: E402
+from mofa_operator.observe.cluster.store import Store  # noqa: E402
+from mofa_operator.observe.progress.telemetry import TelemetryReader  # noqa: E402
+from mofa_operator.observe.prometheus.client import QueryResult, Sample  # noqa: E402
 from mofa_operator.page.listed import jobs_page  # noqa: E402
 from mofa_operator.settings import LoopSettings  # noqa: E402
 

@@ -32,9 +32,9 @@ from mofa_operator.keys import (
     ledger_of,
 )
 from mofa_operator.objects import LiveProfile, live
+from mofa_operator.observe.cluster.questions import question_bytes
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools
-from mofa_operator.observe.questions import question_bytes
-from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import ShownJob
 from mofa_operator.settings import LoopSettings
 from mofa_operator.words import MANAGER, Happened

@@ -32,9 +32,9 @@ from mofa_operator.decide.observation import _wait
 from mofa_operator.decide.pool_size import pool_size
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
 from mofa_operator.objects import live
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools, facts_of
-from mofa_operator.observe.prometheus import Prometheus, _trust
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.prometheus.client import Prometheus, _trust
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.shapes import ShownFigures
 from mofa_operator.snapshot import Alive, ProfileSnapshot

@@ -1,6 +1,6 @@
 """Recoveries of a job as tests compare them."""
 
-from mofa_operator.observe.run_record import evidence
+from mofa_operator.observe.jobs.run_record import evidence
 
 
 def recoveries(life):

@@ -511,8 +511,8 @@ from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.placement import WatchedPool, told
-from mofa_operator.observe.pool_watch import PoolWatch
+from mofa_operator.observe.history.watch import WatchedPool, told
+from mofa_operator.observe.history.watch import PoolWatch
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NoHistory, NodeCount, ProfileSnapshot
 

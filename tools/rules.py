@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from mofa_model.kinds import LABELS, PodLabels
 from mofa_model.manifest.exporters import EXPORTERS
-from mofa_operator.observe.promql import any_of, node_label
+from mofa_operator.observe.prometheus.promql import any_of, node_label
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy" / "rules"

@@ -30,10 +30,10 @@ from mofa_local.synthetic import (
 
 from mofa_model.cli import main
 from mofa_operator.evidence import date_of
-from mofa_operator.observe import history
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.promql import any_of, matcher, selector
-from mofa_operator.observe.throughput import Watched, running
+from mofa_operator.observe.history import history
+from mofa_operator.observe.progress.telemetry import Watched, running
+from mofa_operator.observe.prometheus.client import Prometheus
+from mofa_operator.observe.prometheus.promql import any_of, matcher, selector
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import NoHistory
 from mofa_operator.words import Reason

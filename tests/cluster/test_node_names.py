@@ -11,10 +11,10 @@ from mofa_local.series import sampled
 from mofa_local.synthetic import DAY, Gap, Job, draw, node_names
 
 from mofa_operator.keys import NODE
-from mofa_operator.observe import history
-from mofa_operator.observe.names import LATELY, Lately, Names
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.history import history
+from mofa_operator.observe.history.node_names import LATELY, Lately, Names
+from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason

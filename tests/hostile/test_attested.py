@@ -6,10 +6,8 @@ import time
 import pytest
 
 from mofa_model.kinds.observation import ATTEMPTS
-from mofa_operator.observe.answers import QueryResult
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.telemetry import TelemetryReader
-from mofa_operator.observe.throughput import MOST_OWN, Watched
+from mofa_operator.observe.progress.telemetry import MOST_OWN, TelemetryReader, Watched
+from mofa_operator.observe.prometheus.client import Prometheus, QueryResult
 from mofa_operator.settings import PrometheusSettings
 
 JOB, THEIRS = ("research", "llama"), ("evil", "mine")

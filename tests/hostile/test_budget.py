@@ -15,7 +15,7 @@ from mofa_operator.decide.teaching import calibration
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 

@@ -17,8 +17,8 @@ from mofa_local.synthetic import DAY, HOUR, Job, draw
 from promql_names import series
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe import history
-from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.history import history
+from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import NoHistory
 

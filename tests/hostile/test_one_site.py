@@ -30,8 +30,7 @@ from wicked import ROLES
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import TRAINING_JOB
-from mofa_operator.observe.remembered import from_text
-from mofa_operator.observe.run_record import Totals
+from mofa_operator.observe.jobs.run_record import Totals, from_text
 
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]

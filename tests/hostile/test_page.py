@@ -11,7 +11,7 @@ from operator_objects import profile, training_job
 
 from mofa_operator.control.pages import Pages
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.page.server import routes
 
 JOBS, PROFILES = 2000, 100

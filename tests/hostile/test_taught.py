@@ -19,9 +19,9 @@ from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.observe.gangs import Gang
-from mofa_operator.observe.run_records import Telemetry
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.jobs.pods import Gang
+from mofa_operator.observe.progress.telemetry import Telemetry
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot, Running
 from mofa_operator.words import Aspect, Reason

@@ -25,9 +25,8 @@ from mofa_operator.decision import Answer
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.bodies import older, version_of
-from mofa_operator.observe.store import Store
-from mofa_operator.observe.waiting import check_snapshot, speaker
+from mofa_operator.observe.cluster.bodies import older, version_of
+from mofa_operator.observe.cluster.store import Store, check_snapshot, speaker
 from mofa_operator.refusals import Gone, Refused
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import CheckSnapshot

@@ -20,7 +20,7 @@ from mofa_operator.decide.release import overdue
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)

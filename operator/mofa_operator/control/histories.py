@@ -13,10 +13,10 @@ from mofa_operator.keys import Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.history import Known, history
-from mofa_operator.observe.names import Lately
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.history.history import Known, history
+from mofa_operator.observe.history.node_names import Lately
+from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason

@@ -14,7 +14,7 @@ from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import consents, is_gated, is_suspended
 from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, live
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.settings import LoopSettings
 
 

@@ -20,10 +20,10 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
-from mofa_operator.observe.run_records import RunRecords, Telemetry
-from mofa_operator.observe.store import Store
-from mofa_operator.observe.throughput import Job, Watched
-from mofa_operator.observe.trainers import TRAINERS
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.progress.run_records import RunRecords
+from mofa_operator.observe.progress.telemetry import Telemetry, Watched
+from mofa_operator.observe.prometheus.trainers import TRAINERS, Job
 
 Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Telemetry]]]
 """What is to be seen of the jobs at a moment."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.keys import CONFIG_MAP, Key
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Refused
 from mofa_operator.snapshot import Named
 

@@ -19,9 +19,9 @@ from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decide.unanswered import is_quarantined
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
 from mofa_operator.objects import LiveProfile
-from mofa_operator.observe.bodies import is_output
-from mofa_operator.observe.curves import Asks, Curves, curves
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.bodies import is_output
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.progress.telemetry import Asks, Curves, curves
 from mofa_operator.page.jobs import ShownJob
 from mofa_operator.page.server import Source
 from mofa_operator.refusals import ApiError

@@ -11,9 +11,8 @@ from typing import Final
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
 from mofa_operator.control.intake import Intake
-from mofa_operator.observe.placement import Told, WatchedPool, told
-from mofa_operator.observe.pool_watch import PoolWatch
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.history.watch import PoolWatch, Told, WatchedPool, told
 
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""

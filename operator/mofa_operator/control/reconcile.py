@@ -39,7 +39,7 @@ from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import JobSnapshot, Named, NoHistory, PolicySnapshot, ProfileSnapshot

@@ -18,7 +18,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NEEDED, NODE, OURS, Key, key_of
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import ApiError, Busy, Gone, Refused
 
 GRACE: Final = 3.0

@@ -43,11 +43,11 @@ from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.cluster.questions import question_bytes
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.questions import question_bytes
-from mofa_operator.observe.store import Store
-from mofa_operator.observe.telemetry import TelemetryReader
+from mofa_operator.observe.progress.telemetry import TelemetryReader
+from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
 

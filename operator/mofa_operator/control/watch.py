@@ -10,7 +10,7 @@ from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import Key, key_of
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Busy, Gone
 from mofa_operator.streams import BOOKMARK
 

@@ -18,7 +18,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.watch import Life, Watch, known
 from mofa_operator.keys import FAILURE_LEDGER, JOBS, NEEDED
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import ApiError, Expired, Gone, Refused
 
 REST: Final = (0.1, 0.5, 1.0, 2.0, 5.0)

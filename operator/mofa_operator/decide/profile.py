@@ -36,7 +36,7 @@ from mofa_operator.decide.rates import (
 from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import TaughtCalibration, calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
-from mofa_operator.incidents.overruling import UNMATCHED
+from mofa_operator.incidents.incident import UNMATCHED
 from mofa_operator.objects import Written, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds

@@ -13,7 +13,7 @@ from mofa_operator.decide.stance import Stance, stance_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.questions import question_bytes
+from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.snapshot import JobSnapshot, Named
 
 Told: TypeAlias = Mapping[str, str]

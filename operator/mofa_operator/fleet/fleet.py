@@ -23,10 +23,9 @@ from mofa_operator.keys import (
     key_of,
 )
 from mofa_operator.objects import LiveObject, LiveTrainingJob, live
-from mofa_operator.observe.named import wanted
+from mofa_operator.observe.cluster.relations import Uses, wanted
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import NodeFacts, facts_of
-from mofa_operator.observe.relations import Uses
-from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Gone, Refused
 from mofa_operator.snapshot import Named
 

@@ -17,8 +17,8 @@ from mofa_operator.fleet.kept import is_kept
 from mofa_operator.fleet.site import Site
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE
 from mofa_operator.objects import LiveProfile
+from mofa_operator.observe.cluster.relations import ListedPolicy
 from mofa_operator.observe.nodes import PRODUCT, NodeFacts, count
-from mofa_operator.observe.relations import ListedPolicy
 
 _PROPOSE: Final = "mofa profile --from-cluster | kubectl apply -f -"
 _FEATURES: Final = "install NVIDIA's GPU operator, or a device plugin"

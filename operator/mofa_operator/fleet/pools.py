@@ -13,8 +13,7 @@ from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.spending import JobState, spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveProfile
-from mofa_operator.observe.nodes import PRODUCT, count
-from mofa_operator.observe.pools import pools_of
+from mofa_operator.observe.nodes import PRODUCT, count, pools_of
 from mofa_operator.words import Aspect
 
 

@@ -8,11 +8,10 @@ from typing import Final
 
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
-from mofa_operator.incidents.witnesses import BOOT, READY, XID
+from mofa_operator.incidents.timelines import BOOT, READY, XID
 from mofa_operator.observe.nodes import PRODUCT
-from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.promql import matcher, node_label, selector
-from mofa_operator.observe.queries import POD_LABELS
+from mofa_operator.observe.prometheus.client import Prometheus
+from mofa_operator.observe.prometheus.promql import POD_LABELS, matcher, node_label, selector
 
 _WINDOW: Final = "15m"
 """How far back a series counts as there: three scrapes of the slowest that we know."""

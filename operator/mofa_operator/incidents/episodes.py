@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.pod_life import Exit, PodLife
-from mofa_operator.incidents.runs import Span
+from mofa_operator.incidents.timelines import Exit, PodLife, Span
 
 SETTLED: Final = 400.0
 """Time from when all run until a new end is a new interruption: what fails sooner had not begun to train. [s]"""

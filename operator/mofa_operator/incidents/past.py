@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.spec.incident_causes import RESUBMISSION
-from mofa_operator.incidents.domains import domains
-from mofa_operator.incidents.incident import PHASES, Incident
-from mofa_operator.incidents.job_causes import JobSurroundings, Standstill
-from mofa_operator.incidents.job_incidents import job_incidents
-from mofa_operator.incidents.node_incidents import node_incidents
-from mofa_operator.incidents.node_life import NodeLife
-from mofa_operator.incidents.overruling import UNMATCHED, apart, moment_of, overruled
-from mofa_operator.incidents.pod_life import PodLife
-from mofa_operator.incidents.runs import Span, joined, overlap, without
+from mofa_operator.incidents.incident import (
+    PHASES,
+    UNMATCHED,
+    Incident,
+    apart,
+    moment_of,
+    overruled,
+)
+from mofa_operator.incidents.job_incidents import JobSurroundings, Standstill, job_incidents
+from mofa_operator.incidents.node_incidents import domains, node_incidents
+from mofa_operator.incidents.timelines import NodeLife, PodLife, Span, joined, overlap, without
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

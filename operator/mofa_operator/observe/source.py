@@ -20,9 +20,11 @@ from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.spec.evidence import DatedEvidence
 from mofa_model.units import DAY
 from mofa_operator.api import Api
-from mofa_operator.keys import CLUSTER_PROFILE
-from mofa_operator.observe import history
-from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.credentials import Credentials
+from mofa_operator.keys import CLUSTER_PROFILE, NODE
+from mofa_operator.observe.history import history
+from mofa_operator.observe.nodes import facts_of, pools_of
+from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.refusals import ApiError
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import COVERED, History, NoHistory
@@ -109,3 +111,16 @@ async def _live(name: str) -> Mapping[str, Any] | None:
             raise SourceUnreachable(
                 f"cluster: the ClusterProfile {name} cannot be read: {error}"
             ) from None
+
+
+def live() -> list[dict[str, Any]]:
+    """Pools of the cluster that KUBECONFIG or the pod's account leads to."""
+    return asyncio.run(_live_pools())
+
+
+async def _live_pools() -> list[dict[str, Any]]:
+    try:
+        async with Api(Credentials.from_environment()) as api:
+            return pools_of([facts_of(body) async for body in api.list(NODE)])
+    except ApiError as error:
+        raise SourceUnreachable(f"--from-cluster: nodes cannot be listed: {error}") from None

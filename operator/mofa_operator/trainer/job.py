@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mofa_model import units
 from mofa_model.errors import BadFile, BadValue, InputError
-from mofa_operator.trainer.facts import Facts
+from mofa_operator.trainer.progress import Facts
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile

@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
 
 def _series(url: str) -> list[Diagnosis]:
     from mofa_operator.fleet.series import judged, read_series
-    from mofa_operator.observe.prometheus import Prometheus
+    from mofa_operator.observe.prometheus.client import Prometheus
     from mofa_operator.observe.source import environment
 
     async def read() -> list[Diagnosis]:

@@ -162,7 +162,7 @@ def settings_of(
 
 
 def _check(made: OperatorSettings) -> None:
-    from mofa_operator.observe.flavours import Flavour
+    from mofa_operator.observe.prometheus.flavours import Flavour
 
     if made.log_format not in FORMATS:
         raise UnknownName("--log-format", made.log_format, FORMATS)

@@ -91,10 +91,10 @@ def run(arguments: Namespace) -> int:
     from mofa_model.manifest.bundled import named_profile
     from mofa_model.manifest.cluster_profile import PrometheusSpec
     from mofa_model.manifest.incident_rules import IncidentRules
-    from mofa_operator.incidents.overruling import apart
-    from mofa_operator.observe.history import PoolPast, pool_past
-    from mofa_operator.observe.prometheus import Prometheus
-    from mofa_operator.observe.queries import Pool
+    from mofa_operator.incidents.incident import apart
+    from mofa_operator.observe.history.history import PoolPast, pool_past
+    from mofa_operator.observe.prometheus.client import Prometheus
+    from mofa_operator.observe.prometheus.promql import Pool
     from mofa_operator.observe.source import environment
 
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)

@@ -16,7 +16,7 @@ from mofa_operator.decide.reading import moment
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, CLUSTER_PROFILE, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Gone
 from mofa_operator.settings import OperatorSettings
 

@@ -13,7 +13,7 @@ from mofa_operator.control.gates import Gates
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Busy, Conflict, Refused
 from mofa_operator.settings import OperatorSettings
 

@@ -10,7 +10,7 @@ from virtual_time import run
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.settings import LoopSettings
 
 PROFILE = Key(CLUSTER_PROFILE, "", "east")

@@ -14,9 +14,9 @@ from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.observe.gangs import Gang
-from mofa_operator.observe.run_records import Telemetry
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.jobs.pods import Gang
+from mofa_operator.observe.progress.telemetry import Telemetry
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Running
 

@@ -17,8 +17,8 @@ from mofa_operator.control.process import NoAnswer
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.view import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.prometheus.client import QueryResult, Sample
 from mofa_operator.refusals import Busy
 
 OUTCOME = {"advisor.mofa.dev/status": "Recommended"}

@@ -9,7 +9,7 @@ from mofa_operator.control.pool_observer import PoolObserver
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.evidence import WATCH
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.settings import LoopSettings
 
 EAST = Key(CLUSTER_PROFILE, "", "east")

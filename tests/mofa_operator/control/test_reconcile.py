@@ -25,7 +25,7 @@ from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
 from mofa_operator.snapshot import Alive

@@ -16,7 +16,7 @@ from mofa_operator.control.resync import GRACE, Resync
 from mofa_operator.decide.gates import KUEUE
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Busy, Gone, Refused
 from mofa_operator.settings import LoopSettings
 

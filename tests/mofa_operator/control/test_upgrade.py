@@ -19,9 +19,8 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.remembered import to_text
-from mofa_operator.observe.run_record import RunRecord
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.jobs.run_record import RunRecord, to_text
 from mofa_operator.refusals import Conflict
 from mofa_operator.settings import LoopSettings, OperatorSettings
 

@@ -16,7 +16,7 @@ from mofa_operator.control.watch import Watch
 from mofa_operator.control.watches import LATE, Watches
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.refusals import Busy, Expired, Gone, Refused
 from mofa_operator.settings import LoopSettings
 

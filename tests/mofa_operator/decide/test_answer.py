@@ -19,7 +19,7 @@ from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.stream import Annotator
 from mofa_operator.decide.answer import answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import Named, Question
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -12,8 +12,7 @@ from mofa_operator.decision import Answer
 from mofa_operator.keys import ADMISSION_CHECK, CLUSTER_PROFILE, Key
 from mofa_operator.keys import ADVISOR_POLICY as POLICY
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.store import Store
-from mofa_operator.observe.waiting import check_snapshot
+from mofa_operator.observe.cluster.store import Store, check_snapshot
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Named
 from mofa_operator.words import Reason

@@ -12,8 +12,8 @@ from operator_objects import applied
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
+from mofa_operator.observe.cluster.questions import relevance
 from mofa_operator.observe.nodes import NodeFacts, Pools
-from mofa_operator.observe.questions import relevance
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import ProfileSnapshot
 

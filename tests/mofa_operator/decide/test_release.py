@@ -24,7 +24,7 @@ from mofa_operator.decide.release import overdue
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.store import Store
 
 MODE, GATE = f"{PREFIX}mode", f"{PREFIX}gate"
 ADVICE = Answer(

@@ -9,12 +9,9 @@ from mofa_model.errors import BadValue
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
-from mofa_operator.incidents.job_causes import Standstill
-from mofa_operator.incidents.node_life import NodeLife
+from mofa_operator.incidents.job_incidents import Standstill
 from mofa_operator.incidents.past import past
-from mofa_operator.incidents.pod_life import Exit, PodLife
-from mofa_operator.incidents.runs import ValueRun
-from mofa_operator.incidents.witnesses import CORDON, READY, XID
+from mofa_operator.incidents.timelines import CORDON, READY, XID, Exit, NodeLife, PodLife, ValueRun
 
 JOB = "research/llama"
 START, DAY, STEP = 1_000_000.0, 86400.0, 60.0

@@ -8,11 +8,9 @@ from mofa_model.errors import InputError
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.xids import XidMeaning, meaning
-from mofa_operator.incidents.domains import domains
+from mofa_operator.incidents.node_incidents import domains
 from mofa_operator.incidents.node_incidents import node_incidents as incidents_of
-from mofa_operator.incidents.node_life import NodeLife
-from mofa_operator.incidents.runs import ValueRun, length
-from mofa_operator.incidents.witnesses import (
+from mofa_operator.incidents.timelines import (
     ALLOCATABLE,
     BOOT,
     CORDON,
@@ -22,6 +20,9 @@ from mofa_operator.incidents.witnesses import (
     READY,
     TAINT,
     XID,
+    NodeLife,
+    ValueRun,
+    length,
 )
 
 START, DAY = 1_000_000.0, 86400.0

@@ -4,8 +4,8 @@ import asyncio
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import TRAINING_JOB, Key
-from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.curves import Curves, curves
+from mofa_operator.observe.progress.telemetry import Curves, curves
+from mofa_operator.observe.prometheus.client import QueryResult, Sample
 
 
 class Prometheus:

@@ -1,9 +1,7 @@
 """Device memory of pods, as the DCGM exporter says it, and whose it is."""
 
-from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.device_memory import by_pod, device_memory
-from mofa_operator.observe.gang_pods import Pod
-from mofa_operator.observe.gangs import gang
+from mofa_operator.observe.jobs.pods import Pod, by_pod, device_memory, gang
+from mofa_operator.observe.prometheus.client import QueryResult, Sample
 
 
 def test_a_series_names_the_namespace_of_its_pod_and_no_other():

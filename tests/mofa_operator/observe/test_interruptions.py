@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from timed import recoveries
 
 from mofa_model.kinds.observation import Counter, Observation, Sign
-from mofa_operator.observe.interruptions import KEPT, seen
-from mofa_operator.observe.remembered import LARGEST, from_text, to_text
-from mofa_operator.observe.run_record import (
+from mofa_operator.observe.jobs.interruptions import KEPT, seen
+from mofa_operator.observe.jobs.run_record import (
+    LARGEST,
     ettr,
+    from_text,
     interruptions,
     lost,
     open_since,
     running,
+    to_text,
 )
 
 STEP = 10.0

@@ -7,8 +7,8 @@ from timed import recoveries
 
 from mofa_model.kinds import TRAIN_JOB, job_kind
 from mofa_model.kinds.observation import Observation, Sign
-from mofa_operator.observe.interruptions import seen
-from mofa_operator.observe.run_record import interruptions
+from mofa_operator.observe.jobs.interruptions import seen
+from mofa_operator.observe.jobs.run_record import interruptions
 
 NOON = 1_772_452_800.0
 """2026-03-02T12:00:00Z. [s]"""

@@ -6,9 +6,8 @@ from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
+from mofa_operator.observe.history.watch import PoolWatch, WatchedPool, innermost, place, told
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.placement import WatchedPool, innermost, place, told
-from mofa_operator.observe.pool_watch import PoolWatch
 
 DAY, MINUTE = 86400.0, 60.0
 NOON = 1_700_000_000.0 // DAY * DAY + DAY / 2

@@ -4,8 +4,7 @@ import pytest
 
 from mofa_model.cli import main
 from mofa_model.verbs import profile
-from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.pools import pools_of
+from mofa_operator.observe.nodes import NodeFacts, pools_of
 
 H100, MI = "NVIDIA-H100-80GB-HBM3", "Some-Card-Nobody-Knows"
 

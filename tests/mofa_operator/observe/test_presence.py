@@ -7,11 +7,10 @@ import pytest
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
-from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.gang_pods import Pod
-from mofa_operator.observe.gangs import gang
-from mofa_operator.observe.run_records import RunRecords, Telemetry
-from mofa_operator.observe.throughput import Watched, present
+from mofa_operator.observe.jobs.pods import Pod, gang
+from mofa_operator.observe.progress.run_records import RunRecords
+from mofa_operator.observe.progress.telemetry import Telemetry, Watched, present
+from mofa_operator.observe.prometheus.client import QueryResult, Sample
 from mofa_operator.snapshot import Running
 
 JOB = ("ml", "llama")

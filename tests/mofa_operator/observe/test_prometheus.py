@@ -15,8 +15,8 @@ import pytest
 from mofa_local.certificates import Authority
 
 from mofa_model.errors import InputError, SourceUnreachable
-from mofa_operator.observe.prometheus import AT_ONCE, Prometheus
-from mofa_operator.observe.trainers import TRAINERS
+from mofa_operator.observe.prometheus.client import AT_ONCE, Prometheus
+from mofa_operator.observe.prometheus.trainers import TRAINERS
 from mofa_operator.settings import PrometheusSettings
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
-from mofa_operator.observe.promql import (
+from mofa_operator.observe.prometheus.promql import (
     any_of,
     duration,
     filled,

@@ -7,12 +7,10 @@ from mofa_model.annotations import RECORD
 from mofa_model.kinds import JOB_SET, TRAIN_JOB
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
-from mofa_operator.observe.gang_pods import Pod
-from mofa_operator.observe.gangs import gang
-from mofa_operator.observe.remembered import from_text
-from mofa_operator.observe.run_record import ettr, interruptions, lost
-from mofa_operator.observe.run_records import RunRecords, Telemetry, carried
-from mofa_operator.observe.steps import path_of
+from mofa_operator.observe.jobs.pods import Pod, gang
+from mofa_operator.observe.jobs.run_record import ettr, from_text, interruptions, lost
+from mofa_operator.observe.progress.run_records import RunRecords, carried
+from mofa_operator.observe.progress.telemetry import Telemetry, path_of
 from mofa_operator.snapshot import Running
 
 JOB = ("ml", "llama")

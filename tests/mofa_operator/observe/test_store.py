@@ -23,8 +23,8 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, NODE, TRAINING_JOB, Key
-from mofa_operator.observe.questions import question_bytes
-from mofa_operator.observe.store import Store
+from mofa_operator.observe.cluster.questions import question_bytes
+from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import History, Named, NoHistory, Running
 
 EAST = Key(CLUSTER_PROFILE, "", "east")

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from mofa_operator.incidents.job_causes import Standstill
-from mofa_operator.observe.stalls import Edges, stalls
-from mofa_operator.observe.stretches import stretches
+from mofa_operator.incidents.job_incidents import Standstill
+from mofa_operator.observe.history.looks import stretches
+from mofa_operator.observe.history.stalls import Edges, stalls
 from mofa_operator.recent import Recent
 
 DAY, START = 86400.0, 1_000_000.0

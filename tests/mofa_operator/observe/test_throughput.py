@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from mofa_model.errors import BadValue, UnknownName
-from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.throughput import Watched, ettr, running
+from mofa_operator.observe.progress.telemetry import Watched, ettr, running
+from mofa_operator.observe.prometheus.client import QueryResult, Sample
 
 NOW = 1_000_000.0
 

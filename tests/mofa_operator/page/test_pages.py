@@ -13,7 +13,7 @@ from operator_objects import shown  # noqa: E402
 
 from mofa_operator.keys import CLUSTER_PROFILE  # noqa: E402
 from mofa_operator.objects import live  # noqa: E402
-from mofa_operator.observe.curves import Curves  # noqa: E402
+from mofa_operator.observe.progress.telemetry import Curves  # noqa: E402
 from mofa_operator.page.jobs import job_page  # noqa: E402
 from mofa_operator.page.listed import MOST, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402

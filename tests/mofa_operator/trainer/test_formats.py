@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from mofa_model.calibrate.logs import step_seconds
 from mofa_model.errors import UnknownName
-from mofa_operator.trainer.facts import Facts, speed
 from mofa_operator.trainer.formats import FAMILIES, Line, Reader
-from mofa_operator.trainer.progress import Progress, seen
+from mofa_operator.trainer.progress import Facts, Progress, seen, speed
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 

@@ -1,8 +1,7 @@
 """What a log has told: steps go on, go back, come twice; checkpoints are counted once."""
 
-from mofa_operator.trainer.facts import Facts
 from mofa_operator.trainer.formats import Line
-from mofa_operator.trainer.progress import Progress, seen
+from mofa_operator.trainer.progress import Facts, Progress, seen
 
 
 def told(*lines):

@@ -1,0 +1,1 @@
+"""What is remembered of the objects of the API server."""

@@ -1,0 +1,172 @@
+"""Questions: what an answer depends on, and nothing else, so that jobs which ask the same are answered once.
+
+Left out are names, conditions, verdicts, what is displayed, and what is watched rather than asked. A count of nodes
+is reduced to what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mofa_model.annotations import ASKED
+from mofa_model.kinds import Kind, asked_of
+from mofa_model.kinds.shape import Body, at, part
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
+from mofa_operator.observe.cluster.bodies import digest, packed
+from mofa_operator.observe.cluster.relations import ListedPolicy, Uses, policy_for, texts_of
+from mofa_operator.snapshot import Named, Question
+from mofa_operator.words import Aspect
+
+_UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
+"""Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
+_ANY_TIME: Final = "1970-01-01T00:00:00Z"
+"""What stands where a condition must have a time."""
+_COUNTED: Final = (
+    "name", "failures", "exposureNodeDays", "presentFailures", "presentNodeDays", "recoverySeconds",
+)  # fmt: skip
+"""What of a class's history goes into an answer."""
+
+
+def question_bytes(question: Question) -> bytes:
+    """A question as bytes, equal for equal questions."""
+    changes = [question.changes] if question.changes else []
+    parts = [
+        question.job,
+        question.profiles,
+        question.policies,
+        question.config_maps,
+        question.beside,
+    ]
+    return packed([*parts, *changes])
+
+
+def training_question(
+    job: LiveTrainingJob, profile: LiveProfile | None, uses: Uses, named: Named
+) -> Question:
+    """What a TrainingJob asks."""
+    spec = job.body.get("spec")
+    asked = _without(spec, _UNASKED)
+    profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
+    return Question(
+        job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
+        profiles=profiles,
+        config_maps=texts_of(job.key, uses, job.body, named),
+    )
+
+
+def existing_question(
+    job: LiveObject,
+    profiles: Sequence[LiveProfile],
+    policies: Sequence[ListedPolicy],
+    uses: Uses,
+    named: Named,
+) -> Question:
+    """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
+    policy = policy_for(job, policies)
+    chosen_by = set() if policy is None else policy.selector.keys()
+    labels, annotations = job.labels, job.annotations
+    return Question(
+        job={
+            "apiVersion": job.body.get("apiVersion"),
+            "kind": job.key.kind.kind,
+            "metadata": {
+                "labels": {name: labels[name] for name in sorted(chosen_by) if name in labels},
+                "annotations": {name: annotations[name] for name in ASKED if name in annotations},
+            },
+            "spec": asked_of(job.body.get("spec")),
+        },
+        profiles=tuple(_asked(profile) for profile in profiles),
+        policies=()
+        if policy is None
+        else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
+        config_maps=texts_of(job.key, uses, job.body, named),
+        beside=tuple(_plain(one) for one in named.beside),
+    )
+
+
+def relevance(profile: LiveProfile) -> bytes:
+    """Mark of all that jobs take from a profile: what goes into answers, and what is shown with them."""
+    verdicts = [row.verdict for row in profile.status.rows]
+    shown = [
+        [one.status, one.reason, one.message]
+        for one in profile.conditions
+        if one.type == Aspect.HISTORY_COMPLETE
+    ]
+    return digest([_asked(profile), verdicts, shown])
+
+
+def _asked(profile: LiveProfile) -> Written:
+    """A profile without what no answer depends on."""
+    stands = profile.kept("nodes", "failures")
+    kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
+    if isinstance(classes := stands.get("failures"), list):
+        kept["failures"] = [
+            {k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes
+        ]
+    if taught := profile.factors:
+        kept["calibration"] = {**taught, "jobs": 0}
+    if unready := _unready(profile):
+        kept["conditions"] = [unready]
+    asked = _without(profile.body.get("spec"), ("prometheus",))
+    return _named(CLUSTER_PROFILE, profile.key.name, asked) | {"status": kept}
+
+
+def _unready(profile: LiveProfile) -> Written:
+    """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
+    for one in profile.conditions:
+        if one.type == Aspect.READY and one.status == "False":
+            told = {
+                "type": one.type,
+                "status": one.status,
+                "reason": one.reason,
+                "message": one.message,
+            }
+            return {k: text for k, text in told.items() if text} | {"lastTransitionTime": _ANY_TIME}
+    return {}
+
+
+def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
+    """A profile as a TrainingJob sees it: not how nodes are selected, and no more of their number than matters."""
+    status = dict(profile["status"])
+    ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
+    if isinstance(ready, int) and isinstance(wanted, int):
+        status["nodes"] = {"total": wanted, "ready": wanted if ready >= wanted else 0}
+    elif isinstance(ready, int) and "maxNodes" in cluster:
+        del status["nodes"]
+    return profile | {"spec": _without(profile["spec"], ("nodeSelector",)), "status": status}
+
+
+def _without(spec: object, left_out: Sequence[str]) -> object:
+    """A spec without some of its parts; what is no mapping stays, so that its answer says what is wrong."""
+    if not isinstance(spec, Mapping):
+        return spec
+    return {name: value for name, value in spec.items() if name not in left_out}
+
+
+def _count(nodes: object) -> object:
+    """Nodes that advice is for; how many there are besides, or are ready just now, is shown, and no more."""
+    ready = at(nodes, "steady")
+    ready = at(nodes, "ready") if ready is None else ready
+    return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
+
+
+def _named(kind: Kind, name: object, spec: object) -> Written:
+    """An object of ours with its name and spec alone."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _plain(body: Body) -> Written:
+    """An object that a job names, with what its answer depends on alone."""
+    return {
+        "apiVersion": body.get("apiVersion"),
+        "kind": body.get("kind"),
+        "metadata": {"name": at(body, "metadata", "name")},
+        "spec": body.get("spec"),
+    }

@@ -1,0 +1,1 @@
+"""What happens to jobs: their pods, their interruptions, and the record of a run."""

@@ -1,0 +1,1 @@
+"""The client of Prometheus, and every query that is built for it."""

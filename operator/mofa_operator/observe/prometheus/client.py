@@ -1,0 +1,392 @@
+"""A thin client of Prometheus: instant queries by POST, bounded in bytes, series, time and number, typed at once.
+
+    async with Prometheus(settings) as prometheus:
+        answer = await prometheus.query("up")
+        answer.samples      # what it said: finite numbers, no series twice
+        answer.warnings     # what it warned of, a partial answer included
+
+Every way to fail ends in one `SourceUnreachable` with one line. Temporary failures (the network, 429, 502, 503, 504) are
+tried three times; permanent ones once; a 401 makes the token be read anew, once. Redirects are refused, answers are read as
+a stream and cut off at the limit, and no secret stands in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import aiohttp
+import orjson
+
+from mofa_model.errors import BadFile, BadValue, InputError, SourceUnreachable
+from mofa_operator.observe.prometheus.flavours import MANNERS, PrometheusCredentials, flavour
+from mofa_operator.settings import PrometheusSettings
+
+ATTEMPTS: Final = 3
+"""How often a query is asked before its temporary failure counts. [1]"""
+PAUSE: Final = 0.5
+"""Wait before the second attempt; it doubles. [s]"""
+AT_ONCE: Final = 4
+"""Queries of one asker that are under way at the same time, so that we are a light guest. [1]"""
+_TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
+_FORM: Final = "application/x-www-form-urlencoded"
+_LARGE: Final = 1 << 18
+"""Answers from here on are parsed beside the event loop. [B]"""
+
+
+class _Failed(Exception):
+    """One attempt that failed."""
+
+    def __init__(self, why: str, *, temporary: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.temporary = temporary
+
+
+class Prometheus:
+    """A server that answers PromQL."""
+
+    def __init__(self, settings: PrometheusSettings, *, pause: float = PAUSE) -> None:
+        self._settings = settings
+        self._manner = MANNERS[flavour(settings.flavour)]
+        self._credentials = PrometheusCredentials(settings)
+        self._address = _address(settings.url)
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._pause = pause
+        self._client: aiohttp.ClientSession | None = None
+
+    @property
+    def longest(self) -> float:
+        """Longest stretch of time that one query may look at. [s]"""
+        return self._manner.longest
+
+    @property
+    def address(self) -> str:
+        """The server, as messages name it: no user, no password."""
+        return self._address
+
+    async def __aenter__(self) -> Self:
+        trust = _trust(self._settings) if self._address.startswith("https:") else True
+        self._client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trust),
+            timeout=aiohttp.ClientTimeout(),  # an attempt has one limit, in `_attempt`
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def beside(self) -> Prometheus:
+        """The same server by the same connections, for questions that wait for none of those asked here."""
+        other = copy(self)
+        other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
+        return other
+
+    async def query(self, promql: str, at: float | None = None) -> QueryResult:
+        """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""
+        form = {
+            "query": promql,
+            "timeout": f"{self._settings.timeout:g}s",
+            **self._manner.parameters,
+        }
+        if at is not None:
+            form["time"] = f"{at:.3f}"
+        body = urlencode(form).encode()
+        async with self._gate:
+            raw = await self._persistent(body)
+        reading = (promql, self._settings.most_series)
+        try:
+            if len(raw) < _LARGE:
+                return parsed(raw, *reading)
+            return await asyncio.to_thread(parsed, raw, *reading)
+        except NotAnAnswer as error:
+            raise self._unreachable(str(error)) from None
+
+    async def _persistent(self, body: bytes) -> bytes:
+        """The bytes of an answer, after as many attempts as are due."""
+        anew = False
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                status, raw = await self._attempt(body, anew=False)
+                if status == 401 and not anew:
+                    anew = True
+                    status, raw = await self._attempt(body, anew=True)
+            except _Failed as failure:
+                why, temporary = failure.why, failure.temporary
+            else:
+                if status == 200:
+                    return raw
+                why, temporary = refusal(status, raw), status in _TEMPORARY
+            if not temporary or attempt == ATTEMPTS:
+                raise self._unreachable(why)
+            await asyncio.sleep(self._pause * 2 ** (attempt - 1))
+        raise AssertionError  # the loop returns or raises
+
+    async def _attempt(self, body: bytes, *, anew: bool) -> tuple[int, bytes]:
+        """Status and bytes of one request."""
+        if self._client is None:
+            raise RuntimeError("use it as a context manager")
+        url = f"{self._address}/api/v1/query"
+        headers = {
+            **self._credentials.headers(anew=anew),
+            **self._credentials.signature(url, body, _FORM),
+            "Content-Type": _FORM,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
+        try:
+            async with (
+                asyncio.timeout(self._settings.timeout),
+                self._client.post(
+                    url, data=body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                return response.status, await self._read(response)
+        except TimeoutError:
+            raise _Failed(
+                f"no answer within {self._settings.timeout:g} s", temporary=True
+            ) from None
+        except aiohttp.InvalidURL as error:
+            raise _Failed(type(error).__name__) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Failed(_network(error), temporary=True) from None
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        if 300 <= response.status < 400:
+            raise _Failed(
+                "sends us elsewhere (a redirect), which is refused; configure its final address"
+            )
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise _Failed("sends a compressed answer that was not asked for")
+        most = self._settings.largest_answer
+        found = bytearray()
+        async for part in response.content.iter_any():
+            found += part
+            if len(found) > most:
+                raise _Failed(f"answers with more than {most} bytes")
+        return bytes(found)
+
+    def _unreachable(self, why: str) -> SourceUnreachable:
+        line = " ".join(f"Prometheus at {self._address}: {why}".split())
+        return SourceUnreachable(self._credentials.struck(line))
+
+
+def _network(error: Exception) -> str:
+    """What the network did, in words."""
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
+        return "certificate refused" if "CERTIFICATE" in str(error) else "cannot be connected to"
+    return "broke off in the middle of its answer"
+
+
+def _address(url: str | None) -> str:
+    """The server's address without user, query and fragment."""
+    if not url:
+        raise InputError("prometheus url: is missing; give the server's address")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    host = parts.hostname
+    if parts.scheme not in {"http", "https"} or not host or not host.isprintable() or " " in url:
+        raise BadValue(
+            "prometheus url", url.rpartition("@")[2], "give http://host:port or https://host"
+        )
+    named = f"[{host}]" if ":" in host else host
+    place = named if port is None else f"{named}:{port}"
+    return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+
+
+def _trust(settings: PrometheusSettings) -> ssl.SSLContext:
+    """Whose certificates are believed."""
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+    except (OSError, ssl.SSLError):
+        raise BadFile(settings.ca_file, "is no certificate authority that can be read") from None
+    if settings.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+# The bytes of an answer of Prometheus as typed samples; whatever is odd about them is said, never swallowed.
+#
+# NaN or infinite value   left out, and a warning says how many
+# the same series twice   no answer: whichever is taken, it may be the wrong one
+# more series than asked  no answer
+# warnings, isPartial     handed on as warnings
+
+_SHOWN: Final = 300
+
+
+class NotAnAnswer(Exception):
+    """What came is no answer; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of an answer."""
+
+    labels: Mapping[str, str]
+    """Its labels."""
+    points: tuple[tuple[float, float], ...]
+    """Moments in seconds of the epoch, and values; one point but for subqueries. [(s, …)]"""
+
+    @property
+    def value(self) -> float:
+        """The last value."""
+        return self.points[-1][1]
+
+    def label(self, name: str) -> str:
+        """A label's value; empty where it has none, as in Prometheus."""
+        return self.labels.get(name, "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryResult:
+    """What a query answered."""
+
+    samples: tuple[Sample, ...]
+    """Series with finite values."""
+    warnings: tuple[str, ...] = ()
+    """What is doubtful about it, in sentences."""
+
+    def by(self, *labels: str) -> dict[tuple[str, ...], float]:
+        """Values by some labels; use it on aggregations, where these are all the labels."""
+        return {
+            tuple(sample.label(name) for name in labels): sample.value for sample in self.samples
+        }
+
+    def number(self) -> float | None:
+        """The only value; None where there is no series."""
+        return self.samples[0].value if self.samples else None
+
+
+def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
+    """An answer from its bytes."""
+    body = _json(raw)
+    if (
+        not isinstance(body, dict)
+        or body.get("status") != "success"
+        or not isinstance(body.get("data"), dict)
+    ):
+        raise NotAnAnswer("answers something that is not Prometheus' JSON")
+    data = body["data"]
+    kind, result = data.get("resultType"), data.get("result")
+    if kind == "scalar":
+        kind, result = "vector", [{"metric": {}, "value": result}]
+    if kind not in {"vector", "matrix"} or not isinstance(result, list):
+        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was due")
+    if len(result) > most_series:
+        raise NotAnAnswer(f"answers with more than {most_series} series to {query[:80]}")
+    try:
+        read = [_series(item, kind) for item in result]
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise NotAnAnswer("answers with a series that cannot be read") from None
+    samples = tuple(sample for sample, _ in read if sample.points)
+    if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
+        raise NotAnAnswer("answers with the same series twice")
+    return QueryResult(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
+
+
+def refusal(status: int, raw: bytes) -> str:
+    """Why a server said no: its own words where it has some."""
+    try:
+        body = _json(raw)
+    except NotAnAnswer:
+        body = None
+    said = body.get("error") if isinstance(body, dict) else None
+    words = {
+        401: "does not know us (401)",
+        403: "does not let us in (403)",
+        404: "has no query API there (404)",
+    }
+    told = words.get(status, f"refuses with status {status}")
+    return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise NotAnAnswer("answers something that is not JSON") from None
+
+
+def _series(item: dict[str, Any], kind: str) -> tuple[Sample, int]:
+    """One series, and how many of its values are no numbers."""
+    labels = item["metric"]
+    if not all(isinstance(value, str) for value in labels.values()):
+        raise TypeError
+    given = [item["value"]] if kind == "vector" else item["values"]
+    points = [(float(moment), float(value)) for moment, value in given]
+    finite = tuple(point for point in points if math.isfinite(point[0]) and math.isfinite(point[1]))
+    return Sample(labels, finite), len(points) - len(finite)
+
+
+def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
+    said = body.get("warnings")
+    found = (
+        [" ".join(str(text).split())[:_SHOWN] for text in said[:8]]
+        if isinstance(said, list)
+        else []
+    )
+    if body.get("isPartial") is True:
+        found.append("the answer is partial")
+    if odd:
+        found.append(f"{odd} values are not finite numbers and were left out")
+    return tuple(found)
+
+
+# Queries at one moment, and several things at once.
+
+T = TypeVar("T")
+_AT_ONCE: Final = 1000
+"""Items after which others have their turn. [1]"""
+
+
+class Asking:
+    """Queries at one moment; their warnings come together."""
+
+    def __init__(self, prometheus: Prometheus, at: float) -> None:
+        """`at` is the moment, in seconds of the epoch. [s]"""
+        self.prometheus = prometheus
+        self._at = at
+        self.warnings: list[str] = []
+
+    async def __call__(self, query: str) -> QueryResult:
+        """What a query answers."""
+        answer = await self.prometheus.query(query, self._at)
+        self.warnings.extend(answer.warnings)
+        return answer
+
+
+async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
+    """All of them at once; where one fails the others are called off, and the first failure is the answer."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+    """The same one after another; others have their turn now and then, for an answer may have very many series."""
+    for number, one in enumerate(many):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        yield one
