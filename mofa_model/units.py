@@ -49,6 +49,12 @@ class Range:
         middle = float(target)
         return cls(lower=min(float(lower), middle), target=middle, upper=max(float(upper), middle))
 
+    def times(self, factor: float) -> Range:
+        """The same range in other units."""
+        return Range(
+            lower=self.lower * factor, target=self.target * factor, upper=self.upper * factor
+        )
+
 
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0

@@ -14,6 +14,7 @@ from mofa_model.answers.job import JobWords, job_of
 from mofa_model.answers.question import Text, Whole
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
+from mofa_model.units import Range
 
 if TYPE_CHECKING:
     from mofa_model.answers.documents import SimulateDocument
@@ -74,15 +75,8 @@ class SimulateAnswer(Reply):
 
         told = self.document["ettr"]
         words = ("median of runs", "exact model")
-        drawn = band(
-            "ETTR of a run",
-            told["p05"],
-            told["median"],
-            told["p95"],
-            told["exact"],
-            "{:.2%}",
-            words,
-        )
+        runs = Range(lower=told["p05"], target=told["median"], upper=told["p95"])
+        drawn = band("ETTR of a run", runs, told["exact"], "{:.2%}", words)
         return [drawn, *super().shown()]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from mofa_model.page.markup import el
+from mofa_model.units import Range
 
 PLAIN: Final = (
     "#2563eb",
@@ -134,14 +135,13 @@ def curve(
 
 def band(
     title: str,
-    lower: float,
-    target: float,
-    upper: float,
+    expected: Range,
     seen: float | None,
     show: str,
     words: tuple[str, str] = ("predicted", "seen"),
 ) -> ET.Element:
     """A band with its target, and a diamond for what stands against it; `words` name the two."""
+    lower, target, upper = expected.lower, expected.target, expected.upper
     ends = [lower, upper, *([] if seen is None else [seen])]
     low, high = min(ends), max(ends)
     room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import glance
+from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
 from mofa_operator.objects import Written
@@ -31,8 +32,8 @@ class Answer:
     """What the answer decides of a TrainingJob's status, computedTime left out."""
     reason: str = ""
     """Reason of the condition Ready."""
-    figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """Lower bound, target and upper bound by name, with the digits that a status keeps: tokens_per_second, step_seconds, ettr, mfu,
+    figures: Mapping[str, Range] = field(default_factory=dict)
+    """Predictions by name, with the digits that a status keeps: tokens_per_second, step_seconds, ettr, mfu,
     memory_bytes.
     """
     device_bytes: float = 0.0
@@ -176,7 +177,7 @@ class JobFigures:
     """Which job."""
     profile: str
     """Its ClusterProfile."""
-    predicted: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    predicted: Mapping[str, Range] = field(default_factory=dict)
     """As `Answer.figures`."""
     odds: StatedOdds = field(default_factory=StatedOdds)
     """Chances of the strategy."""
@@ -214,11 +215,11 @@ class ProfileFigures:
     """Ready nodes. [1]"""
     members: tuple[str, ...]
     """Names of nodes."""
-    rates: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    rates: Mapping[str, Range] = field(default_factory=dict)
     """Posterior by class: lower, mean, upper. [1/d]"""
     assumed: Mapping[str, float] = field(default_factory=dict)
     """Assumption by class. [1/d]"""
-    recovery: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    recovery: Mapping[str, Range] = field(default_factory=dict)
     """Recovery time by class: lower, mean, upper. [s]"""
     exposure: float | None = None
     """Node-days. [node d]"""

@@ -17,6 +17,7 @@ from mofa_model.kinds.shape import Labels, Many, Number, Shape, Text, moment_of,
 from mofa_model.manifest.exporters import EXPORTERS
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass, FailureEvidence
+from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -115,12 +116,12 @@ class Ends(Shape):
     upper: Figure = None
 
     @property
-    def band(self) -> tuple[float, float, float] | None:
-        """Lower bound, middle and upper bound; None where one of them is missing."""
+    def band(self) -> Range | None:
+        """The figure with its bounds; None where one of them is missing."""
         middle = self.mean if self.target is None else self.target
         if self.lower is None or middle is None or self.upper is None:
             return None
-        return self.lower, middle, self.upper
+        return Range(lower=self.lower, target=middle, upper=self.upper)
 
 
 class PredictedEnds(Shape):
@@ -133,14 +134,12 @@ class PredictedEnds(Shape):
     memory_bytes: Ends = Ends()
 
     @property
-    def figures(self) -> dict[str, tuple[float, float, float]]:
+    def figures(self) -> dict[str, Range]:
         """Bands by name, in units without a prefix; those that are whole."""
         step = self.step_milliseconds.band
         bands = {
             "tokens_per_second": self.tokens_per_second.band,
-            "step_seconds": None
-            if step is None
-            else (step[0] * 1e-3, step[1] * 1e-3, step[2] * 1e-3),
+            "step_seconds": None if step is None else step.times(1e-3),
             "ettr": self.ettr.band,
             "mfu": self.mfu.band,
             "memory_bytes": self.memory_bytes.band,

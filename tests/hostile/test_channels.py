@@ -52,7 +52,7 @@ def world(*, taught=True):
     made.put(CLUSTER_PROFILE, profile())
     made.put(TRAINING_JOB, training_job("train", namespace="research"))
     made.rest()
-    tokens = made.decide(VICTIM).figures.predicted["tokens_per_second"][1]
+    tokens = made.decide(VICTIM).figures.predicted["tokens_per_second"].target
     running = Running(
         source="mofa", tokens_per_second=0.95 * tokens, since=NOW - DAY, on_pool=taught
     )
@@ -125,7 +125,7 @@ def test_what_stands_in_one_namespace_changes_nothing_in_another(evil, seen):
 def test_who_stands_on_the_pool_moves_its_factor_within_the_stated_bound(ratios, days):
     made = world()
     before = made.factor()
-    tokens = made.told()[1].predicted["tokens_per_second"][1] * before
+    tokens = made.told()[1].predicted["tokens_per_second"].target * before
     evil = [(TRAINING_JOB, training_job(f"e-{n}", namespace="evil")) for n in range(len(ratios))]
     seen = [
         Running(source="mofa", tokens_per_second=tokens * ratio, since=NOW - DAY, on_pool=True)

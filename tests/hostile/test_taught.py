@@ -8,7 +8,7 @@ from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds.observation import Observation
-from mofa_model.units import DAY
+from mofa_model.units import DAY, Range
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import LATELY, JobObserver
 from mofa_operator.control.queue import WorkQueue
@@ -33,7 +33,10 @@ PREDICTED = Answer(
     explanation="",
     annotations={},
     status={},
-    figures={"tokens_per_second": (900.0, 1000.0, 1100.0), "mfu": (0.4, 0.45, 0.5)},
+    figures={
+        "tokens_per_second": Range(lower=900.0, target=1000.0, upper=1100.0),
+        "mfu": Range(lower=0.4, target=0.45, upper=0.5),
+    },
     profile="east",
 )
 
@@ -73,15 +76,21 @@ def test_figures_that_cannot_be_are_said_to_be_and_teach_nothing():
 def _modest():
     return Answer(
         digest="", outcome="", explanation="", annotations={}, status={},
-        figures={"tokens_per_second": (900.0, 1000.0, 1100.0), "mfu": (0.1, 0.1, 0.1)},
+        figures={"tokens_per_second": Range(lower=900.0, target=1000.0, upper=1100.0), "mfu": Range(lower=0.1, target=0.1, upper=0.1)},
     )  # fmt: skip
 
 
 def test_sixteen_jobs_of_one_namespace_have_one_vote():
     honest = [says(f"team-{n}", "x", 1.10) for n in range(4)]
     flood = [says("evil", f"x-{n}", 0.5) for n in range(12)]
-    assert learned([*honest, *flood], NOW).ratio == learned([*honest, flood[0]], NOW).ratio
-    assert abs(learned([*honest, *flood], NOW).ratio / learned(honest, NOW).ratio - 1) < 0.08
+    assert (
+        learned([*honest, *flood], NOW).factor.target
+        == learned([*honest, flood[0]], NOW).factor.target
+    )
+    assert (
+        abs(learned([*honest, *flood], NOW).factor.target / learned(honest, NOW).factor.target - 1)
+        < 0.08
+    )
 
 
 def test_a_namespace_full_of_jobs_does_not_drive_out_what_others_taught():
@@ -121,7 +130,7 @@ def test_of_two_profiles_over_the_same_nodes_a_job_teaches_the_one_that_it_names
         world.put(CLUSTER_PROFILE, profile(name))
     world.put(TRAINING_JOB, training_job("a"))
     world.rest()
-    tokens = world.decide(JOB).figures.predicted["tokens_per_second"][1]
+    tokens = world.decide(JOB).figures.predicted["tokens_per_second"].target
     runs = Running(source="mofa", tokens_per_second=0.85 * tokens, since=NOW - DAY, on_pool=True)
     world.store.set_running(JOB, runs)
     world.store.set_taught(JOB, "east", world.decide(JOB).taught)

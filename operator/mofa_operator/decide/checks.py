@@ -102,7 +102,7 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
         state = _STATES[rule.no_layout] if answer.reason == Reason.NO_FEASIBLE_LAYOUT else READY
         why = answer.explanation if state != READY else f"without advice: {answer.explanation}"
         return _said(snapshot, state, why, retry=rule.retry_seconds)
-    least, expected = _objective(snapshot, rule), answer.figures["ettr"][1]
+    least, expected = _objective(snapshot, rule), answer.figures["ettr"].target
     low = "" if least is None or expected >= least else (
         f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the least"
     )  # fmt: skip

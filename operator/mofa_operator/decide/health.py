@@ -65,7 +65,7 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
-    advised = answer.figures.get("step_seconds", (0.0, 0.0, 0.0))[1]
+    advised = band.target if (band := answer.figures.get("step_seconds")) else 0.0
     today = (
         None
         if answer.says.current is None

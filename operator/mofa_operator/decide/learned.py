@@ -23,6 +23,7 @@ from statistics import median
 from typing import Final
 
 from mofa_model.calibrate.system import EIGHTY, RUNS, SYSTEMS, system_factor
+from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 
 HALF_LIFE: Final = 30 * 86400.0
@@ -39,14 +40,10 @@ MOST: Final = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
-    """The factor on the step time."""
+    """What jobs say together of the time of a step, or of device memory."""
 
-    ratio: float
-    """Observed over predicted step time, as it should be expected of the next job. [1]"""
-    lower: float
-    """Lower bound of the factor, 80 % together with the upper one. [1]"""
-    upper: float
-    """Upper bound. [1]"""
+    factor: Range
+    """Observed over predicted, as it is expected of the next job, with its 80 % bounds. [1]"""
     each: float
     """Logarithm by which four of five next jobs differ from it at most. [1]"""
     jobs: int
@@ -68,12 +65,12 @@ def learned(
     makes it −5 %, and after two half-lives the three weigh 0.75 and −6 % is left.
 
     >>> three = [JobEvidence(job="a/x", log_ratio=math.log(1 / 0.85), at=0.0)] * 3
-    >>> factor = learned(three, 0.0)
-    >>> round(factor.ratio, 3), round(factor.lower, 3), round(factor.upper, 3), factor.jobs
-    (1.154, 1.099, 1.211, 3)
-    >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1], 0.0).ratio - 1, 3)
+    >>> factor = learned(three, 0.0).factor
+    >>> round(factor.target, 3), round(factor.lower, 3), round(factor.upper, 3)
+    (1.154, 1.099, 1.211)
+    >>> round(0.85 * factor.target - 1, 3), round(0.85 * learned(three[:1], 0.0).factor.target - 1, 3)
     (-0.019, -0.046)
-    >>> round(0.85 * learned(three, 2 * HALF_LIFE).ratio - 1, 3)
+    >>> round(0.85 * learned(three, 2 * HALF_LIFE).factor.target - 1, 3)
     -0.055
     """
     votes = _votes(evidence, now, half_life)
@@ -85,9 +82,7 @@ def learned(
     scatter = max(job_sd, _scatter(weights, clipped, mean))
     found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
     each = math.hypot(math.log(found.upper / found.target), EIGHTY * scatter)
-    return Learned(
-        ratio=found.target, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence)
-    )
+    return Learned(factor=found, each=each, jobs=len(evidence))
 
 
 def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
@@ -122,9 +117,7 @@ def remembered(
 
 def drifts(
     observed: float,
-    lower: float,
-    target: float,
-    upper: float,
+    predicted: Range,
     *,
     threshold: float = 0.15,
     drifting: bool = False,
@@ -134,14 +127,17 @@ def drifts(
     The residual counts to the percent, as it is shown. What drifts already, drifts until it is off by less than two thirds of
     the threshold or back in the band, so that the verdict does not flicker.
 
-    >>> drifts(85.0, 92.0, 100.0, 110.0), drifts(88.0, 92.0, 100.0, 110.0), drifts(85.0, 80.0, 100.0, 120.0)
+    >>> band = Range(lower=92.0, target=100.0, upper=110.0)
+    >>> drifts(85.0, band), drifts(88.0, band), drifts(92.0, band)
     (True, False, False)
-    >>> drifts(88.0, 92.0, 100.0, 110.0, drifting=True)
+    >>> drifts(88.0, band, drifting=True)
     True
     """
-    if lower <= observed <= upper:
+    if predicted.lower <= observed <= predicted.upper:
         return False
-    return round(abs(observed / target - 1), 2) >= (threshold * 2 / 3 if drifting else threshold)
+    return round(abs(observed / predicted.target - 1), 2) >= (
+        threshold * 2 / 3 if drifting else threshold
+    )
 
 
 def _votes(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mofa_model.advice.weighed import PRESSED
-from mofa_model.units import GIB
+from mofa_model.units import GIB, Range
 from mofa_operator.decide.conditions import Found, State
 from mofa_operator.decision import Answer
 from mofa_operator.shapes import ShownFigures, figure
@@ -30,11 +30,11 @@ def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
     if seen is None or implausible(seen, answer):
         return _NONE
     band = predicted_memory(answer)
-    told = {} if band is None else {"prediction": band[2]}
+    told = {} if band is None else {"prediction": band.upper}
     return told | {"device": PRESSED * answer.room_bytes}
 
 
-def predicted_memory(answer: Answer) -> tuple[float, float, float] | None:
+def predicted_memory(answer: Answer) -> Range | None:
     """Peak device memory of the layout that the job is said to run, else of the advised one, with its band. [B]"""
     today = answer.says.current
     return (
@@ -55,7 +55,7 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
     """Whether the device memory of a job that runs is what was predicted of it."""
     seen, band = shown.memory_bytes, predicted_memory(answer)
     is_part = shown.memory_source == ALLOCATOR
-    is_too_large = band is not None and band[1] > answer.room_bytes
+    is_too_large = band is not None and band.target > answer.room_bytes
     if band is None or (seen is None and not is_too_large):
         word = (
             "there is no prediction"
@@ -65,7 +65,7 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
         return _found("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
     word = "reserved by its allocator" if is_part else "in use"
     told = "" if seen is None else f"{_gib(seen)} are {word}, "
-    told += f"{_gib(band[1])} predicted ({_gib(band[0])} to {_gib(band[2])})"
+    told += f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
     if seen is not None and (why := implausible(seen, answer)):
         return _found(
             "False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing"
@@ -78,7 +78,7 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
         return _found("False", Reason.RUNS_ANYWAY, told)
     if is_short:
         return _found("False", Reason.SHORT_OF_MEMORY, told)
-    if (seen is not None and not (is_part or band[0] <= seen)) or (seen or 0.0) > band[2]:
+    if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
         return _found("False", Reason.OUTSIDE_BAND, told)
     return _found("True", Reason.WITHIN_BAND, told)
 

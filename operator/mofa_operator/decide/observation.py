@@ -14,6 +14,7 @@ from typing import Final
 from mofa_model.kinds.shape import glance
 from mofa_model.manifest.advised import quantity
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.units import Range
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
@@ -117,7 +118,8 @@ def seen_tokens(running: Running | None) -> float | None:
 def doubted(seen: float, answer: Answer) -> str:
     """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
     tokens, mfu = (
-        answer.figures.get(name, (0.0, 0.0, 0.0))[1] for name in ("tokens_per_second", "mfu")
+        band.target if (band := answer.figures.get(name)) else 0.0
+        for name in ("tokens_per_second", "mfu")
     )
     reached = mfu * seen / tokens if tokens else 0.0
     if reached > MOST_MFU:
@@ -131,10 +133,10 @@ def doubted(seen: float, answer: Answer) -> str:
 def predicted_tokens(answer: Answer) -> float:
     """Predicted tokens per second of the layout that runs; 0 where nothing is predicted. [1/s]"""
     band = _band(answer)
-    return 0.0 if band is None else max(0.0, band[1])
+    return 0.0 if band is None else max(0.0, band.target)
 
 
-def _band(answer: Answer) -> tuple[float, float, float] | None:
+def _band(answer: Answer) -> Range | None:
     """Tokens per second of the layout that the job is said to run, else of the advised one; None = nothing is predicted. [1/s]"""
     today = answer.says.current
     return (
@@ -238,10 +240,9 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
         return visible, Found(
             Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
         )
-    low, target, high = band
     message = (
-        f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
-        f"({quantity(low)} to {quantity(high)}){_of_today(answer)}"
+        f"{quantity(seen)} tokens/s are seen, {quantity(band.target)} predicted "
+        f"({quantity(band.lower)} to {quantity(band.upper)}){_of_today(answer)}"
     )
     if doubt := doubted(seen, answer):
         return visible, Found(
@@ -252,7 +253,7 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
         )
     stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
-    if drifts(seen, low, target, high, drifting=drifting):
+    if drifts(seen, band, drifting=drifting):
         return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
     return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
 

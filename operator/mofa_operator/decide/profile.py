@@ -16,6 +16,7 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
+from mofa_model.units import Range
 from mofa_operator.decide import past
 from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.history import read
@@ -258,7 +259,7 @@ def _figures(
         ready=snapshot.nodes.ready,
         members=snapshot.nodes.names,
         rates={
-            rate.name: (rate.lower, rate.mean, rate.upper)
+            rate.name: Range(lower=rate.lower, target=rate.mean, upper=rate.upper)
             for rate in found
             if rate.lower is not None and rate.mean is not None and rate.upper is not None
         },

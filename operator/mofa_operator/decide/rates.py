@@ -11,6 +11,7 @@ from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.assumption import Verdict
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
 from mofa_model.spec.evidence import ByClass, DatedEvidence
+from mofa_model.units import Range
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence
 from mofa_operator.decision import Note
@@ -100,13 +101,11 @@ def _three(per_node_day: float) -> str:
     return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
 
 
-def recoveries(
-    spec: ClusterProfileSpec, memory: PoolEvidence | None
-) -> dict[str, tuple[float, float, float]]:
+def recoveries(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> dict[str, Range]:
     """Mean recovery times that were seen, with the 90 % bounds that the assumed spread gives the mean of so many. Ours. [s]"""
     if memory is None:
         return {}
-    told: dict[str, tuple[float, float, float]] = {}
+    told: dict[str, Range] = {}
     for one in classes_of(spec.failures):
         seen = memory.classes.get(one.name)
         mean = None if seen is None else seen.mean_recovery
@@ -114,7 +113,9 @@ def recoveries(
             half = (
                 _NINETY * float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
             )
-            told[one.name] = (max(0.0, mean - half), float(mean), mean + half)
+            told[one.name] = Range(
+                lower=max(0.0, mean - half), target=float(mean), upper=mean + half
+            )
     return told
 
 

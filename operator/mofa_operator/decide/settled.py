@@ -19,6 +19,7 @@ import orjson
 from mofa_model.advice import Status
 from mofa_model.annotations import INVALID, OUTPUTS, PREFIX
 from mofa_model.kinds.shape import Body, at, part
+from mofa_model.units import Range
 from mofa_operator.decide.conditions import standing
 from mofa_operator.decide.gates import consents
 from mofa_operator.decide.outputs import COMPUTED, HASH
@@ -114,12 +115,10 @@ def _steps(answer: Answer) -> float | None:
     return figure(answer.annotations.get(PREFIX + "checkpoint-interval-steps"))
 
 
-def _is_within(
-    band: tuple[float, float, float] | None, fresh: tuple[float, float, float] | None
-) -> bool:
+def _is_within(band: Range | None, fresh: Range | None) -> bool:
     if band is None or fresh is None:
         return band is fresh
-    return band[0] <= fresh[1] <= band[2]
+    return band.lower <= fresh.target <= band.upper
 
 
 def _is_whole(said: Mapping[str, str], told: Body) -> bool:

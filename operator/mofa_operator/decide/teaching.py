@@ -106,9 +106,9 @@ def _memory(running: Running, answer: Answer) -> float | None:
         or implausible(seen, answer)
     ):
         return None
-    ratio = seen / band[1]
+    ratio = seen / band.target
     near = FARTHEST[0] <= ratio <= FARTHEST[1]
-    return ratio_of(seen, band[1], answer.says.learned_memory or 1.0) if near else None
+    return ratio_of(seen, band.target, answer.says.learned_memory or 1.0) if near else None
 
 
 def calibration(
@@ -150,8 +150,8 @@ def calibration(
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{step.used:.2f}",
-            "lower": f"{min(step.used, step.found.lower):.3f}",
-            "upper": f"{max(step.used, step.found.upper):.3f}",
+            "lower": f"{min(step.used, step.found.factor.lower):.3f}",
+            "upper": f"{max(step.used, step.found.factor.upper):.3f}",
             **_of_memory(memory),
             "jobs": step.found.jobs,
             "time": moment(now),
@@ -192,10 +192,10 @@ def _factor(
 ) -> _Factor:
     """What evidence says now, given what stands; where several namespaces teach, as far as it may be reached today."""
     found = learned(evidence, now, **spreads)
-    aim = found.ratio
+    aim = found.factor.target
     if _are_several(evidence):
         aim = _bounded(
-            found.ratio,
+            found.factor.target,
             stands or 1.0,
             since,
             now,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.units import Range
 from mofa_operator.decision import JobFigures
 from mofa_operator.incidents.incident import PHASES
 
@@ -115,12 +116,12 @@ def _row(
 _gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
 
 
-def _by_class(bands: Mapping[str, tuple[float, float, float]]) -> Value:
+def _by_class(bands: Mapping[str, Range]) -> Value:
     """A sample for each class and bound."""
     return {
         (name, end): value
         for name, band in bands.items()
-        for end, value in zip(_ENDS, band, strict=True)
+        for end, value in zip(_ENDS, astuple(band), strict=True)
     }
 
 
@@ -129,7 +130,7 @@ def _predicted(name: str) -> Callable[..., Value]:
 
     def read(figures: JobFigures, _: Counted) -> Value:
         band = figures.predicted.get(name)
-        return None if band is None else dict(zip(("lower", "target", "upper"), band, strict=True))
+        return None if band is None else asdict(band)
 
     return read
 

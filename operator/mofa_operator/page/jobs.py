@@ -143,10 +143,12 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
         ("Device memory, GiB", predicted.memory_bytes, seen.memory_bytes, GIB, "{:.1f}"),
     ):
         if ends.band is not None:
-            low, target, high = (end / unit for end in ends.band)
+            expected = ends.band.times(1 / unit)
             at = None if now is None else now / unit
-            drawn = band(title, low, target, high, at, show)
-            rows.append((title, show.format(target), "-" if at is None else show.format(at), drawn))
+            drawn = band(title, expected, at, show)
+            rows.append(
+                (title, show.format(expected.target), "-" if at is None else show.format(at), drawn)
+            )
     if not rows:
         return []
     found = [

@@ -66,7 +66,7 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
         rate, verdict = one.rate.band, one.verdict or "-"
         drawn: Node = "-"
         if rate is not None:
-            drawn = band(one.name, *rate, one.assumed, "{:.3g}", ("posterior", "assumed"))
+            drawn = band(one.name, rate, one.assumed, "{:.3g}", ("posterior", "assumed"))
         rows.append(
             (
                 one.name,

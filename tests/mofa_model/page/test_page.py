@@ -15,6 +15,7 @@ from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.page import advice_page, view_of
 from mofa_model.page.figures import band, parts
 from mofa_model.page.markup import el, page, table, text
+from mofa_model.units import Range
 
 SPEC = {
     "model": {"preset": "llama3-8b"},
@@ -132,7 +133,11 @@ def test_a_bar_leaves_out_what_is_zero_and_says_the_shares():
 
 
 def test_a_band_says_what_was_predicted_and_what_was_seen():
-    told = "".join(outline(text(band("tokens/s", 90.0, 100.0, 110.0, 85.0, "{:.0f}"))).words)
+    told = "".join(
+        outline(
+            text(band("tokens/s", Range(lower=90.0, target=100.0, upper=110.0), 85.0, "{:.0f}"))
+        ).words
+    )
     assert told == "tokens/s: predicted 100, between 90 and 110; seen 85"
 
 

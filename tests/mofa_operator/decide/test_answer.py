@@ -76,9 +76,11 @@ class TestOutcomes:
         assert found.strategy["tp"] == found.annotations[PREFIX + "strategy"].split(",")[
             0
         ].removeprefix("tp=")
-        low, target, high = found.figures["tokens_per_second"]
-        assert low <= target <= high
-        assert f"{target:.0f}" == found.annotations[PREFIX + "predicted-tokens-per-second"]
+        predicted = found.figures["tokens_per_second"]
+        assert predicted.lower <= predicted.target <= predicted.upper
+        assert (
+            f"{predicted.target:.0f}" == found.annotations[PREFIX + "predicted-tokens-per-second"]
+        )
         assert f"{found.says.odds.fits:.3f}" == found.annotations[PREFIX + "probability-of-fitting"]
         assert found.says.odds.beats is None, "nobody said what runs today"
         TrainingJobStatus.model_validate(dict(found.status))

@@ -7,6 +7,7 @@ from each import each
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, WORKLOAD
+from mofa_model.units import Range
 from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADMISSION_CHECK, CLUSTER_PROFILE, Key
@@ -102,7 +103,7 @@ def answer(**changes):
     told = {STRATEGY: "tp=8", INTERVAL: "40"}
     given = Answer(
         digest="d", outcome="Recommended", explanation="it fits", annotations=told, status={}, reason="Recommended",
-        figures={"ettr": (0.90, 0.95, 0.97)}, strategy={"tp": "8"}, profile="east", arguments=("--tp=8",), trainer="megatron",
+        figures={"ettr": Range(lower=0.90, target=0.95, upper=0.97)}, strategy={"tp": "8"}, profile="east", arguments=("--tp=8",), trainer="megatron",
     )  # fmt: skip
     return replace(given, **changes)
 

@@ -40,7 +40,7 @@ def see(world, running=None, key=JOB, **alive):
 
 def seen(world, share=1.0, **more):
     """Throughput as a share of what is predicted."""
-    tokens = world.decide(JOB).figures.predicted["tokens_per_second"][1]
+    tokens = world.decide(JOB).figures.predicted["tokens_per_second"].target
     return Running(source="mofa", tokens_per_second=share * tokens, step=7, **more)
 
 

@@ -93,7 +93,7 @@ class TestFirstAdvice:
         advised(world, training_job(slo={"ettr": "0.90"}))
         figures = world.decide(JOB).figures
         assert (figures.profile, figures.objective_ettr) == ("east", 0.9)
-        assert figures.predicted["ettr"][1] > 0.9
+        assert figures.predicted["ettr"].target > 0.9
 
     def test_status_and_annotations_tell_the_same_moment(self, world):
         advised(world, training_job())
@@ -640,13 +640,13 @@ class TestObserved:
     def running(self, world):
         """An advised job, and what it is predicted to do."""
         advised(world, training_job())
-        self.predicted = world.decide(JOB).figures.predicted["tokens_per_second"]
+        self.predicted = world.decide(JOB).figures.predicted["tokens_per_second"].target
         return world
 
     def see(self, world, share, after=0.0, **more):
         """The job is seen to do a share of what was predicted."""
         world.now += after
-        seen = Running(source="mofa", tokens_per_second=share * self.predicted[1], **more)
+        seen = Running(source="mofa", tokens_per_second=share * self.predicted, **more)
         world.due |= world.store.set_running(JOB, seen)
         return world.rest()
 
@@ -655,7 +655,7 @@ class TestObserved:
             running, 1.0, step_seconds=0.46412, ettr=0.98765, interruptions={("pod", "failure"): 2}
         )
         seen = running.status(JOB)["observed"]
-        assert seen["tokensPerSecond"] == round(float(f"{self.predicted[1]:.3g}"))
+        assert seen["tokensPerSecond"] == round(float(f"{self.predicted:.3g}"))
         assert (seen["stepMilliseconds"], seen["ettr"], seen["interruptions"]) == (464, "0.988", 2)
         assert seen["interruptionsBy"] == [{"name": "pod", "cause": "Failure", "count": 2}]
         assert running.status(JOB)["observed"]["tokensPerSecond"] > 0

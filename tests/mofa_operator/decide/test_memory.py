@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 
-from mofa_model.units import GIB
+from mofa_model.units import GIB, Range
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.memory import limits, memory_found
 from mofa_operator.decision import Answer
@@ -21,7 +21,7 @@ def told(low, target, high):
     """An answer with a prediction. [GiB]"""
     return Answer(
         digest="d", outcome="Recommended", explanation="", annotations={}, status={},
-        figures={"memory_bytes": (low * GIB, target * GIB, high * GIB)}, device_bytes=DEVICE, room_bytes=ROOM,
+        figures={"memory_bytes": Range(lower=low * GIB, target=target * GIB, upper=high * GIB)}, device_bytes=DEVICE, room_bytes=ROOM,
     )  # fmt: skip
 
 

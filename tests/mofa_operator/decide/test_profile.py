@@ -209,7 +209,7 @@ class TestMissingIsNeverZero:
         assert "observed" not in pool.status["total"]
         figures = decide(pool.snapshot(None), SETTINGS).figures
         assert (figures.exposure, figures.coverage, figures.recovery) == (None, None, {})
-        assert figures.rates["total"][1] == pytest.approx(0.005)
+        assert figures.rates["total"].target == pytest.approx(0.005)
         assert figures.prior_weight["total"] == 1
 
     def test_an_outage_keeps_what_was_learned_and_is_told_once(self):
@@ -269,7 +269,7 @@ class TestMissingIsNeverZero:
         figures = decide(pool.snapshot(None), SETTINGS).figures
         assert figures.verdicts["process"] == "InsufficientData"
         assert "total" not in figures.verdicts
-        assert figures.rates["pod"][1] == pytest.approx((1.2 + 30) / 10400)
+        assert figures.rates["pod"].target == pytest.approx((1.2 + 30) / 10400)
 
     @pytest.mark.parametrize("missing", [(), ("kube_pod_container_status_restarts_total",)])
     def test_a_class_that_was_counted_before_is_not_forgotten(self, missing):
@@ -366,8 +366,8 @@ class TestMemory:
         pool = Pool()
         pool.look(history(8, 16, 2, node_days=5000.0, recovery=400.0))
         assert pool.row("pod")["recoverySeconds"] == 400
-        low, mean, high = decide(pool.snapshot(None), SETTINGS).figures.recovery["pod"]
-        assert (low, mean, high) == pytest.approx((235.5, 400.0, 564.5))
+        seen = decide(pool.snapshot(None), SETTINGS).figures.recovery["pod"]
+        assert (seen.lower, seen.target, seen.upper) == pytest.approx((235.5, 400.0, 564.5))
 
     def test_what_running_jobs_taught_is_kept(self):
         body = profile(ready=None)

@@ -98,8 +98,9 @@ def test_what_is_read_back_decides_as_a_search_does():
         of_status = key.kind == TRAINING_JOB  # the annotation of an existing job has four digits
         for one, other in (
             *(
-                (read.figures.predicted[name], band)
+                (getattr(read.figures.predicted[name], end), getattr(band, end))
                 for name, band in fresh.figures.predicted.items()
+                for end in ("lower", "target", "upper")
             ),
             (read.figures.odds.fits, fresh.figures.odds.fits),
         ):

@@ -9,6 +9,7 @@ import pytest
 from mofa_local import binaries
 from prometheus_client import CollectorRegistry
 
+from mofa_model.units import Range
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import ADVISOR, JOBS, POOLS, TABLE, Type
@@ -56,7 +57,7 @@ def test_the_page_names_no_metric_that_is_not_declared():
 @pytest.mark.slow
 def test_promtool_finds_nothing_to_say_but_the_one_exception():
     exporter = Exporter(CollectorRegistry())
-    band = (0.8, 1.0, 1.2)
+    band = Range(lower=0.8, target=1.0, upper=1.2)
     seen = Running(
         source="mofa", tokens_per_second=1e6, step_seconds=3.5, step=7, ettr=0.9, checkpoint_interval=600.0,
         interruptions={("pod", "failure"): 1}, recoveries={"pod": (90.0,)}, lost={"failure": 90.0},

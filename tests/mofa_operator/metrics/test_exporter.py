@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from mofa_model.kinds import JOB_SET
+from mofa_model.units import Range
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import TABLE, Type
@@ -19,7 +20,7 @@ from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.shapes import StatedOdds
 from mofa_operator.snapshot import Running
 
-BAND = (0.8, 1.0, 1.2)
+BAND = Range(lower=0.8, target=1.0, upper=1.2)
 WHO = {"training_namespace": "research", "training_job": "llama", "training_kind": "TrainingJob"}
 
 
@@ -68,9 +69,9 @@ def profile(**figures):
 
 def full_profile():
     return profile(
-        rates={"pod": (0.001, 0.002, 0.003)},
+        rates={"pod": Range(lower=0.001, target=0.002, upper=0.003)},
         assumed={"pod": 0.0025},
-        recovery={"pod": (200.0, 300.0, 400.0)},
+        recovery={"pod": Range(lower=200.0, target=300.0, upper=400.0)},
         exposure=7680.0,
         coverage=0.98,
         prior_weight={"pod": 0.2},
@@ -161,7 +162,7 @@ def test_labels_that_scraping_sets_are_never_ours():
 
 
 def test_a_prediction_has_three_bounds(exporter):
-    exporter.show(job(predicted={"tokens_per_second": (1e6, 2e6, 3e6)}))
+    exporter.show(job(predicted={"tokens_per_second": Range(lower=1e6, target=2e6, upper=3e6)}))
     found = [
         value(exporter, "mofa_job_predicted_tokens_per_second", **WHO, bound=bound)
         for bound in ("lower", "target", "upper")
@@ -188,7 +189,7 @@ def test_what_is_no_finite_number_is_missing(exporter, wrong):
         job(
             residual=wrong,
             checkpoint_interval=wrong,
-            predicted={"ettr": (wrong, 0.9, wrong)},
+            predicted={"ettr": Range(lower=wrong, target=0.9, upper=wrong)},
             running=seen,
         )
     )
