@@ -37,6 +37,7 @@ from mofa_model.axes.choices import (
 from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed, Sharded
 from mofa_model.checks import not_negative, whole
+from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, V_HALF, Schedule
 from mofa_model.units import Numeric
@@ -130,8 +131,23 @@ class Strategy:
 
     @property
     def gpus(self) -> Numeric:
-        """Devices that the layout occupies."""
+        """Devices of the layout. [1]"""
         return self.tp * self.pp * self.cp * self.dp
+
+    @property
+    def data_ranks(self) -> Numeric:
+        """Ranks that hold the same dense weights and share gradients: data times context parallelism. [1]"""
+        return self.dp * self.cp
+
+    @property
+    def expert_data_ranks(self) -> Numeric:
+        """Ranks that hold the same experts and share their gradients. [1]"""
+        return expert_data_ranks(self.data_ranks, self.tp, self.ep, self.etp)
+
+    @property
+    def global_micro_batch(self) -> Numeric:
+        """Sequences in one micro-batch of all data-parallel ranks: what must divide the global batch. [1]"""
+        return self.dp * self.mbs
 
     def __len__(self) -> int:
         """Rows of a family; 1 for a single layout."""

@@ -191,7 +191,7 @@ def _acts(strategy: Strategy) -> str:
     """A layout without what says nothing beside the rest."""
     alone = (
         {"sharding": Sharding.NONE, "optimizer": Placement.DEVICE}
-        if strategy.dp * strategy.cp == 1
+        if strategy.data_ranks == 1
         else {}
     )
     mode = {"context_mode": ContextMode.RING} if strategy.cp == 1 else {}

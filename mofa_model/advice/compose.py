@@ -330,8 +330,8 @@ def _gain(today: Current, best: Predicted) -> Ratio:
 def _cannot_run(problem: SearchCase, s: Strategy) -> str:
     """Why a layout that somebody runs cannot be; empty where it can."""
     training = problem.workload.training
-    if training.global_batch % (s.dp * s.mbs):
-        return f"a global batch of {int(training.global_batch)} does not divide by dp x mbs = {int(s.dp * s.mbs)}"
+    if training.global_batch % s.global_micro_batch:
+        return f"a global batch of {int(training.global_batch)} does not divide by dp x mbs = {int(s.global_micro_batch)}"
     if s.pp * s.vpp > problem.workload.model.layers + 2:
         return f"{int(s.pp * s.vpp)} stages for {int(problem.workload.model.layers)} layers"
     return ""

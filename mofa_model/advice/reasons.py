@@ -12,7 +12,7 @@ from mofa_model.advice.finalists import Priced, priced
 from mofa_model.axes.frameworks import trainers
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
-from mofa_model.search import MEANING, NearMiss, Ranking, framework
+from mofa_model.search import MEANING, Candidate, Ranking, framework
 from mofa_model.spec import Cluster
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import format_strategy
@@ -132,7 +132,7 @@ def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[s
     found: list[tuple[Ratio, str]] = []
     if (
         ranking.near is not None
-        and ranking.near.candidate.nodes * best.problem.cluster.gpus_per_node == best.strategy.gpus
+        and ranking.near.nodes * best.problem.cluster.gpus_per_node == best.strategy.gpus
     ):
         found += _memory(best, ranking.near, limit)
     found += _batch(best)
@@ -144,12 +144,12 @@ def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[s
     return tuple(text for _, text in sorted(found, key=lambda item: (-item[0], item[1])))
 
 
-def _memory(best: Priced, near: NearMiss, limit: float) -> list[tuple[Ratio, str]]:
-    gain = best.step_time / priced(near.candidate.problem, near.candidate.strategy).step_time - 1.0
+def _memory(best: Priced, near: Candidate, limit: float) -> list[tuple[Ratio, str]]:
+    gain = best.step_time / priced(near.problem, near.strategy).step_time - 1.0
     if gain < WORTH:
         return []
     text = (
-        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow {format_strategy(near.candidate.strategy)}, "
+        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow {format_strategy(near.strategy)}, "
         f"{gain:.0%} faster"
     )
     return [(gain, text)]
@@ -185,10 +185,10 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
     """One sentence on what stands in the way where no strategy is left."""
     lean = ranking.leanest
     if lean is not None:
-        nodes = lean.candidate.nodes
+        nodes = lean.nodes
         return (
             f"nothing fits on {nodes} {'node' if nodes == 1 else 'nodes'}: the leanest strategy, "
-            f"{format_strategy(lean.candidate.strategy)}, {_missing(lean, limit)}"
+            f"{format_strategy(lean.strategy)}, {_missing(lean, limit)}"
         )
     if ranking.stuck is None:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
@@ -212,15 +212,15 @@ def unoffered(strategy: Strategy) -> str:
     return ", ".join(found)
 
 
-def _missing(lean: NearMiss, limit: float) -> str:
+def _missing(lean: Candidate, limit: float) -> str:
     """What the leanest strategy has too little of: device memory, or where that would do, main memory."""
     if lean.memory > limit:
         return (
             f"needs {lean.memory / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
             "more nodes or devices with more memory would help"
         )
-    problem = lean.candidate.problem
-    host = float(estimate(problem.workload, problem.cluster, lean.candidate.strategy).memory.host)
+    problem = lean.problem
+    host = float(estimate(problem.workload, problem.cluster, lean.strategy).memory.host)
     return (
         f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_room(problem.cluster)) / GIB:.1f} GiB; "
         "more nodes or more main memory would help"

@@ -179,7 +179,7 @@ def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: i
     }
     text = ",".join(f"{name}={value}" for name, value in words.items())
     strategy = parse_strategy(text, problem.cluster.gpus, field="--strategy")
-    batch, ranks = problem.workload.training.global_batch, int(strategy.dp * strategy.mbs)
+    batch, ranks = problem.workload.training.global_batch, int(strategy.global_micro_batch)
     if batch % ranks:
         raise BadValue(
             "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"

@@ -108,7 +108,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
     gpus, stack = _count(row, "gpus"), presets.resolve("stacks", row.get("stack", "default"))
     precision = presets.precision(str(row.get("precision", "bf16")), stack=stack)
     strategy = parse_strategy(row["strategy"], gpus=gpus)
-    batch, copies = _count(row, "global_batch"), int(strategy.dp) * int(strategy.mbs)
+    batch, copies = _count(row, "global_batch"), int(strategy.global_micro_batch)
     if batch % copies:
         raise BadValue("global_batch", batch, f"a multiple of dp x mbs = {copies}")
     node = _count(row, "gpus_per_node") if "gpus_per_node" in row else None

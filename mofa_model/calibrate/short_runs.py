@@ -96,7 +96,7 @@ def _read(
     strategy = parse_strategy(text, gpus=gpus)
     batch, copies = (
         int(problem.workload.training.global_batch),
-        int(strategy.dp) * int(strategy.mbs),
+        int(strategy.global_micro_batch),
     )
     if batch % copies:
         raise BadValue(

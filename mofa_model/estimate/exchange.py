@@ -102,8 +102,7 @@ def traffic(
     """Collectives and update of a step; nothing here depends on the work of a micro-batch."""
     s = strategy
     held = _fullest(workload, s, stages)
-    ranks = s.dp * s.cp
-    copies = np.maximum(1.0, ranks * s.tp / (s.ep * s.etp))
+    ranks, copies = s.data_ranks, s.expert_data_ranks
     total = _collective(
         workload, cluster, s, held.dense, held.trained, held.tensors, ranks, s.tp, micro_batches
     )
@@ -258,10 +257,10 @@ def _whole_matrices(
     """
     model, o, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
     rate = cluster.device.peak("bf16") * cluster.calibration.compute.gemm_efficiency
-    copies = np.maximum(1.0, s.dp * s.cp * s.tp / (s.ep * s.etp))
+    copies = s.expert_data_ranks
     each = 1.0 if model.experts is None else model.experts.count / s.ep
     groups = (
-        (False, own, s.dp * s.cp, s.tp, s.tp, 1.0),
+        (False, own, s.data_ranks, s.tp, s.tp, 1.0),
         (True, own_experts, copies, s.ep * s.etp, s.etp, each),
     )
     time: Seconds = 0.0

@@ -104,7 +104,7 @@ def waiting(
     s, held = strategy, layers_on(workload, stages)
     if len(kinds) > len(held):
         held = in_chunks_and_whole(workload, s, stages, held)
-    micro_batches = workload.training.global_batch / (s.dp * s.mbs)
+    micro_batches = workload.training.global_batch / s.global_micro_batch
     chunks = s.schedule.in_flight(
         position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
     )

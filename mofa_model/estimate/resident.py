@@ -216,7 +216,7 @@ def _groups(
     workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages
 ) -> list[_Group]:
     """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
-    held, training, ranks = held_parameters(workload, s, stages), workload.training, s.dp * s.cp
+    held, training, ranks = held_parameters(workload, s, stages), workload.training, s.data_ranks
     frozen = np.any(training.adapter_rank)
     more: list[_Group] = []
     held = replace(held, dense=held.dense + _repeated(workload, s, stages))
@@ -230,7 +230,7 @@ def _groups(
     widest, widest_inside = held.widest
     groups = [_body(workload, constants, s, dense, widest, ranks)]
     if workload.model.experts is not None:
-        copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
+        copies = s.expert_data_ranks
         one = (
             replace(s, shard=memory.expert_shard(copies, ranks, s.shard)) if np.any(s.shard) else s
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mofa_model.equations.adapters import adapter_parameters
-from mofa_model.equations.memory import expert_data_ranks, shard_ranks
+from mofa_model.equations.memory import shard_ranks
 from mofa_model.equations.optimizers import state_bytes
 from mofa_model.equations.parameters import prediction_parameters, total_parameters
 from mofa_model.reliability.checkpoint import checkpoint_bytes
 from mofa_model.spec import UpdateRule, Workload
 from mofa_model.strategy import Sharding, Strategy
-from mofa_model.units import Bytes, Count, Numeric
+from mofa_model.units import Bytes, Count
 
 
 def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001, an axis may choose the rule
@@ -35,7 +35,5 @@ def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
 def checkpoint_replicas(workload: Workload, strategy: Strategy) -> Count:
     """Ranks that hold the same shard of most parameters, of which one writes it to a checkpoint. Ours. [1]"""
     s = strategy
-    copies: Numeric = s.dp * s.cp
-    if workload.model.experts is not None:
-        copies = expert_data_ranks(copies, s.tp, s.ep, s.etp)
+    copies = s.data_ranks if workload.model.experts is None else s.expert_data_ranks
     return copies if s.sharding is Sharding.NONE else copies / shard_ranks(copies, s.shard)

@@ -58,14 +58,6 @@ class LayerWork(Protocol):
         """Forward work done again."""
 
 
-class HeadWork(Protocol):
-    """What a stage needs to know of head and loss: `HeadTime`, or its sum alone. [s]"""
-
-    @property
-    def total(self) -> Seconds:
-        """Forward and backward."""
-
-
 @dataclass(frozen=True, slots=True)
 class StageTime:
     """Kinds of stages [K, ...], one micro-batch through all virtual stages of a device. [s]"""
@@ -164,9 +156,9 @@ def stage_times(
     strategy: Strategy,
     stages: Stages,
     layers: Sequence[LayerWork],
-    head: HeadWork,
+    head: Seconds,
 ) -> StageTime:
-    """Every kind of stage, from the layers, embedding and head that it holds.
+    """Every kind of stage, from the layers, embedding and head that it holds; `head` is the time of head and loss.
 
     Behind them `layers` has the same with whole experts, where not all layers of a stage run in chunks.
     """
@@ -193,7 +185,7 @@ def stage_times(
         weight = weight + held * layer.weight
         launch = launch + held * launched
     at = model.last
-    tail = head.total + modules * (layers[at].forward + layers[at].backward + head.total)
+    tail = head + modules * (layers[at].forward + layers[at].backward + head)
     device = device + stages.head * tail
     forward = forward + stages.head * (tail / 3.0)
     weight = weight + stages.head * (tail / 3.0)

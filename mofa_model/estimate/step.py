@@ -95,7 +95,7 @@ class Estimate:
 
 def micro_batches(workload: Workload, strategy: Strategy) -> Count:
     """Micro-batches that each pipeline runs in a step: m = B / (d b). [1]"""
-    return workload.training.global_batch / (strategy.dp * strategy.mbs)
+    return workload.training.global_batch / strategy.global_micro_batch
 
 
 def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
@@ -107,7 +107,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     layers = layer_times(workload, cluster, s)
     head = head_time(workload, cluster, s)
     whole = layer_times(workload, cluster, replace(s, chunks=1)) if np.any(s.chunk_layers) else ()
-    stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head)
+    stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
     pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
     exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, slowest=stage.slowest)
     step = step_terms(
@@ -184,7 +184,7 @@ def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     whole = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
     divided = 1.0 if s.sequence_parallel else links.point_shared
     size = whole * (1.0 - divided + divided / s.tp)
-    inside = s.pp * (s.tp * s.cp * s.dp) <= cluster.domain
+    inside = s.gpus <= cluster.domain
     bandwidth = (
         np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth)
         * links.point_efficiency

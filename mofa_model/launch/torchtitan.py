@@ -84,7 +84,7 @@ def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
 def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     dp = int(strategy.dp)
     # Context-parallel ranks share as well, without being counted in the degree.
-    shared = min(int(strategy.shard) or dp * int(strategy.cp), dp * int(strategy.cp))
+    shared = min(int(strategy.shard) or int(strategy.data_ranks), int(strategy.data_ranks))
     sharded = 1 if strategy.sharding is Sharding.NONE else shared // int(strategy.cp)
     words.add("parallelism.data_parallel_replicate_degree", dp // sharded)
     words.add("parallelism.data_parallel_shard_degree", sharded)

@@ -26,7 +26,6 @@ from mofa_model.search.constraints import Constraint, parse_constraint, parse_co
 from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import (
     Candidate,
-    NearMiss,
     Ranking,
     SearchCase,
     SearchQuestion,
@@ -44,7 +43,6 @@ __all__ = [
     "Constraint",
     "Effort",
     "Framework",
-    "NearMiss",
     "Ranking",
     "Rejection",
     "Score",

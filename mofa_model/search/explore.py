@@ -96,19 +96,6 @@ class Candidate:
     """Raw index: of two with one score the smaller is the plainer."""
 
 
-@dataclass(frozen=True, slots=True)
-class NearMiss:
-    """The fastest strategy that does not fit by a little."""
-
-    candidate: Candidate
-    """What it is; its score is its step time."""
-
-    @property
-    def memory(self) -> Bytes:
-        """What it would take on the fullest device. [B]"""
-        return self.candidate.memory
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
     """What a search found."""
@@ -123,9 +110,9 @@ class Ranking:
     """Left out because another one is proved to be at least as good."""
     rejected: Mapping[Rejection, int]
     """The others, by reason."""
-    near: NearMiss | None
-    """The fastest that almost fits, on the most nodes that have one."""
-    leanest: NearMiss | None
+    near: Candidate | None
+    """The fastest that would fit with a little more device memory, on the most nodes that have one."""
+    leanest: Candidate | None
     """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
     """Axes and values that were searched."""
@@ -191,8 +178,8 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         every, axes = axes, axes.known(question.has, keys)
         rejected[Rejection.NOT_MEASURED] = every.raw - axes.raw
     found: dict[int, list[Candidate]] = {}
-    misses: list[tuple[int, float, NearMiss]] = []
-    lean: list[NearMiss] = []
+    misses: list[Candidate] = []
+    lean: list[Candidate] = []
     searched = pruned = 0
     effort = question.effort
     effort.of(first.workload.model)
@@ -237,12 +224,9 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                     leaders.missed.index,
                     leaders.missed.memory,
                 )
-                almost = _candidate(axes, here, nodes, step, step, memory, index)
-                misses.append((-nodes, step, NearMiss(almost)))
+                misses.append(_candidate(axes, here, nodes, step, step, memory, index))
             if not leaders.searched and leaders.leanest[1] >= 0:
-                lean.append(
-                    NearMiss(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest))
-                )
+                lean.append(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest))
     return Ranking(
         best={
             n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some
@@ -251,7 +235,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         searched=searched,
         pruned=pruned,
         rejected=+rejected,
-        near=min(misses, key=lambda m: m[:2])[2] if misses else None,
+        near=min(misses, key=lambda miss: (-miss.nodes, miss.step), default=None),
         leanest=min(lean, key=lambda miss: miss.memory) if lean and not searched else None,
         axes=axes,
         stuck=stuck,

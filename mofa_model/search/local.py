@@ -55,14 +55,8 @@ class LayerSums:
     recompute: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSum:
-    """Head and loss. [s]"""
-
-    total: Seconds
-
-
-Times = tuple[tuple[LayerSums, ...], HeadSum]
+Times = tuple[tuple[LayerSums, ...], Seconds]
+"""Layers of every kind, and head with loss. [s]"""
 Stored = tuple[StoredLayer, ...]
 
 
@@ -158,9 +152,9 @@ class LocalShapes:
         return block_times(self.workload, self.cluster, varied(self.shapes, chunks=1))
 
     @cached_property
-    def head(self) -> HeadSum:
-        """Time of head and loss."""
-        return HeadSum(head_time(self.workload, self.cluster, self.shapes).total)
+    def head(self) -> Seconds:
+        """Time of head and loss. [s]"""
+        return head_time(self.workload, self.cluster, self.shapes).total
 
 
 def _shape(degrees: dict[str, Any], mode: ContextMode) -> Strategy:
@@ -175,6 +169,9 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     """Answers for several lists of shapes, one after the other."""
     if len(parts) == 1:
         return parts[0]
+    if isinstance(parts[0], float | np.ndarray):
+        whole = [np.broadcast_to(part, size) for part, size in zip(parts, sizes, strict=True)]
+        return np.concatenate(whole)
     if isinstance(parts[0], tuple):
         return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
     found = {}

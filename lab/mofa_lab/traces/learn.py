@@ -173,11 +173,11 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
         path = collectives.path_between(layout.cluster, s.tp, 1.0)
         inside[near] += [_sample(p.size, p.seconds, float(s.tp), path) for p in tensor]
     if float(s.dp) > 1:
-        path = collectives.path_between(layout.cluster, s.dp * s.cp, s.tp)
+        path = collectives.path_between(layout.cluster, s.data_ranks, s.tp)
         sizes = {op.said.size for op in made.data if op.said.size > 0}
         for size in sorted(sizes):
             least = min(op.seconds for op in made.data if op.said.size == size)
-            inside[data_inside(layout)].append(_sample(size, least, float(s.dp * s.cp), path))
+            inside[data_inside(layout)].append(_sample(size, least, float(s.data_ranks), path))
     for near, name, value in (
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
         (False, "links.scale_out_efficiency", float(k.scale_out_efficiency)),

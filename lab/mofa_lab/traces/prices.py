@@ -31,7 +31,7 @@ class Layout:
         """Micro-batches of a step on one pipeline. [1]"""
         s = self.strategy
         return max(
-            1, round(float(self.workload.training.global_batch) / (float(s.dp) * float(s.mbs)))
+            1, round(float(self.workload.training.global_batch) / float(s.global_micro_batch))
         )
 
     @property
@@ -105,9 +105,9 @@ def prices(layout: Layout) -> Prices:
     outer = float(model.embedding.vocabulary * model.hidden / s.tp)
     layers = float(model.layers) / float(s.pp)
     ends = (2.0 if float(s.pp) == 1.0 else 1.0) * outer
-    copies = max(1.0, float(s.dp * s.cp * s.tp / (s.ep * s.etp)))
+    copies = float(s.expert_data_ranks)
     shared = s.sharding is not Sharding.NONE
-    owned = ((held - routed) * layers + ends) / (float(s.dp * s.cp) if shared else 1.0)
+    owned = ((held - routed) * layers + ends) / (float(s.data_ranks) if shared else 1.0)
     owned += routed * layers / (copies if shared else 1.0)
     return Prices(
         layer={key: float(value) for key, value in layer.items()},
@@ -162,7 +162,7 @@ def hop_inside(layout: Layout) -> bool:
 def data_time(layout: Layout, size: float) -> float:
     """A reduce-scatter or all-gather of `size` bytes [B] over the data-parallel group. [s]"""
     s = layout.strategy
-    ranks = s.dp * s.cp
+    ranks = s.data_ranks
     path = collectives.path_between(layout.cluster, ranks, s.tp)
     return float(collectives.all_gather_time(size, ranks, path))
 

@@ -67,8 +67,8 @@ def case_of(record: Record) -> Case:
     features = {"tensor_overlap": presets.stack(stack).tensor_overlap, **features_of(record)}
     strategy = strategy_of(record, features)
     cluster = cluster_of(record, strategy)
-    batch = record.inner("strategy").count("gbs", int(strategy.dp) * int(strategy.mbs))
-    micro_batch = int(strategy.dp) * int(strategy.mbs)
+    batch = record.inner("strategy").count("gbs", int(strategy.global_micro_batch))
+    micro_batch = int(strategy.global_micro_batch)
     if batch % micro_batch or not batch:
         raise BadValue("strategy.gbs", batch, f"a multiple of dp x mbs = {micro_batch}")
     training = Training(

@@ -140,9 +140,9 @@ def _layout(given: Mapping[str, Any]) -> Layout:
     gpus = units.count(given["gpus"], field="--gpus") if given.get("gpus") else None
     strategy = parse_strategy(given["strategy"], gpus=gpus, field="--strategy")
     batch = units.count(given["global_batch"], field="--global-batch")
-    if batch % (int(strategy.dp) * int(strategy.mbs)):
+    if batch % int(strategy.global_micro_batch):
         raise BadValue(
-            "--global-batch", batch, f"give a multiple of dp x mbs = {strategy.dp * strategy.mbs}"
+            "--global-batch", batch, f"give a multiple of dp x mbs = {strategy.global_micro_batch}"
         )
     training = Training(
         sequence=units.count(given["seq"], field="--seq"), global_batch=batch, precision=precision

@@ -133,7 +133,7 @@ def _over(old: Layout, text: str, *, free: bool) -> str:
 def _checked(layout: Layout, field: str) -> Layout:
     batch, copies = (
         int(layout.workload.training.global_batch),
-        int(layout.strategy.dp) * int(layout.strategy.mbs),
+        int(layout.strategy.global_micro_batch),
     )
     if batch % copies:
         raise BadValue(field, batch, f"give a multiple of dp x mbs = {copies}")
