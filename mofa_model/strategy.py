@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mofa_model.axes import feature_rules, rules, tried
-from mofa_model.axes.axis import Axis, Scope, degree, ones, switch
+from mofa_model.axes import rules, tried
+from mofa_model.axes.axis import Axis, Scope, degree, switch
 from mofa_model.axes.choices import (
     ACTIVATIONS,
     EXPERT_INPUTS,
@@ -190,7 +190,7 @@ AXES: Final = (
             Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
         ),
         values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
-        had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
+        supported=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
         stuck="no context-parallel size is left",
     ),
     degree(
@@ -212,7 +212,7 @@ AXES: Final = (
         ),
         values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers or layers + 2;"
         " zero-bubble (ZB-H1); ZBV and DualPipeV, which are V-shaped, with 2; DualPipe; V-half with 2 where it is asked for",
-        example="schedule=1f1b`, `vpp=2,4", had=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
+        example="schedule=1f1b`, `vpp=2,4", supported=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
         stuck="no pipeline schedule goes with layers, stages and micro-batches",
     ),
     degree(
@@ -237,7 +237,7 @@ AXES: Final = (
         "sp", "sp", Scope.WORK, tried.of_all(False, True), 9, field="sequence_parallel", example="sp=true", feature="sp",
         about="Whether norms and residuals are sharded over tp.",
         apart={"no sequence parallelism": lambda value: not value},
-        bad=feature_rules.sequence_parallel_bad, idle=ones("tp"),
+        value_rules=rules.sequence_parallel_rules, idle=rules.ones("tp"),
     ),
     Axis(
         name="sharding", fields=("sharding", "shard"), parts=Shard, scope=Scope.STATE, tried=tried.shards, complexity=10,
@@ -248,14 +248,14 @@ AXES: Final = (
             Number(key="shard", field="shard", least=0),
         ),
         values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a scale-up domain",
-        example="sharding=distributed,zero3@node", had=Framework.shards,
+        example="sharding=distributed,zero3@node", supported=Framework.shards,
         apart={
             "replicated states": lambda value: value.level is Sharding.NONE,
-            "full sharding": lambda value: value.level in feature_rules.FULL,
+            "full sharding": lambda value: value.level in rules.GRADIENTS_SHARED,
             "whole weights": lambda value: value.level is not Sharding.WEIGHTS,
             "grouped states": lambda value: value.group != 0,
         },
-        bad=feature_rules.sharding_bad, idle=feature_rules.alone,
+        value_rules=rules.sharding_rules, idle=rules.alone,
     ),
     Axis(
         name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"), parts=Recomputation,
@@ -263,13 +263,13 @@ AXES: Final = (
         words=(Recomputed(key="recompute", field="recompute", about="Activation recomputation."),),
         values="none; sets of modules;"
         f" whole layers: {', '.join(map(str, tried.RECOMPUTED))} of a stage, or all",
-        example="recompute=none,full:2", had=Framework.recomputes,
+        example="recompute=none,full:2", supported=Framework.recomputes,
         apart={
             "full recomputation": lambda value: value.mode is Recompute.FULL,
             "no full recomputation": lambda value: value.mode is not Recompute.FULL,
             "recomputed experts": lambda value: value.mode is Recompute.SELECTIVE and "moe" in value.modules,
         },
-        bad=feature_rules.recompute_bad,
+        value_rules=rules.recompute_rules,
     ),
     Axis(
         name="offload", fields=("offload",), scope=Scope.WORK, tried=tried.offloads, complexity=18,
@@ -279,9 +279,9 @@ AXES: Final = (
             ),
         ),
         values="none, and what the trainer can offload: by default all activations but the inputs of layers",
-        example="offload=activations`, `offload=core_attn+moe_act", had=Framework.moves,
+        example="offload=activations`, `offload=core_attn+moe_act", supported=Framework.moves,
         apart={"offload": bool, "offloaded experts": lambda value: bool(value & EXPERT_INPUTS)},
-        bad=feature_rules.offload_bad,
+        value_rules=rules.offload_rules,
     ),
     Axis(
         name="optimizer", fields=("optimizer",), scope=Scope.STATE, tried=tried.of_all(*Placement), complexity=17,
@@ -289,7 +289,7 @@ AXES: Final = (
         values="states on the device, on the host", example="optimizer=device",
         off=Placement.DEVICE, feature="optimizer_host",
         apart={"host optimizer": lambda value: value is Placement.HOST},
-        bad=feature_rules.host_bad,
+        value_rules=rules.placement_rules,
     ),
     switch(
         "host_weights", "host-weights", Scope.STATE, tried.of_all(False, True), 22, example="host-weights=true",
@@ -301,25 +301,25 @@ AXES: Final = (
         values="none; partial and full where launches are half of what the products take, full without experts",
         example="graphs=none,partial,full", off=Graphs.NONE, feature="graphs",
         apart={"graphs": lambda value: value is not Graphs.NONE, "partial graphs": lambda value: value is Graphs.PARTIAL},
-        bad=feature_rules.graphs_bad,
+        value_rules=rules.graphs_rules,
     ),
     switch(
         "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",
         feature="tensor_overlap", apart={"tensor overlap": bool},
-        idle=ones("tp"), better=feature_rules.tensor_better,
+        idle=rules.ones("tp"), never_slower=rules.tensor_overlap_wins,
     ),
     switch(
         "data_overlap", "dp-overlap", Scope.STEP, tried.of_all(True, False), 12, example="dp-overlap=true",
-        feature="data_overlap", apart={"data overlap": bool}, idle=feature_rules.alone, better=feature_rules.data_better,
+        feature="data_overlap", apart={"data overlap": bool}, idle=rules.alone, never_slower=rules.data_overlap_wins,
     ),
     switch(
         "pipeline_overlap", "pp-overlap", Scope.PIPELINE, tried.of_all(True, False), 11, example="pp-overlap=false",
-        bad=feature_rules.hops_bad, idle=ones("pp"), better=lambda _: True,
+        value_rules=rules.pipeline_overlap_rules, idle=rules.ones("pp"), never_slower=lambda _: True,
     ),
     switch(
         "expert_overlap", "ep-overlap", Scope.LAYER, tried.of_experts(False, True), 14, example="ep-overlap=true",
         feature="expert_overlap", apart={"expert overlap": bool},
-        bad=feature_rules.experts_bad, idle=ones("ep"), better=feature_rules.experts_better,
+        value_rules=rules.expert_overlap_rules, idle=rules.ones("ep"), never_slower=rules.expert_overlap_wins,
     ),
 )  # fmt: skip
 """One row an axis, in the order in which the search asks them: degrees and schedule first, then the features."""

@@ -29,11 +29,12 @@ from transcripts import annotations
 from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
 from mofa_model.axes.axis import Axis
-from mofa_model.axes.tried import AxisContext
+from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.search import framework, frameworks
 from mofa_model.search.axes import QUESTION
+from mofa_model.spec import Training, Workload
 from mofa_model.strategy import AXES
 from mofa_operator import words
 from mofa_operator.settings import OperatorSettings
@@ -294,7 +295,9 @@ def axis_page() -> str:
 
 
 def _asked(model: str) -> AxisContext:
-    return AxisContext(model=presets.model(model), nodes=(1,), gpus_per_node=8)
+    training = Training(sequence=8192, global_batch=2048, precision=presets.precision("bf16"))
+    workload = Workload(model=presets.model(model), training=training)
+    return AxisContext(workload=workload, cluster=presets.cluster("h100", 8))
 
 
 def _tried(axis: Axis) -> str:
@@ -312,7 +315,7 @@ def _lacks(name: str, axis: Axis) -> bool:
         *(one for one in axis.tried(_asked("deepseek-v3")) if not axis.only_named(one)),
         *(value for some in named for value in some),
     )
-    return not all(axis.had_by(framework(name), value) for value in values)
+    return not all(axis.supported_by(framework(name), value) for value in values)
 
 
 def pages() -> dict[str, str]:

@@ -12,7 +12,7 @@ from mofa_model.advice.finalists import Priced, priced
 from mofa_model.axes.frameworks import trainers
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
-from mofa_model.search import MEANING, Candidate, Ranking, framework
+from mofa_model.search import Candidate, Ranking, framework
 from mofa_model.spec import Cluster
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import format_strategy
@@ -194,7 +194,7 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
     axis, reason = ranking.stuck
     told = next(one.stuck for one in AXES if one.name == axis) or f"no value of {axis} is left"
-    return f"no strategy is legal: {told} ({reason.value}: {MEANING[reason]})"
+    return f"no strategy is legal: {told} ({reason.value}: {reason.meaning})"
 
 
 def unoffered(strategy: Strategy) -> str:
@@ -206,7 +206,7 @@ def unoffered(strategy: Strategy) -> str:
         if (
             not axis.assumed
             and value != axis.off
-            and not any(axis.had_by(t, value) for t in offered)
+            and not any(axis.supported_by(t, value) for t in offered)
         ):
             found.append(f"{axis.words[0].key}={value}")
     return ", ".join(found)

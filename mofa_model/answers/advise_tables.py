@@ -14,7 +14,7 @@ from mofa_model.answers.evidence import nearest
 from mofa_model.bands import in_percent
 from mofa_model.bars import bars
 from mofa_model.launch import Launch
-from mofa_model.search import MEANING, Rejection
+from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
@@ -329,7 +329,7 @@ def _counts(advice: Advice) -> Table:
             c.pruned,
             "proved to be no better: overlap left off, or too much work whatever the rest",
         ),
-        *((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
+        *((name, count, Rejection(name).meaning) for name, count in advice.rejected.items()),
         ("all", c.raw, "combinations of the axis values"),
     ]
     columns = (Column("strategies"), Column("count"), Column("meaning", align="left"))

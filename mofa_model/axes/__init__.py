@@ -6,6 +6,6 @@ May import: schedules, spec and what stands below. Imported by: strategy and wha
     choices        the values that are no plain numbers
     tried          which values the search tries by itself
     words          a key of strategy texts, constraints and manifests
-    rules          what makes a shape legal, feature_rules a feature beside it; verdict names the reasons
+    rules          what makes a shape legal, and a feature beside it; rejection names the reasons
     frameworks     what a trainer can run (frameworks.toml)
 """

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from mofa_model.axes.frameworks import ANY, Framework
-from mofa_model.axes.rules import Found, Given, Mask, Rows, Rule
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext, Mask, Rows, Rule, Violations
 from mofa_model.axes.tried import Tried
-from mofa_model.axes.verdict import Rejection
 from mofa_model.axes.words import Number, Switch, Word
 from mofa_model.spec import Calibration
 
@@ -75,7 +73,7 @@ class Axis:
     """Key of frameworks.toml that says whether a trainer has the others; empty = every trainer has them."""
     assumed: bool = True
     """Whether a trainer has them that says nothing of it."""
-    had: Callable[[Framework, Any], bool] | None = None
+    supported: Callable[[Framework, Any], bool] | None = None
     """Whether a trainer has a value, where one key does not say it."""
     apart: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
     """Words of `apart` in frameworks.toml, and which values each means."""
@@ -87,12 +85,12 @@ class Axis:
     """Of an axis of shapes: whether a layer's work on one device depends on it."""
     stuck: str = ""
     """Of an axis of shapes: what to say where the last shapes fell on it."""
-    bad: Callable[[Any, Rows, Given], Found] | None = None
-    """Of an axis of features: what stands against a value."""
+    value_rules: Callable[[Any, Rows, AxisContext], Violations] | None = None
+    """Of an axis of features: what stands against a value beside each shape."""
     idle: Callable[[Rows], Mask] | None = None
     """Of an axis of features: rows on which it has nothing to act on, so that all its values say the same."""
-    better: Callable[[Calibration], bool] | None = None
-    """Of a switch: whether on is proved never slower than off, so that off is left out where on is legal."""
+    never_slower: Callable[[Calibration], bool] | None = None
+    """Of a switch: whether on is proved never slower than off; then off is left out where on is legal."""
 
     @property
     def keys(self) -> tuple[Word, ...]:
@@ -112,14 +110,14 @@ class Axis:
         fields = [getattr(strategy, name) for name in self.fields]
         return fields[0] if self.parts is None else self.parts(*fields)
 
-    def had_by(self, trainer: Framework, value: Any) -> bool:
+    def supported_by(self, trainer: Framework, value: Any) -> bool:
         """Whether a trainer has a value; with none named, some trainer has it."""
         if trainer.name == ANY:
             return True
         if value == self.off:
             return self.name not in trainer.given.get("always", ())
-        if self.had is not None:
-            return self.had(trainer, value)
+        if self.supported is not None:
+            return self.supported(trainer, value)
         return not self.feature or bool(trainer.given.get(self.feature, self.assumed))
 
 
@@ -162,8 +160,3 @@ def switch(
         off=False,
         **more,
     )
-
-
-def ones(*columns: str) -> Callable[[Rows], Mask]:
-    """Rows on which some degrees are all 1."""
-    return lambda rows: np.logical_and.reduce([rows[name] == 1 for name in columns])

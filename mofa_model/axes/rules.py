@@ -1,7 +1,7 @@
-"""The rules that make a shape legal: each names its reason, and is a mask over rows of degrees.
+"""What makes a strategy legal: rules of shapes, and rules of the features that stand beside a shape.
 
-They run as soon as the axis that lists them is known, in the order of the list; the first that holds is the reason.
-Rules of features (`feature_rules`) run afterwards, one axis of features after the other, each beside every shape.
+A rule of shapes is a mask over rows of degrees, named by its reason. It runs as soon as the axis that lists it is known, in
+the order of the list; the first that holds is the reason. Rules of a feature run afterwards, for one value beside every shape.
 """
 
 from __future__ import annotations
@@ -13,59 +13,74 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.choices import Context, ContextMode, Pipeline
-from mofa_model.axes.frameworks import Framework, side_by_side
-from mofa_model.axes.verdict import Rejection
-from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
+from mofa_model.axes.choices import (
+    IN_NODE,
+    Context,
+    ContextMode,
+    Graphs,
+    Pipeline,
+    Placement,
+    Recomputation,
+    Recompute,
+    Shard,
+    Sharding,
+)
+from mofa_model.axes.frameworks import Framework, framework, side_by_side
+from mofa_model.axes.rejection import Rejection
+from mofa_model.equations import host, parameters
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
-from mofa_model.spec import Cluster, Workload
+from mofa_model.spec import Calibration, Cluster, OverlapConstants, Workload
 from mofa_model.units import Numeric, Ratio
 
 Rows = dict[str, NDArray[Any]]
-"""Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`, `mode` those in `ContextMode`."""
+"""Columns of degrees, one entry a row. `pipeline` holds positions on its axis, `schedule` in `SCHEDULES`, `mode` in `ContextMode`."""
 Mask = NDArray[np.bool_]
 
 SHORTEST: Final = 1024
-"""Tokens of a sequence that a context-parallel rank gets at least: below it attention kernels starve. Ours."""
+"""Fewest tokens of a sequence on a context-parallel rank: with fewer, attention kernels starve. Ours."""
+LOOPED: Final = 2
+"""Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many layers there are. [1]"""
+GRADIENTS_SHARED: Final = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
+"""ZeRO levels that share gradients as well."""
+LAUNCH_BOUND: Final = 0.5
+"""Launches over the least time of a layer's products from which graphs are tried: below it they gain less than a percent. [1]"""
 
 _MODES: Final = tuple(ContextMode)
 _SPLIT_HEADS: Final = _MODES.index(ContextMode.ALL_TO_ALL)
 """The mode that needs heads to divide; USP takes as many for its all-to-all as do."""
 
-LOOPED: Final = 2
-"""Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many layers there are. [1]"""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
-    """What the rules look at beside the rows."""
+class AxisContext:
+    """What the values and rules of axes depend on, beside the strategy."""
 
     workload: Workload
     """Model and training."""
     cluster: Cluster
-    """Devices; its number of them is not looked at."""
-    framework: Framework
+    """Devices; rules do not read their number."""
+    framework: Framework = field(default_factory=framework)
     """Trainer."""
+    nodes: tuple[int, ...] = (1,)
+    """Numbers of nodes that may be used."""
+    precisions: tuple[str, ...] = ("bf16",)
+    """Recipes that may be used."""
     lifted: frozenset[Rejection] = frozenset()
     """Expert rules that are not applied."""
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Least and most of derived numbers: `dp`, `micro_batches`."""
-    share: Ratio = 1.0
-    """Of a device's memory what an estimate may take, so that what it is wrong by has room. [1]"""
+    memory_share: Ratio = 1.0
+    """Share of a device's memory that an estimate may take, so that its error has room. [1]"""
 
 
-Rule = Callable[[Rows, Given], Any]
-"""Rows of degrees that are not legal."""
-Found = list[tuple[Rejection, Mask]]
-"""Reasons against a value on an axis of features, with the rows they hold for."""
-
-
-def _widths(r: Rows, g: Given) -> Any:
-    return _undivided((n for block in g.workload.model.blocks for n in block.split()), r["tp"])
+Rule = Callable[[Rows, AxisContext], Any]
+"""Mask of the rows of degrees that are not legal."""
+Violations = list[tuple[Rejection, Mask]]
+"""Reasons against one value of a feature, each with the rows for which it holds."""
 
 
 def _undivided(numbers: Iterable[Numeric | None], ranks: Any) -> Any:
-    """Rows whose ranks leave something of one of the numbers."""
+    """Rows whose ranks do not divide one of the numbers."""
     bad = np.zeros(len(ranks), dtype=bool)
     for number in numbers:
         if number is not None:
@@ -73,130 +88,121 @@ def _undivided(numbers: Iterable[Numeric | None], ranks: Any) -> Any:
     return bad
 
 
+def _widths(rows: Rows, context: AxisContext) -> Any:
+    blocks = context.workload.model.blocks
+    return _undivided((width for block in blocks for width in block.split()), rows["tp"])
+
+
 def _gpus(*names: str) -> Rule:
-    def bad(r: Rows, _: Given) -> Any:
-        used = np.prod([r[name] for name in names], axis=0)
-        return np.mod(r["gpus"], used) != 0
+    def undivided(rows: Rows, _: AxisContext) -> Any:
+        used = np.prod([rows[name] for name in names], axis=0)
+        return np.mod(rows["gpus"], used) != 0
 
-    return bad
-
-
-def _sequence(r: Rows, g: Given) -> Any:
-    halved = (r["mode"] != _SPLIT_HEADS) | g.framework.keeps(
-        "context_halves"
-    )  # two blocks a rank balance causal attention
-    blocks = np.where(halved & (r["cp"] > 1), 2.0 * r["cp"], r["cp"])
-    return np.mod(g.workload.training.sequence, blocks) != 0
+    return undivided
 
 
-def _context_heads(r: Rows, g: Given) -> Any:
-    groups = (block.turned_heads() for block in g.workload.model.blocks)
-    return (r["mode"] == _SPLIT_HEADS) & _undivided(groups, r["tp"] * r["cp"])
+def _sequence(rows: Rows, context: AxisContext) -> Any:
+    # Two blocks of the sequence a rank balance causal attention.
+    halved = (rows["mode"] != _SPLIT_HEADS) | context.framework.keeps("context_halves")
+    blocks = np.where(halved & (rows["cp"] > 1), 2.0 * rows["cp"], rows["cp"])
+    return np.mod(context.workload.training.sequence, blocks) != 0
 
 
-def in_mode(r: Rows, mode: str) -> Mask:
+def _context_heads(rows: Rows, context: AxisContext) -> Any:
+    heads = (block.turned_heads() for block in context.workload.model.blocks)
+    return (rows["mode"] == _SPLIT_HEADS) & _undivided(heads, rows["tp"] * rows["cp"])
+
+
+def _in_mode(rows: Rows, mode: str) -> Mask:
     """Rows whose context is parallel in a mode."""
-    found: Mask = (r["cp"] > 1) & (r["mode"] == _MODES.index(ContextMode(mode)))
-    return found
+    mask: Mask = (rows["cp"] > 1) & (rows["mode"] == _MODES.index(ContextMode(mode)))
+    return mask
 
 
-def _context_beside(r: Rows, g: Given) -> Any:
-    bad = np.zeros(len(r["cp"]), dtype=bool)
-    beside = g.framework.given.get("block_context", {})
-    for block in g.workload.model.blocks:
+def _context_beside(rows: Rows, context: AxisContext) -> Any:
+    bad = np.zeros(len(rows["cp"]), dtype=bool)
+    beside = context.framework.given.get("block_context", {})
+    for block in context.workload.model.blocks:
         for mode in ContextMode:
             if mode.value not in beside.get(block.called, (mode.value,)):
-                bad |= in_mode(r, mode.value)
+                bad |= _in_mode(rows, mode.value)
     return bad
 
 
-def _sequence_short(r: Rows, g: Given) -> Any:
-    return (r["cp"] > 1) & (g.workload.training.sequence / r["cp"] < SHORTEST)
+def _sequence_short(rows: Rows, context: AxisContext) -> Any:
+    return (rows["cp"] > 1) & (context.workload.training.sequence / rows["cp"] < SHORTEST)
 
 
-def _too_deep(r: Rows, g: Given) -> Any:
-    spare = 0 if _even(g) else 2
-    return r["pp"] > g.workload.model.layers + spare
+def _layers_and_ends(context: AxisContext) -> Numeric:
+    """Most stages that can hold something: embedding and head may take the place of a layer."""
+    slots = context.cluster.calibration.placement == "slots"
+    spare = 2 if slots and context.framework.uneven != "none" else 0
+    return context.workload.model.layers + spare
 
 
-def _even(g: Given) -> bool:
-    """True where embedding and head never take the place of a layer."""
-    return g.cluster.calibration.placement != "slots" or g.framework.uneven == "none"
+def _virtual_deep(rows: Rows, context: AxisContext) -> Any:
+    return (rows["vpp"] > 1) & (rows["pp"] * rows["vpp"] > _layers_and_ends(context))
 
 
-def _batch(r: Rows, g: Given) -> Any:
-    return np.mod(g.workload.training.global_batch, r["dp"] * r["mbs"]) != 0
-
-
-def _virtual_deep(r: Rows, g: Given) -> Any:
-    return (r["vpp"] > 1) & (r["pp"] * r["vpp"] > g.workload.model.layers + (0 if _even(g) else 2))
-
-
-def _layers(r: Rows, g: Given) -> Any:
-    chunks, layers, uneven = r["pp"] * r["vpp"], g.workload.model.layers, g.framework.uneven
+def _layers(rows: Rows, context: AxisContext) -> Any:
+    chunks, uneven = rows["pp"] * rows["vpp"], context.framework.uneven
+    layers = context.workload.model.layers
+    bad = np.mod(layers, chunks) != 0
     if uneven == "rounded":
         size = -(-(layers + 2) // chunks)
-        return (
-            (r["vpp"] > LOOPED)
-            & (np.mod(layers, chunks) != 0)
-            & (-(-(layers + 2) // size) != chunks)
-        )
-    bad = np.mod(layers, chunks) != 0
+        return (rows["vpp"] > LOOPED) & bad & (-(-(layers + 2) // size) != chunks)
     if uneven != "none":
         bad &= np.mod(layers + 2, chunks) != 0
     # Layers that do not divide are dealt by hand, and then to few virtual stages.
-    return bad & (r["vpp"] > 1) & ~np.isin(r["vpp"], USUAL) if uneven == "any" else bad
+    return bad & (rows["vpp"] > 1) & ~np.isin(rows["vpp"], USUAL) if uneven == "any" else bad
 
 
-def _whole(r: Rows, g: Given) -> Any:
-    """Stages of a model whose layers have to be told one by one, of a trainer that is not told them."""
-    model, given = g.workload.model, g.framework.given
+def _told_layers(rows: Rows, context: AxisContext) -> Any:
+    """Pipelines of a model whose stages must be told their layers, in a trainer that cannot be told."""
+    model, given = context.workload.model, context.framework.given
     beside = side_by_side(model) and given.get("side_by_side") == "whole"
-    return (r["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))
+    return (rows["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))
 
 
-def _virtual_space(r: Rows, g: Given) -> Any:
-    mixed = any(block.called == "state_space" for block in g.workload.model.blocks)
-    return (r["vpp"] > 1) & (mixed and g.framework.keeps("state_space_plain"))
+def _virtual_space(rows: Rows, context: AxisContext) -> Any:
+    mixed = any(block.called == "state_space" for block in context.workload.model.blocks)
+    return (rows["vpp"] > 1) & (mixed and context.framework.keeps("state_space_plain"))
 
 
-def _one_stage(r: Rows, _: Given) -> Any:
-    return (r["pp"] == 1) & (r["pipeline"] != r["plain"])
-
-
-def _schedule(r: Rows, _: Given) -> Any:
-    possible = np.zeros(len(r["pp"]), dtype=bool)
+def _schedule(rows: Rows, _: AxisContext) -> Any:
+    possible = np.zeros(len(rows["pp"]), dtype=bool)
     for at, schedule in enumerate(SCHEDULES):
-        mine = r["schedule"] == at
+        mine = rows["schedule"] == at
         if mine.any():
-            possible |= mine & schedule.possible(microbatches=r["micro_batches"], stages=r["pp"])
+            possible |= mine & schedule.possible(
+                microbatches=rows["micro_batches"], stages=rows["pp"]
+            )
     return ~possible
 
 
-def _expert_width(r: Rows, g: Given) -> Any:
-    return _undivided(
-        (n for block in g.workload.model.blocks for n in block.split_inside()), r["etp"]
-    )
+def _expert_width(rows: Rows, context: AxisContext) -> Any:
+    blocks = context.workload.model.blocks
+    return _undivided((width for block in blocks for width in block.split_inside()), rows["etp"])
 
 
-def _expert_groups(r: Rows, _: Given) -> Any:
-    return np.mod(r["tp"] * r["cp"] * r["dp"], r["ep"] * r["etp"]) != 0
-
-
-def _folded(r: Rows, g: Given) -> Any:
-    return (r["ep"] > 1) & (r["tp"] > 1) & (r["cp"] > 1) & g.framework.keeps("folded_experts")
+def _folded_experts(rows: Rows, context: AxisContext) -> Any:
+    all_three = (rows["ep"] > 1) & (rows["tp"] > 1) & (rows["cp"] > 1)
+    return all_three & context.framework.keeps("folded_experts")
 
 
 def _bounded(name: str) -> Rule:
-    def bad(r: Rows, g: Given) -> Any:
-        low, high = g.bounds.get(name, (0.0, np.inf))
-        return (r[name] < low) | (r[name] > high)
+    def outside(rows: Rows, context: AxisContext) -> Any:
+        low, high = context.bounds.get(name, (0.0, np.inf))
+        return (rows[name] < low) | (rows[name] > high)
 
-    return bad
+    return outside
 
 
 TENSOR: Final = (
-    (Rejection.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
+    (
+        Rejection.TENSOR_PARALLEL_CROSSES_NODE,
+        lambda rows, context: rows["tp"] > context.cluster.domain,
+    ),
     (Rejection.NOT_DIVISIBLE, _gpus("tp")),
     (Rejection.NOT_DIVISIBLE, _widths),
 )
@@ -208,49 +214,266 @@ CONTEXT: Final = (
     (Rejection.SEQUENCE_TOO_SHORT, _sequence_short),
 )
 STAGES: Final = (
-    (Rejection.MORE_STAGES_THAN_LAYERS, _too_deep),
-    (Rejection.NOT_IN_FRAMEWORK, _whole),
+    (
+        Rejection.MORE_STAGES_THAN_LAYERS,
+        lambda rows, context: rows["pp"] > _layers_and_ends(context),
+    ),
+    (Rejection.NOT_IN_FRAMEWORK, _told_layers),
     (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
     (Rejection.CONSTRAINT, _bounded("dp")),
 )
 BATCH: Final = (
-    (Rejection.NOT_DIVISIBLE, _batch),
-    (Rejection.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
+    (
+        Rejection.NOT_DIVISIBLE,
+        lambda rows, context: (
+            np.mod(context.workload.training.global_batch, rows["dp"] * rows["mbs"]) != 0
+        ),
+    ),
+    (Rejection.TOO_FEW_MICRO_BATCHES, lambda rows, _: rows["micro_batches"] < rows["pp"]),
     (Rejection.CONSTRAINT, _bounded("micro_batches")),
 )
 PIPELINE: Final = (
-    (Rejection.DUPLICATE, _one_stage),
+    (
+        Rejection.DUPLICATE,
+        lambda rows, _: (rows["pp"] == 1) & (rows["pipeline"] != rows["plain"]),
+    ),
     (Rejection.NOT_IN_FRAMEWORK, _virtual_space),
     (Rejection.MORE_STAGES_THAN_LAYERS, _virtual_deep),
     (Rejection.NOT_DIVISIBLE, _layers),
     (Rejection.SCHEDULE_NOT_POSSIBLE, _schedule),
 )
-CHUNKS: Final = ((Rejection.DUPLICATE, lambda r, _: (r["chunk_layers"] > 0) & (r["chunks"] == 1)),)
+CHUNKS: Final = (
+    (Rejection.DUPLICATE, lambda rows, _: (rows["chunk_layers"] > 0) & (rows["chunks"] == 1)),
+)
 EXPERTS: Final = (
-    (Rejection.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
+    (
+        Rejection.EXPERT_TENSOR_PARALLEL,
+        lambda rows, _: (rows["etp"] != 1) & (rows["etp"] != rows["tp"]),
+    ),
     (Rejection.NOT_DIVISIBLE, _expert_width),
-    (Rejection.NOT_DIVISIBLE, _expert_groups),
-    (Rejection.NOT_IN_FRAMEWORK, _folded),
+    (
+        Rejection.NOT_DIVISIBLE,
+        lambda rows, _: np.mod(rows["tp"] * rows["cp"] * rows["dp"], rows["ep"] * rows["etp"]) != 0,
+    ),
+    (Rejection.NOT_IN_FRAMEWORK, _folded_experts),
 )
 
 
 def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows:
-    """Columns of a position on the context axis."""
-    sizes = np.array([float(v.size) for v in values])
-    modes = np.array([float(_MODES.index(v.mode)) for v in values])
+    """Columns of positions on the axis of context parallelism."""
+    sizes = np.array([float(value.size) for value in values])
+    modes = np.array([float(_MODES.index(value.mode)) for value in values])
     return {"cp": sizes[position], "mode": modes[position]}
 
 
 def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Rows:
-    """Columns of a position on the schedule axis."""
-    schedules = np.array([SCHEDULES.index(v.schedule) for v in values])[position]
-    virtual = np.array([float(v.virtual) for v in values])[position]
-    plain = next(
-        (i for i, v in enumerate(values) if v.schedule == ONE_F_ONE_B), -1
-    )  # none: one stage is no pipeline
+    """Columns of positions on the axis of pipelines; `plain` is the position of 1F1B, which one stage has, or -1."""
+    schedules = np.array([SCHEDULES.index(value.schedule) for value in values])[position]
+    virtual = np.array([float(value.virtual) for value in values])[position]
+    plain = next((at for at, value in enumerate(values) if value.schedule == ONE_F_ONE_B), -1)
     return {
         "pipeline": position,
         "schedule": schedules,
         "vpp": virtual,
         "plain": np.full(len(position), plain),
     }
+
+
+def _all(rows: Rows) -> Mask:
+    return np.ones(len(rows["tp"]), dtype=bool)
+
+
+def sequence_parallel_rules(value: bool, rows: Rows, context: AxisContext) -> Violations:
+    """Sequence parallelism divides the tokens of a rank by tp; experts beside tp need it."""
+    if value:
+        tokens = context.workload.training.sequence / rows["cp"]
+        return [(Rejection.NOT_DIVISIBLE, np.mod(tokens, rows["tp"]) != 0)]
+    experts = context.workload.model.experts is not None
+    return [(Rejection.SEQUENCE_PARALLEL_NEEDED, (rows["tp"] > 1) & experts)]
+
+
+def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations:
+    """A ZeRO level and its shard group: what the trainer can run, and groups that say something new."""
+    trainer, found = context.framework, Violations()
+    if not trainer.shards_in_pipeline(value.level.value):
+        found.append((Rejection.NOT_IN_FRAMEWORK, rows["pp"] > 1))
+    if value.level in GRADIENTS_SHARED or value.group:
+        found += _other_update_rule("sharded_optimizers", rows, context)
+    if value.level is Sharding.WEIGHTS and trainer.keeps("folded_experts"):
+        found.append((Rejection.NOT_IN_FRAMEWORK, (rows["ep"] > 1) & (rows["cp"] > 1)))
+    for mode, levels in trainer.given.get("context_sharding", {}).items():
+        if value.level.value not in levels:
+            found.append((Rejection.NOT_IN_FRAMEWORK, _in_mode(rows, mode)))
+    if value.group:
+        found += _shard_group_rules(shard_group(value, rows, context.cluster), rows, context)
+    return found
+
+
+def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) -> Violations:
+    trainer, ranks, expert_ranks = context.framework, rows["data_ranks"], rows["expert_data_ranks"]
+    found = [
+        (Rejection.NOT_IN_FRAMEWORK, _other_context("group_context", rows, context)),
+        (Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(ranks, expert_ranks))),
+        (Rejection.NOT_DIVISIBLE, np.mod(ranks, group) != 0),
+    ]
+    if least := trainer.given.get("shard_contexts"):
+        few = (group < least * rows["cp"]) & (rows["cp"] > 1)
+        found.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, rows["cp"]) != 0) | few))
+    if trainer.keeps("one_shard_group"):
+        found.append((Rejection.NOT_IN_FRAMEWORK, expert_ranks != ranks))
+    if trainer.keeps("expert_groups"):
+        groups = ranks / group
+        found.append((Rejection.DUPLICATE, groups <= 1))
+        found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(expert_ranks, groups) != 0))
+    return found
+
+
+def shard_group(value: Shard, rows: Rows, cluster: Cluster) -> NDArray[Any]:
+    """Data-parallel ranks that share one copy; 0 = all. [1]"""
+    if value.group == IN_NODE:
+        return np.floor(cluster.domain / rows["tp"])
+    return np.full(len(rows["tp"]), float(value.group))
+
+
+def placement_rules(value: Placement, rows: Rows, context: AxisContext) -> Violations:
+    """Optimizer states on the host: what the trainer can keep there."""
+    if value is not Placement.HOST:
+        return []
+    folded = (rows["ep"] > 1) & (rows["tp"] > 1) & context.framework.keeps("folded_experts")
+    elsewhere = folded | _other_context("host_context", rows, context)
+    return [
+        (Rejection.NOT_IN_FRAMEWORK, elsewhere),
+        *_other_update_rule("host_optimizers", rows, context),
+    ]
+
+
+def _other_context(key: str, rows: Rows, context: AxisContext) -> Mask:
+    """Rows in a mode of context parallelism that the trainer's list under `key` lacks."""
+    known = context.framework.given.get(key)
+    bad = np.zeros(len(rows["tp"]), dtype=bool)
+    for mode in ContextMode:
+        if known is not None and mode.value not in known:
+            bad |= _in_mode(rows, mode.value)
+    return bad
+
+
+def _other_update_rule(key: str, rows: Rows, context: AxisContext) -> Violations:
+    """All rows, where the trainer's list under `key` lacks the workload's optimizer."""
+    name = context.workload.training.optimizer.name
+    known = name in context.framework.given.get(key, (name,))
+    return [] if known else [(Rejection.NOT_IN_FRAMEWORK, _all(rows))]
+
+
+def recompute_rules(value: Recomputation, rows: Rows, context: AxisContext) -> Violations:
+    """Some layers of a stage must be fewer than all; and what the trainer cannot say."""
+    if value.mode is Recompute.FULL and value.layers:
+        found: Violations = [(Rejection.DUPLICATE, value.layers >= rows["deepest_stage"])]
+        if context.framework.keeps("recompute_by_chunk"):
+            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(value.layers, rows["vpp"]) != 0))
+        return found
+    precision = context.workload.training.precision.name
+    never = context.framework.given.get("recompute_never", {}).get(precision, ())
+    if value.mode is Recompute.SELECTIVE and value.modules & set(never):
+        return [(Rejection.NOT_IN_FRAMEWORK, _all(rows))]
+    return []
+
+
+def offload_rules(value: frozenset[str], rows: Rows, _: AxisContext) -> Violations:
+    """Offloaded activations: no campaign has measured what they cost."""
+    return [(Rejection.OFFLOAD_UNPROVEN, _all(rows))] if value else []
+
+
+def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
+    """CUDA graphs: not where shapes change from step to step, nor where the device is busy without them."""
+    if value is Graphs.NONE:
+        return []
+    model, training = context.workload.model, context.workload.training
+    found = Violations()
+    if training.documents is not None:
+        found.append((Rejection.NOT_IN_FRAMEWORK, _all(rows)))
+    # Which tokens go to which expert is known at the last moment only.
+    if value is Graphs.FULL and model.experts is not None:
+        found.append((Rejection.GRAPHS_UNNEEDED, _all(rows)))
+    constants, tp = context.cluster.calibration.host, rows["tp"]
+    launches = sum(
+        run.repeats
+        * host.layer_launch_time(
+            *constants.of_layer(routed=layer.routed),
+            tp,
+            context.cluster.gpus_per_node,
+            constants.extra_node,
+            constants.extra_rank,
+        )
+        for run in model.runs
+        for layer in run.layers
+    )
+    flops = parameters.training_flops_per_token(model, training.sequence, convention="causal")
+    tokens = rows["mbs"] * training.sequence / (rows["cp"] * tp)
+    products = tokens * flops / context.cluster.device.peak(training.precision.gemm)
+    return [*found, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
+
+
+def expert_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Violations:
+    """Overlap of the experts' exchange: some trainers need other chunks to run meanwhile."""
+    if not value:
+        return []
+    trainer = context.framework
+    bad = np.zeros(len(rows["pp"]), dtype=bool)
+    if trainer.keeps("expert_overlap_interleaved"):
+        bad |= (rows["pp"] > 1) & ~_interleaved(rows)
+    most = trainer.given.get("expert_overlap_predictions", np.inf)
+    if context.workload.model.prediction_modules > most:
+        bad |= True
+    return [(Rejection.NOT_IN_FRAMEWORK, bad)]
+
+
+def _interleaved(rows: Rows) -> Mask:
+    mask: Mask = rows["schedule"] == SCHEDULES.index(INTERLEAVED)
+    return mask
+
+
+def pipeline_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Violations:
+    """Overlap of pipeline hops: what the trainer cannot switch on, or off."""
+    trainer = context.framework
+    if not value:
+        two = _interleaved(rows) & (rows["pp"] == 2) & trainer.keeps("overlap_between_two")
+        return [(Rejection.NOT_IN_FRAMEWORK, two)]
+    blocked = [at for at, one in enumerate(SCHEDULES) if not trainer.overlaps_hops(one.value)]
+    return [(Rejection.NOT_IN_FRAMEWORK, np.isin(rows["schedule"], blocked) & (rows["pp"] > 1))]
+
+
+def ones(*columns: str) -> Callable[[Rows], Mask]:
+    """Rows on which some degrees are all 1."""
+    return lambda rows: np.logical_and.reduce([rows[name] == 1 for name in columns])
+
+
+def alone(rows: Rows) -> Mask:
+    """Rows with one data-parallel rank, of experts too: nothing is shared."""
+    mask: Mask = np.maximum(rows["data_ranks"], rows["expert_data_ranks"]) == 1
+    return mask
+
+
+def tensor_overlap_wins(c: Calibration) -> bool:
+    """Whether overlap of tensor parallelism is never slower than none.
+
+    Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
+    """
+    k = c.overlap
+    return _gentle(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
+
+
+def expert_overlap_wins(c: Calibration) -> bool:
+    """Whether overlap of the experts' exchange is never slower than none: it must not cost launches either."""
+    free = bool(np.all(np.asarray(c.host.expert_overlap) <= 0.0))
+    whole = bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
+    return free and _gentle(c.overlap) and whole
+
+
+def data_overlap_wins(c: Calibration) -> bool:
+    """Whether overlap of gradients and parameters is never slower than none: it slows no compute."""
+    k = c.overlap
+    return bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0)))
+
+
+def _gentle(k: OverlapConstants) -> bool:
+    return bool(np.all(np.asarray(k.slow_down) <= 2.0))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from mofa_model.axes.choices import (
-    ACTIVATIONS,
     IN_NODE,
     NO_MODULES,
     Context,
@@ -19,9 +19,9 @@ from mofa_model.axes.choices import (
     Shard,
     Sharding,
 )
+from mofa_model.axes.rules import AxisContext
 from mofa_model.blocks import LatentAttention
 from mofa_model.schedules import SCHEDULES
-from mofa_model.spec import Transformer
 
 TENSOR: Final = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT: Final = (2, 4, 8, 16, 32, 64)
@@ -29,26 +29,6 @@ BATCH: Final = (1, 2, 4, 8, 16, 32)
 EXPERT_TENSOR: Final = (1, 2, 4, 8)
 CHUNKS: Final = (1, 2, 4, 8)
 RECOMPUTED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AxisContext:
-    """What the values of an axis may depend on."""
-
-    model: Transformer
-    """The model."""
-    nodes: tuple[int, ...]
-    """Node counts that may be used."""
-    gpus_per_node: int
-    """Devices that share a host."""
-    precisions: tuple[str, ...] = ("bf16",)
-    """Recipes that may be used."""
-    module_sets: tuple[frozenset[str], ...] = ()
-    """Sets of modules that a trainer recomputes, where they are its own."""
-    offloads: tuple[frozenset[str], ...] = (frozenset({ACTIVATIONS}),)
-    """What a trainer can offload."""
-    scores: bool = False
-    """Whether attention keeps its scores: then its core is one more module that can be computed again."""
 
 
 Tried = Callable[[AxisContext], tuple[Any, ...]]
@@ -61,7 +41,7 @@ def of_all(*values: Any) -> Tried:
 
 def of_experts(*values: Any) -> Tried:
     """Values that need experts; the first one alone in a model without."""
-    return lambda asked: values[:1] if asked.model.experts is None else values
+    return lambda context: values[:1] if context.workload.model.experts is None else values
 
 
 def contexts(_: AxisContext) -> tuple[Context, ...]:
@@ -80,17 +60,17 @@ def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Contex
     )
 
 
-def stage_counts(asked: AxisContext) -> tuple[int, ...]:
+def stage_counts(context: AxisContext) -> tuple[int, ...]:
     """Every number up to layers + 2 that divides the devices."""
-    deepest, per_node = int(asked.model.layers) + 2, asked.gpus_per_node
+    deepest, per_node = int(context.workload.model.layers) + 2, int(context.cluster.gpus_per_node)
     return tuple(
-        p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in asked.nodes)
+        p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in context.nodes)
     )
 
 
-def pipelines(asked: AxisContext) -> tuple[Pipeline, ...]:
+def pipelines(context: AxisContext) -> tuple[Pipeline, ...]:
     """Every schedule with its numbers of virtual stages."""
-    layers = int(asked.model.layers)
+    layers = int(context.workload.model.layers)
     return tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(layers))
 
 
@@ -101,9 +81,13 @@ def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pi
     return plain + tuple(one for one in more if one.schedule.looped or one in left)
 
 
-def expert_groups(asked: AxisContext) -> tuple[int, ...]:
+def expert_groups(context: AxisContext) -> tuple[int, ...]:
     """The divisors of the experts."""
-    return (1,) if asked.model.experts is None else divisors(int(asked.model.experts.count))
+    return (
+        (1,)
+        if context.workload.model.experts is None
+        else divisors(int(context.workload.model.experts.count))
+    )
 
 
 def shards(_: AxisContext) -> tuple[Shard, ...]:
@@ -121,9 +105,9 @@ def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, .
     return tuple(Shard(level, group) for level in levels for group in groups)
 
 
-def recomputations(asked: AxisContext) -> tuple[Recomputation, ...]:
+def recomputations(context: AxisContext) -> tuple[Recomputation, ...]:
     """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
-    sets = asked.module_sets or tuple(frozenset(some) for some in _module_sets(asked))
+    sets = context.framework.module_sets or tuple(frozenset(some) for some in _module_sets(context))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
         *(Recomputation(Recompute.SELECTIVE, modules, 0) for modules in sets),
@@ -132,18 +116,23 @@ def recomputations(asked: AxisContext) -> tuple[Recomputation, ...]:
     )
 
 
-def _module_sets(asked: AxisContext) -> list[list[str]]:
+def _module_sets(context: AxisContext) -> list[list[str]]:
     """Fused attention computes its core again by itself, so the core is a module only where attention keeps its scores."""
-    activation, whole = ("mlp_act", "mlp") if asked.model.experts is None else ("moe_act", "moe")
+    activation, whole = (
+        ("mlp_act", "mlp") if context.workload.model.experts is None else ("moe_act", "moe")
+    )
     sets = [["layernorm"], [activation], ["layernorm", activation], [whole], ["layernorm", whole]]
-    if any(isinstance(block, LatentAttention) for block in asked.model.blocks):
+    if any(isinstance(block, LatentAttention) for block in context.workload.model.blocks):
         sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
-    return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if asked.scores else sets
+    if np.any(np.asarray(context.cluster.calibration.memory.score) > 0):
+        return [["core_attn"], *sets, ["core_attn", "layernorm", activation]]
+    return sets
 
 
-def offloads(asked: AxisContext) -> tuple[frozenset[str], ...]:
+def offloads(context: AxisContext) -> tuple[frozenset[str], ...]:
     """Nothing, and what the trainer can offload."""
-    return (frozenset(), *asked.offloads)
+    experts = context.workload.model.experts is not None
+    return (frozenset(), *context.framework.offloads(experts=experts))
 
 
 def divisors(number: int) -> tuple[int, ...]:

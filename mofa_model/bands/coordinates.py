@@ -101,8 +101,8 @@ def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _acting(strategy: Strategy) -> list[Axis]:
     rows = {name: np.asarray(getattr(strategy, name)) for name in DEGREES}
-    rows["ranks"] = rows["dp"] * rows["cp"]
-    rows["copies"] = np.maximum(rows["ranks"] * rows["tp"] // (rows["ep"] * rows["etp"]), 1)
+    rows["data_ranks"] = np.asarray(strategy.data_ranks)
+    rows["expert_data_ranks"] = np.asarray(strategy.expert_data_ranks)
     return [axis for axis in AXES if axis.idle is None or not axis.idle(rows)]
 
 

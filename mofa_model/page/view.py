@@ -14,7 +14,7 @@ from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explanation import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
-from mofa_model.search import MEANING, Rejection
+from mofa_model.search import Rejection
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Range
 
@@ -104,7 +104,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         title=f"{advice.model} on {advice.gpus} {advice.device}",
         status=advice.status.value,
         explanation=advice.explanation,
-        rejected=tuple((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
+        rejected=tuple((name, count, Rejection(name).meaning) for name, count in advice.rejected.items()),
         failures=tuple((f.name, 1000 * float(f.per_node_day), float(f.recovery_seconds)) for f in advice.failures),
         nearest=advice.nearest,
         caveats=tuple(one for one in advice.caveats if one not in advice.doubts),

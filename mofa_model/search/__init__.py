@@ -21,7 +21,7 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 """
 
 from mofa_model.axes.frameworks import ANY, Framework, framework, frameworks, trainers
-from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
+from mofa_model.axes.rejection import LIFTABLE, Rejection
 from mofa_model.search.constraints import Constraint, parse_constraint, parse_constraints
 from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import (

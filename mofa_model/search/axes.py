@@ -10,17 +10,17 @@ from typing import Any, Final
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.tried import AxisContext
+from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Number
 from mofa_model.strategy import AXES
 
 QUESTION: Final = (
     Axis(
-        name="precision", fields=("precision",), scope=Scope.QUESTION, complexity=20, tried=lambda asked: asked.precisions,
+        name="precision", fields=("precision",), scope=Scope.QUESTION, complexity=20, tried=lambda context: context.precisions,
         values="the recipes that were given", example="--precision bf16,fp8-current",
     ),
     Axis(
-        name="nodes", fields=("nodes",), scope=Scope.QUESTION, complexity=1, tried=lambda asked: asked.nodes,
+        name="nodes", fields=("nodes",), scope=Scope.QUESTION, complexity=1, tried=lambda context: context.nodes,
         limits=(Number(key="nodes", field="nodes"),),
         values="the number that was given; below a maximum: powers of two, three times those, and the maximum",
         example="--nodes`, `--max-nodes",
@@ -76,11 +76,11 @@ class Axes:
             chosen[name] = values[at]
         return chosen
 
-    def had_by(self, trainer: Framework, built: Collection[str] = ()) -> Axes:
+    def supported_by(self, trainer: Framework, built: Collection[str] = ()) -> Axes:
         """The same with the values that a trainer has, and all of axes that somebody builds."""
 
         def has(axis: Axis, value: Any) -> bool:
-            return axis.name in built or axis.had_by(trainer, value)
+            return axis.name in built or axis.supported_by(trainer, value)
 
         return Axes(
             {axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY}
@@ -99,9 +99,9 @@ class Axes:
         )
 
 
-def known_axes(asked: AxisContext) -> Axes:
+def known_axes(context: AxisContext) -> Axes:
     """Every value that the search tries by itself, or where a constraint names it."""
-    return Axes({axis.name: axis.tried(asked) for axis in EVERY})
+    return Axes({axis.name: axis.tried(context) for axis in EVERY})
 
 
 def node_counts(most: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.choices import NO_MODULES, Recomputation
-from mofa_model.axes.rules import Given, Rows
+from mofa_model.axes.rules import AxisContext, Rows
 from mofa_model.placement import Stages, stages_of
 from mofa_model.schedules import Schedule
 from mofa_model.search.axes import OVERLAPS, Axes
@@ -111,7 +111,12 @@ class ShapeBlock:
 
 
 def blocks_of(
-    axes: Axes, given: Given, shapes: Shapes, features: Features, schedule: Schedule, members: Array
+    axes: Axes,
+    given: AxisContext,
+    shapes: Shapes,
+    features: Features,
+    schedule: Schedule,
+    members: Array,
 ) -> tuple[ShapeBlock, ShapeBlock | None]:
     """Some shapes of one schedule; and those that can have a number of recomputed layers, once for each number.
 

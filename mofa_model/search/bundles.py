@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.rules import Given, Mask, Rows
-from mofa_model.axes.verdict import Rejection
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext, Mask, Rows
 from mofa_model.search.axes import FEATURES, Axes
 
 _FEATURES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
@@ -42,15 +42,19 @@ class Judged:
         return not np.all(reduce(or_, barred, self.idle))
 
 
-def judged(axes: Axes, given: Given, rows: Rows) -> Mapping[str, Judged]:
+def judged(axes: Axes, given: AxisContext, rows: Rows) -> Mapping[str, Judged]:
     """Every axis of features, asked once for all bundles."""
     nowhere = np.zeros(len(rows["tp"]), dtype=bool)
     return {
         axis.name: Judged(
             idle=nowhere if axis.idle is None else axis.idle(rows),
             against=tuple(
-                tuple(one for one in axis.bad(value, rows, given) if one[0] not in given.lifted)
-                if axis.bad is not None
+                tuple(
+                    one
+                    for one in axis.value_rules(value, rows, given)
+                    if one[0] not in given.lifted
+                )
+                if axis.value_rules is not None
                 else ()
                 for value in axes[axis.name]
             ),

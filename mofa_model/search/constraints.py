@@ -185,7 +185,7 @@ def _can_say(
     """Whether a trainer has a value of an axis that some word of a constraint means."""
     wanted = [said.read(f"{_FIELD}.{c.key}", word) for word in c.words]
     named = [v for v in values if any(said.admits(one, axis.chosen(v)) for one in wanted)]
-    return any(axis.had_by(trainer, value) for value in named)
+    return any(axis.supported_by(trainer, value) for value in named)
 
 
 DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}

@@ -12,9 +12,8 @@ import numpy as np
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.choices import IN_NODE
 from mofa_model.axes.frameworks import Framework, framework
-from mofa_model.axes.rules import Given
-from mofa_model.axes.tried import AxisContext
-from mofa_model.axes.verdict import Rejection
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained, named_by, require_words
@@ -151,17 +150,14 @@ def _axes_of(question: SearchQuestion) -> tuple[Axes, Mapping[str, tuple[float, 
     """The axes that the constraints leave, and the bounds of derived numbers."""
     first = question.problems[0]
     recipes = [p.workload.training.precision.name for p in question.problems]
-    scores = bool(np.any(np.asarray(first.cluster.calibration.memory.score) > 0))
-    asked = AxisContext(
-        model=first.workload.model,
+    context = AxisContext(
+        workload=first.workload,
+        cluster=first.cluster,
+        framework=question.framework,
         nodes=tuple(question.nodes),
-        gpus_per_node=int(first.cluster.gpus_per_node),
         precisions=tuple(recipes),
-        module_sets=question.framework.module_sets,
-        offloads=question.framework.offloads(experts=first.workload.model.experts is not None),
-        scores=scores,
     )
-    full, bounds = constrained(known_axes(asked), question.constraints)
+    full, bounds = constrained(known_axes(context), question.constraints)
     told = [one for one in question.constraints if not named_by(one) & {*question.built}]
     require_words(question.framework, full, told)
     return full, bounds
@@ -172,7 +168,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     per_node = int(first.cluster.gpus_per_node)
     full, bounds = _axes_of(question)
     keys = {constraint.key for constraint in question.constraints}
-    axes = full.had_by(question.framework, question.built)
+    axes = full.supported_by(question.framework, question.built)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     if Rejection.NOT_MEASURED not in question.lifted:
         every, axes = axes, axes.known(question.has, keys)
@@ -192,13 +188,13 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             here = SearchCase(
                 workload=problem.workload, cluster=replace(problem.cluster, gpus=nodes * per_node)
             )
-            given = Given(
+            given = AxisContext(
                 workload=here.workload,
                 cluster=here.cluster,
                 framework=question.framework,
                 lifted=question.lifted | wanted,
                 bounds=bounds,
-                share=question.share,
+                memory_share=question.share,
             )
             effort.spend(NUMBER)
             shapes = shapes_of(axes, given, nodes)

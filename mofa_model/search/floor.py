@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
-from mofa_model.axes.rules import Given
+from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import spread, stages_of
 from mofa_model.schedules import Flow, Schedule
@@ -66,7 +66,7 @@ class ShapeGroup:
 
 
 def by_floor(
-    axes: Axes, given: Given, shapes: Shapes, features: Features, local: Locals
+    axes: Axes, given: AxisContext, shapes: Shapes, features: Features, local: Locals
 ) -> list[ShapeGroup]:
     """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
     parts: list[ShapeGroup] = []
@@ -87,7 +87,7 @@ def by_floor(
 
 def _floors(
     axes: Axes,
-    given: Given,
+    given: AxisContext,
     shapes: Shapes,
     features: Features,
     local: Locals,
@@ -123,7 +123,7 @@ def _floors(
 
 
 def _choices(
-    axes: Axes, given: Given, features: Features, axis: Axis, members: Array
+    axes: Axes, given: AxisContext, features: Features, axis: Axis, members: Array
 ) -> list[tuple[dict[str, Any], Any]]:
     """Fields and rows of every value that the least time can have."""
     values = axes[axis.name]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
-from mofa_model.axes.rules import Given
-from mofa_model.axes.verdict import Rejection
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.exchange import exposed_time, overlap_window
 from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
@@ -48,7 +48,7 @@ Array = NDArray[Any]
 
 def price(
     axes: Axes,
-    given: Given,
+    given: AxisContext,
     shapes: Shapes,
     features: Features,
     leaders: Leaders,
@@ -79,7 +79,7 @@ def price(
 
 def _price_block(
     axes: Axes,
-    given: Given,
+    given: AxisContext,
     block: ShapeBlock,
     states: list[ZeroLevel],
     local: Locals,
@@ -133,7 +133,7 @@ def _remember_leanest(
 
 
 def _time(
-    given: Given,
+    given: AxisContext,
     block: ShapeBlock,
     company: Company,
     beside: list[FitsBeside],

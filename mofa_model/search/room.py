@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.rules import Given
-from mofa_model.axes.verdict import Rejection
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.placement import spread
@@ -44,7 +44,7 @@ class FitsBeside:
 
 
 def without_room(
-    axes: Axes, given: Given, block: ShapeBlock, states: list[ZeroLevel], leaders: Leaders
+    axes: Axes, given: AxisContext, block: ShapeBlock, states: list[ZeroLevel], leaders: Leaders
 ) -> tuple[Counter[Rejection], Array]:
     """Strategies of the rows that have no room for what stays, whatever a micro-batch does; and the other rows."""
     least = np.full(len(block.index), np.inf)
@@ -53,7 +53,7 @@ def without_room(
         least = np.minimum(
             least, np.min(np.where(legal, np.max(state.held, axis=1), np.inf), axis=0)
         )
-    full = least > room(given.cluster) * given.share * NEAR
+    full = least > room(given.cluster) * given.memory_share * NEAR
     if not leaders.searched:  # where nothing fits somebody asks for the leanest
         full &= least >= leaders.leanest[0]
     if not full.any():
@@ -85,7 +85,7 @@ class StateMemory:
 
 
 def memory_beside(
-    given: Given,
+    given: AxisContext,
     block: ShapeBlock,
     states: list[ZeroLevel],
     work: Work,
@@ -111,7 +111,7 @@ def memory_beside(
 
 
 def fitting(
-    given: Given,
+    given: AxisContext,
     memory: list[StateMemory],
     work: Work,
     company: Company,
@@ -119,7 +119,7 @@ def fitting(
 ) -> list[FitsBeside]:
     """What fits of one kind of work beside every state, in some bundles."""
     bundles = [at for at in company.bundles if at in work.ok]
-    limit = room(given.cluster) * given.share
+    limit = room(given.cluster) * given.memory_share
     found = []
     for one in memory if bundles else ():
         legal = work.legal(one.state, bundles)
@@ -151,7 +151,7 @@ def strategies_behind(mask: Array, company: Company) -> int:
     return int(np.count_nonzero(mask, axis=0) @ company.repeated)
 
 
-def _host(given: Given, state: ZeroLevel, parked: Array) -> Array | None:
+def _host(given: AxisContext, state: ZeroLevel, parked: Array) -> Array | None:
     """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
     memory = host_room(given.cluster)
     if not parked.any():

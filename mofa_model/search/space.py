@@ -20,17 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis
-from mofa_model.axes.rules import Given, Mask, Rows
-from mofa_model.axes.verdict import Rejection
-from mofa_model.equations.memory import expert_data_ranks
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext, Mask, Rows
 from mofa_model.errors import TooLarge
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.bundles import Bundle, Judged, bundles, judged
+from mofa_model.search.local import varied
 from mofa_model.spec import Cluster
 from mofa_model.strategy import DEGREES as ARRAYS
 from mofa_model.strategy import Strategy
-from mofa_model.units import Numeric
 
 DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name in ARRAYS))
 """Columns that are degrees of a `Strategy`."""
@@ -75,7 +74,7 @@ class Features:
         return reduce(or_, others, first)
 
 
-def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
+def shapes_of(axes: Axes, given: AxisContext, nodes: int) -> Shapes:
     """Degrees of every legal shape on a number of nodes, at the precision of the question."""
     strides, rejected, made = axes.strides, Counter[Rejection](), 0
     recipe = given.workload.training.precision.name
@@ -124,7 +123,7 @@ def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
 
 
 def _columns(
-    axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given
+    axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: AxisContext
 ) -> Rows:
     """Columns that become known with an axis."""
     if axis.columns is not None:
@@ -139,19 +138,21 @@ def _columns(
     return columns
 
 
-def _derived(rows: Rows, given: Given) -> Rows:
+def _derived(rows: Rows, given: AxisContext) -> Rows:
     """Numbers that the rules of features ask for."""
-    ranks = rows["dp"] * rows["cp"]
-    copies: Numeric = ranks
-    if given.workload.model.experts is not None:
-        copies = expert_data_ranks(ranks, rows["tp"], rows["ep"], rows["etp"])
-    layout = Strategy(pp=rows["pp"], vpp=rows["vpp"])
+    layout = varied(Strategy(), **{name: rows[name] for name in DEGREES})
+    ranks = layout.data_ranks
+    experts = given.workload.model.experts is not None
     stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement)
-    deepest = np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape)
-    return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
+    deepest = np.broadcast_to(np.max(stages.layers, axis=0), np.shape(ranks))
+    return {
+        "data_ranks": np.asarray(ranks),
+        "expert_data_ranks": np.asarray(layout.expert_data_ranks if experts else ranks),
+        "deepest_stage": deepest,
+    }
 
 
-def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:
+def features_of(axes: Axes, given: AxisContext, shapes: Shapes) -> Features:
     """Which value of each axis of features each shape can have, bundle by bundle; counts what is left out."""
     known = judged(axes, given, shapes.rows)
     parts = [_within(axes, given, known, one) for one in bundles(axes, given.framework, known)]
@@ -174,7 +175,7 @@ class _Part:
     legal: NDArray[np.int64]
 
 
-def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bundle) -> _Part:
+def _within(axes: Axes, given: AxisContext, judged: Mapping[str, Judged], bundle: Bundle) -> _Part:
     """What a bundle has of the features."""
     size = len(next(iter(judged.values())).idle)
     alive = np.ones(size, dtype=np.int64)
@@ -214,7 +215,7 @@ def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bund
 
 def dominated(axis: Axis, cluster: Cluster) -> bool:
     """Whether a switch that is on is proved to be never slower than off, so that off is pruned."""
-    return axis.better is not None and axis.better(cluster.calibration)
+    return axis.never_slower is not None and axis.never_slower(cluster.calibration)
 
 
 def _count(

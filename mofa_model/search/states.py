@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
-from mofa_model.axes.feature_rules import shard_group
-from mofa_model.axes.rules import Given
+from mofa_model.axes.rules import AxisContext, shard_group
 from mofa_model.estimate.exchange import traffic
 from mofa_model.estimate.resident import resident
 from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
@@ -79,13 +78,13 @@ class ZeroLevel:
         )
 
 
-def states_of(axes: Axes, given: Given, block: ShapeBlock) -> list[ZeroLevel]:
+def states_of(axes: Axes, given: AxisContext, block: ShapeBlock) -> list[ZeroLevel]:
     """Everything of each ZeRO level that does not depend on a micro-batch's work."""
     levels = dict.fromkeys(shard.level for shard in axes["sharding"])
     return [state for level in levels if (state := _state(axes, given, block, level)) is not None]
 
 
-def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> ZeroLevel | None:
+def _state(axes: Axes, given: AxisContext, block: ShapeBlock, level: Sharding) -> ZeroLevel | None:
     w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
     base = varied(block.layout, sharding=level)
     rows, offsets, legal, saved, replicas = [], [], [], [], []

@@ -7,10 +7,9 @@ import pytest
 from shapes import decoder
 
 from mofa_model.axes.frameworks import framework, frameworks
-from mofa_model.axes.tried import AxisContext
+from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.blocks import Experts, SoftmaxAttention
-from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search
 from mofa_model.search.axes import EVERY, QUESTION, known_axes
 from mofa_model.search.explore import strategy_of
@@ -33,7 +32,13 @@ MODEL = decoder(
 )  # fmt: skip
 DENSE = decoder("dense", layers=32, hidden=4096, attention=ATTENTION, ffn=8192, vocabulary=32000)
 PER_NODE = 64
-ASKED = AxisContext(model=MODEL, nodes=(2,), gpus_per_node=PER_NODE)
+CLUSTER = Cluster(
+    device=Device(name="roomy", peak_bf16=400e12, memory=1e15, memory_bandwidth=2e12),
+    gpus=2 * PER_NODE, gpus_per_node=PER_NODE, domain=PER_NODE,
+    scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9),
+)  # fmt: skip
+TRAINING = Training(sequence=131072, global_batch=8192, precision=Precision(name="bf16"))
+ASKED = AxisContext(workload=Workload(model=MODEL, training=TRAINING), cluster=CLUSTER, nodes=(2,))
 
 
 def values_of(axis):
@@ -133,14 +138,8 @@ def priced(trainer, limits, monkeypatch, model):
         offer(self, step, index, shapes, state, columns, fits, memory)
 
     monkeypatch.setattr(Leaders, "offer", noted)
-    device = Device(name="roomy", peak_bf16=400e12, memory=1e15, memory_bandwidth=2e12)
-    cluster = Cluster(
-        device=device, gpus=2 * PER_NODE, gpus_per_node=PER_NODE, domain=PER_NODE,
-        scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9),
-    )  # fmt: skip
-    training = Training(sequence=131072, global_batch=8192, precision=Precision(name="bf16"))
     question = SearchQuestion(
-        problems=(SearchCase(workload=Workload(model=model, training=training), cluster=cluster),),
+        problems=(SearchCase(workload=Workload(model=model, training=TRAINING), cluster=CLUSTER),),
         nodes=(2,),
         framework=framework(trainer),
         constraints=tuple(parse_constraint(text) for text in limits),
@@ -148,7 +147,7 @@ def priced(trainer, limits, monkeypatch, model):
     )
     found = search(question)
     monkeypatch.undo()
-    return found.axes, np.concatenate(taken), cluster
+    return found.axes, np.concatenate(taken)
 
 
 def acts(axis, strategy, model):
@@ -156,9 +155,14 @@ def acts(axis, strategy, model):
     if axis.idle is None:
         return True
     s = strategy
-    ranks = s.dp * s.cp
-    copies = ranks if model.experts is None else expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-    columns = {"tp": s.tp, "pp": s.pp, "ep": s.ep, "ranks": ranks, "copies": copies}
+    copies = s.data_ranks if model.experts is None else s.expert_data_ranks
+    columns = {
+        "tp": s.tp,
+        "pp": s.pp,
+        "ep": s.ep,
+        "data_ranks": s.data_ranks,
+        "expert_data_ranks": copies,
+    }
     return not axis.idle({name: np.array([float(value)]) for name, value in columns.items()})[0]
 
 
@@ -166,7 +170,7 @@ def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch
     missing = {(axis.name, value) for axis in AXES for value in values_of(axis)}
     for name, (trainer, limits) in QUESTIONS.items():
         model = DENSE if "dense" in name else MODEL
-        axes, index, cluster = priced(trainer, limits, monkeypatch, model)
+        axes, index = priced(trainer, limits, monkeypatch, model)
         strides = axes.strides
         for axis in AXES:
             positions = index // strides[axis.name] % len(axes[axis.name])
@@ -175,7 +179,7 @@ def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch
                     rows = index[positions == at]
                     some = rows[:: max(1, len(rows) // 50)]
                     if any(
-                        acts(axis, strategy_of(axes.decode(int(i)), cluster), model) for i in some
+                        acts(axis, strategy_of(axes.decode(int(i)), CLUSTER), model) for i in some
                     ):
                         missing.discard((axis.name, value))
     assert missing == set()
@@ -192,4 +196,6 @@ def test_axes_of_the_question_are_no_part_of_a_strategy():
 )
 def test_a_trainer_without_overlap_of_experts_has_it_off_and_nothing_else(name):
     (axis,) = (axis for axis in AXES if axis.name == "expert_overlap")
-    assert [value for value in axis.tried(ASKED) if axis.had_by(framework(name), value)] == [False]
+    assert [value for value in axis.tried(ASKED) if axis.supported_by(framework(name), value)] == [
+        False
+    ]

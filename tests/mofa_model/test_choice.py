@@ -95,7 +95,7 @@ def test_with_no_trainer_named_every_choice_can_be_run_by_its_trainer():
     for trainer, strategy in choices:
         having = framework(trainer)
         assert all(
-            axis.had_by(having, axis.value_of(strategy))
+            axis.supported_by(having, axis.value_of(strategy))
             for axis in EVERY
             if axis.words and axis.name != "sharding"
         )

@@ -12,7 +12,6 @@ import pytest
 from shapes import decoder
 
 from mofa_model.blocks import Experts, LatentAttention, SoftmaxAttention
-from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.estimate import estimate
 from mofa_model.launch import TRAINERS, launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
@@ -93,10 +92,9 @@ def reached(trainer, name):
 def acting(strategy, experts):
     """What a strategy says, axis by axis, where the axis has something to act on."""
     s = strategy
-    ranks = float(s.dp * s.cp)
-    copies = float(expert_data_ranks(ranks, s.tp, s.ep, s.etp)) if experts else ranks
-    rows = {name: np.array([float(getattr(s, name))]) for name in ("tp", "pp", "ep")}
-    rows |= {"ranks": np.array([ranks]), "copies": np.array([copies])}
+    copies = s.expert_data_ranks if experts else s.data_ranks
+    rows = {name: np.array([float(getattr(s, name))]) for name in ("tp", "pp", "ep", "data_ranks")}
+    rows["expert_data_ranks"] = np.array([float(copies)])
     return {
         axis.name: axis.value_of(s) for axis in AXES if axis.idle is None or not axis.idle(rows)[0]
     }

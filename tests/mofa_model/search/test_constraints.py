@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.axes.choices import IN_NODE, Context, Pipeline, Shard
-from mofa_model.axes.tried import AxisContext
+from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
@@ -29,7 +29,9 @@ from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 
-AXES = known_axes(AxisContext(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
+TRAINING = Training(sequence=8192, global_batch=512, precision=precision("bf16"))
+WORKLOAD = Workload(model=model("llama3-8b"), training=TRAINING)
+AXES = known_axes(AxisContext(workload=WORKLOAD, cluster=cluster("h100", 64), nodes=(8,)))
 
 
 def left(*texts):
@@ -172,7 +174,7 @@ def test_a_constraint_that_leaves_nothing_is_refused_with_what_there_is():
 def test_every_trainer_is_known_by_its_names_and_shortens_axes():
     whole = AXES.raw
     for name in frameworks():
-        shortened = AXES.had_by(framework(name))
+        shortened = AXES.supported_by(framework(name))
         assert 0 < shortened.raw <= whole
         assert framework(name).given["source"]
     assert framework("Megatron-Core").name == "megatron"

@@ -526,7 +526,7 @@ KNOWN = {"sp", "sharding", "recompute", "offload", "optimizer", "graphs"}
 
 def better(name, c):
     row = ROWS[name]
-    return name not in KNOWN and row.better is not None and row.better(c.calibration)
+    return name not in KNOWN and row.never_slower is not None and row.never_slower(c.calibration)
 
 
 def is_idle(name, x, w, gpus):
