@@ -111,7 +111,7 @@ def _valued(parser: argparse.ArgumentParser) -> None:
 
 
 def _profiles() -> Iterable[str]:
-    from mofa_model.manifest.bundled import bundled_profiles
+    from mofa_model.manifest.surroundings import bundled_profiles
 
     return bundled_profiles()
 

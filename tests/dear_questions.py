@@ -6,9 +6,8 @@ from functools import cache
 from hypothesis import strategies as st
 
 from mofa_model.axes.frameworks import frameworks
-from mofa_model.manifest.architecture import Architecture
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.manifest.training_job import Architecture, TrainingJobSpec
 
 COMPOSITE = (
     *(2**n for n in range(24)), *(3 * 2**n for n in range(22)),

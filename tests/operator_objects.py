@@ -14,7 +14,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, job_kind
 from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
-from mofa_model.manifest.failure_ledger import FailureLedgerStatus
+from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_operator.control.answers import Answers
 from mofa_operator.decide.answer import answer, unsearched

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from mofa_model.kinds import BESIDE, KINDS, JobKind
-from mofa_model.kinds.fence import same
+from mofa_model.kinds.patches import same
 
 HEADER = "{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -}}\n"
 

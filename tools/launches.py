@@ -38,7 +38,7 @@ from verdicts import digest, verdicts
 from mofa_model import cli
 from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, trainers
-from mofa_model.launch.verified import argument_names
+from mofa_model.launch.table import argument_names
 from mofa_model.search import SearchCase
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, parse_strategy

@@ -21,7 +21,7 @@ from mofa_model.blocks import StateSpace
 from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, launch, read
-from mofa_model.launch.refusals import refuse
+from mofa_model.launch.trainers import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.presets import entries
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search

@@ -16,7 +16,7 @@ from mofa_model.blocks import (
     SparseAttention,
     StateSpace,
 )
-from mofa_model.launch.features import SYMBOLS
+from mofa_model.launch.megatron import SYMBOLS
 from mofa_model.spec import Transformer
 
 

@@ -385,9 +385,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mofa_model.kinds.fence import same
+from mofa_model.kinds.patches import same
 from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.observation import Conditioned
+from mofa_model.kinds.kind import Conditioned
 from mofa_model.kinds.patches import replaced
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.pods import PodTemplate

@@ -14,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from mofa_model.kinds import LABELS, PodLabels
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.observe.prometheus.promql import any_of, node_label
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mofa_model.advice import Advice, Predicted, Request
     from mofa_model.answers.documents import AdviseDocument
     from mofa_model.launch import Launch
-    from mofa_model.manifest.asked import Asked
+    from mofa_model.manifest.jobs import Asked
     from mofa_model.page import AdviceView
 
 
@@ -172,7 +172,7 @@ def answered(given: Understood, advance: Callable[[float], None] | None = None) 
 
     advice = search(given.request) if advance is None else search(given.request, advance)
     if given.asked is not None:
-        from mofa_model.manifest.asked import told
+        from mofa_model.manifest.jobs import told
 
         advice = told(given.asked, advice)
     launch, refused = None, None
@@ -216,7 +216,7 @@ def _from_words(asked: AdviceQuestion) -> Request:
 
 
 def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
-    from mofa_model.manifest.asked import request_of
+    from mofa_model.manifest.jobs import request_of
 
     request = request_of(asked)
     changes: dict[str, object] = {

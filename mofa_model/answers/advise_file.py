@@ -14,10 +14,15 @@ from mofa_model.answers.question import option_of
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.kinds import KINDS, job_kind
 from mofa_model.manifest import jobs
-from mofa_model.manifest.asked import Asked
-from mofa_model.manifest.bundled import named_profiles
 from mofa_model.manifest.documents import LARGEST, Documents, Item
-from mofa_model.manifest.surroundings import POLICY, PROFILE, Surroundings, surroundings
+from mofa_model.manifest.jobs import Asked
+from mofa_model.manifest.surroundings import (
+    POLICY,
+    PROFILE,
+    Surroundings,
+    named_profiles,
+    surroundings,
+)
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceQuestion

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mofa_model.manifest.bundled import named_profile
 from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.inputs import cluster_of
+from mofa_model.manifest.surroundings import named_profile
 from mofa_model.manifest.training_job import FailureAssumptions
 from mofa_model.spec.reliability import Reliability
 

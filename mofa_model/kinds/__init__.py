@@ -5,16 +5,10 @@ May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_
     kind          JobKind: what a kind is made of
     jobset · trainjob · pytorchjob · mpijob · volcano · rayjob · raycluster · leaderworkerset · batch
     workload      Kueue's: the sets of pods of any other kind
-    runtime       what a TrainJob and the runtime that it names ask for together
-    shape         reading what somebody else wrote, as declared types
-    beside        objects that a job names
-    devices       GPUs as containers ask for them and as pods claim them
-    pods          pods of all kinds: containers, nodes, commands
+    shape         reading what somebody else wrote, as declared types; objects that a job names
+    pods          pods of all kinds: containers, GPUs, nodes, commands
     demand        sets of pods as what a job asks for
-    observation   what a look at a job says of its life
-    new_job       what a job that is made here is made of
-    patches       how launch arguments are written
-    fence         what the admission policy lets through
+    patches       how launch arguments are written, and what the admission policy lets through
 
 The operator's watches, the chart's roles and fence, series of pods and the documents are made from `KINDS`.
 """
@@ -25,19 +19,27 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import BATCH_JOB
-from mofa_model.kinds.beside import NOTHING, Beside, Kind, Reference
 from mofa_model.kinds.demand import Demand, PodSet
-from mofa_model.kinds.devices import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mofa_model.kinds.jobset import JOB_SET
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.leaderworkerset import LEADER_WORKER_SET
 from mofa_model.kinds.mpijob import MPI_JOB
+from mofa_model.kinds.pods import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mofa_model.kinds.pytorchjob import PYTORCH_JOB
 from mofa_model.kinds.raycluster import RAY_CLUSTER
 from mofa_model.kinds.rayjob import RAY_JOB
-from mofa_model.kinds.runtime import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from mofa_model.kinds.shape import Body, at, items, mapping, text_of
-from mofa_model.kinds.trainjob import TRAIN_JOB
+from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
+    Body,
+    Kind,
+    Reference,
+    at,
+    items,
+    mapping,
+    text_of,
+)
+from mofa_model.kinds.trainjob import CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
 from mofa_model.kinds.volcano import VOLCANO_JOB
 from mofa_model.kinds.workload import WORKLOAD
 

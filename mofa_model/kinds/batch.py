@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.fence import same_pods
-from mofa_model.kinds.kind import JobKind
-from mofa_model.kinds.observation import Conditioned, Counter, Observation
-from mofa_model.kinds.patches import Operation, annotated, pod_annotations
+from mofa_model.kinds.kind import Conditioned, Counter, JobKind, Observation
+from mofa_model.kinds.patches import Operation, annotated, pod_annotations, same_pods
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
 from mofa_model.spec.recovery_classes import RecoveryClass

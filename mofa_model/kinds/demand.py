@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.beside import NOTHING, Beside, Reference
-from mofa_model.kinds.devices import GPU, claimed
-from mofa_model.kinds.pods import Mount, PodSpec, PodTemplate, launches, torchrun
-from mofa_model.kinds.shape import MOST
+from mofa_model.kinds.pods import GPU, Mount, PodSpec, PodTemplate, claimed, launches, torchrun
+from mofa_model.kinds.shape import MOST, NOTHING, Beside, Reference
 
 ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
 """What helps where an object does not say how many GPUs it has."""

@@ -10,11 +10,24 @@ from typing import Any, Final
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import at_once
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.fence import same, same_pods
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.new_job import NewJob
-from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
-from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
+from mofa_model.kinds.kind import (
+    ATTEMPTS,
+    Conditioned,
+    Counter,
+    JobKind,
+    NewJob,
+    Observation,
+    PodLabels,
+)
+from mofa_model.kinds.patches import (
+    Operation,
+    annotated,
+    pod_annotations,
+    pointer,
+    same,
+    same_pods,
+    test,
+)
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import (
     Body,

@@ -1,20 +1,201 @@
-"""A kind of jobs: all that is particular to it has its place in one subclass of `JobKind`."""
+"""A kind of jobs: its subclass of `JobKind` has all that is particular to it. What it reads of a job's life, and what a new job is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.beside import NOTHING, Beside, Kind
 from mofa_model.kinds.demand import Demand, PodSet, total
-from mofa_model.kinds.devices import CLAIMED, MAPPED
-from mofa_model.kinds.new_job import NewJob
-from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.shape import Body
+from mofa_model.kinds.pods import CLAIMED, MAPPED
+from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, Many, Moment, Shape, Text
+from mofa_model.launch import on_nodes
 from mofa_model.spec.recovery_classes import RecoveryClass
+
+MOUNTED: Final = "/etc/mofa"
+"""Where files of a launch are in its pods."""
+
+
+_SHARED: Final = "/dev/shm"  # noqa: S108 - where processes of a pod share memory, 64 MiB by default
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewJob:
+    """A launch on its nodes."""
+
+    name: str
+    """Name of the object."""
+    nodes: int
+    """Pods, one a node. [1]"""
+    gpus: int
+    """GPUs of each. [1]"""
+    resource: str
+    """The name of its GPUs among resources: one of `pods.GPU`."""
+    image: str
+    """Image with the trainer."""
+    annotations: Mapping[str, str]
+    """Annotations of the object."""
+    words: tuple[str, ...]
+    """The trainer's program and its arguments, behind what starts it."""
+    environment: Mapping[str, str]
+    """Variables of the trainer."""
+    files: Mapping[str, str]
+    """Files that its arguments name, with their text."""
+    starter: tuple[str, ...]
+    """What starts the program: torchrun, or another with its options."""
+
+    def head(self, api_version: str, kind: str) -> dict[str, Any]:
+        """The beginning of its object."""
+        metadata = {"name": self.name} | (
+            {"annotations": dict(self.annotations)} if self.annotations else {}
+        )
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+    def command(self, *, rank: str = "", address: str = "", port: str = "29500") -> list[str]:
+        """What a pod runs where its nodes meet at an address; without one its starter is told by variables."""
+        told = (
+            on_nodes(self.starter, self.nodes, self.gpus, rank=rank, address=address, port=port)
+            if address
+            else []
+        )
+        return [*self.starter, *(f"{option}={value}" for option, value in told), *self.words]
+
+    def variables(self) -> list[dict[str, str]]:
+        """Variables as a container has them."""
+        return [{"name": name, "value": value} for name, value in self.environment.items()]
+
+    def limits(self) -> dict[str, Any]:
+        """Resources of a node."""
+        return {"limits": {self.resource: str(self.gpus)}}
+
+    def pod(
+        self, container: str, command: list[str] | None, args: list[str] | None
+    ) -> dict[str, Any]:
+        """A pod of one container, with shared memory for its processes."""
+        told = {key: words for key, words in (("command", command), ("args", args)) if words}
+        mounts = [{"name": "shared-memory", "mountPath": _SHARED}]
+        volumes: list[dict[str, Any]] = [
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
+        ]
+        if self.files:
+            mounts.append({"name": "launch", "mountPath": MOUNTED})
+            volumes.append({"name": "launch", "configMap": {"name": f"{self.name}-launch"}})
+        made = {"name": container, "image": self.image, **told, "env": self.variables()}
+        return {
+            "containers": [{**made, "resources": self.limits(), "volumeMounts": mounts}],
+            "volumes": volumes,
+        }
+
+    def configs(self) -> list[dict[str, Any]]:
+        """The ConfigMap with its files, where it has any."""
+        head = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{self.name}-launch"},
+        }
+        return [{**head, "data": dict(self.files)}] if self.files else []
+
+
+ATTEMPTS: Final = "JobSet.restarts"
+"""The counter of attempts, which a JobSet tells, and labels of its pods as well: one incident is in both."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sign:
+    """Something that happened at a known moment."""
+
+    at: float
+    """When, in seconds of the epoch. [s]"""
+    level: RecoveryClass
+    """What had to be restored at least."""
+    cause: str = ""
+    """failure, eviction or preemption; empty = not said."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counter:
+    """How often something happened, by an object's own count."""
+
+    value: int
+    """The count. [1]"""
+    level: RecoveryClass
+    """What it restored."""
+    exact: bool = True
+    """Whether each one is an incident of its own; a count over pods is not, because one incident takes many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What one look at a job, its pods, its nodes or its step series said; what it did not say is None or empty."""
+
+    counters: Mapping[str, Counter] = field(default_factory=dict)
+    """Counts, by a name that says object and field."""
+    signs: tuple[Sign, ...] = ()
+    """What happened."""
+    nodes_lost: tuple[float, ...] = ()
+    """When nodes of the job stopped being ready. [s]"""
+    suspended: float | None = None
+    """Since when the job is suspended. [s]"""
+    ready: bool | None = None
+    """Whether all of it runs."""
+    drop: RecoveryClass | None = None
+    """The least class that a loss of readiness means, where no counter of the object tells; None = it means nothing."""
+    ended: float | None = None
+    """When it was done, for better or worse. [s]"""
+    step: int | None = None
+    """Last finished step. [1]"""
+    step_at: float | None = None
+    """When that step was finished; None = about now. [s]"""
+    step_seconds: float | None = None
+    """Time of a step. [s]"""
+
+
+class _Condition(Shape):
+    type: Text = ""
+    status: Text = ""
+    last_transition_time: Moment = None
+
+
+class Conditioned(Shape):
+    """A status with conditions."""
+
+    conditions: Many[_Condition] = ()
+
+    def since(self, kind: str) -> float | None:
+        """Since when a condition is true; None = it is not. [s]"""
+        return next(
+            (
+                one.last_transition_time
+                for one in self.conditions
+                if one.type == kind and one.status == "True"
+            ),
+            None,
+        )
+
+    def observation(
+        self,
+        done: str,
+        *,
+        ready: bool | None,
+        drop: RecoveryClass | None = None,
+        signs: Sequence[Sign] = (),
+        counters: Mapping[str, Counter] | None = None,
+    ) -> Observation:
+        """What the conditions say, suspended, done well, or failed, which is an interruption too; and what else is known."""
+        failed = self.since("Failed")
+        return Observation(
+            counters=counters or {},
+            signs=(
+                *signs,
+                *(() if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),)),
+            ),
+            suspended=self.since("Suspended"),
+            ready=ready,
+            drop=drop,
+            ended=self.since(done) if failed is None else failed,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

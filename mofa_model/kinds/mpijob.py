@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mofa_model.kinds.beside import NOTHING, Beside
 from mofa_model.kinds.demand import Demand, PodSet
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.kind import JobKind, Observation, PodLabels
 from mofa_model.kinds.pytorchjob import Role, observed, roles
-from mofa_model.kinds.shape import Body, Named, Shape, glance, read, under
+from mofa_model.kinds.shape import NOTHING, Beside, Body, Named, Shape, glance, read, under
 
 _LAUNCHER: Final = "Launcher"
 _ROLES: Final = "mpiReplicaSpecs"

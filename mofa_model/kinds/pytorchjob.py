@@ -8,15 +8,23 @@ from textwrap import indent
 from typing import Any, Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.beside import NOTHING, Beside
 from mofa_model.kinds.demand import Demand, PodSet, total
-from mofa_model.kinds.fence import same
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.new_job import NewJob
-from mofa_model.kinds.observation import Conditioned, Observation, Sign
-from mofa_model.kinds.patches import Operation, pointer, replaced
+from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation, PodLabels, Sign
+from mofa_model.kinds.patches import Operation, pointer, replaced, same
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, Whole, glance, read, under
+from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
+    Body,
+    Count,
+    Named,
+    Shape,
+    Tally,
+    Whole,
+    glance,
+    read,
+    under,
+)
 from mofa_model.launch import TORCHRUN
 from mofa_model.spec.recovery_classes import RecoveryClass
 

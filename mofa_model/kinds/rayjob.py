@@ -8,16 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.beside import NOTHING, Beside, Reference
 from mofa_model.kinds.demand import Demand, PodSet, named, total
-from mofa_model.kinds.devices import CLAIMED, MAPPED
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.new_job import MOUNTED, NewJob
-from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.kinds.kind import MOUNTED, Counter, JobKind, NewJob, Observation, PodLabels, Sign
 from mofa_model.kinds.patches import Operation, test
-from mofa_model.kinds.pods import split
+from mofa_model.kinds.pods import CLAIMED, MAPPED, split
 from mofa_model.kinds.raycluster import RAY_CLUSTER, RaySpec
-from mofa_model.kinds.shape import Body, Moment, Shape, Tally, Text, glance, read, under
+from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
+    Body,
+    Moment,
+    Reference,
+    Shape,
+    Tally,
+    Text,
+    glance,
+    read,
+    under,
+)
 from mofa_model.launch import TORCHRUN, rewritten_line
 from mofa_model.spec.recovery_classes import RecoveryClass
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.kinds.kind import Counter, JobKind, Observation, PodLabels, Sign
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import (
     Body,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import JobKind
-from mofa_model.kinds.observation import Conditioned, Observation
+from mofa_model.kinds.kind import Conditioned, JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Text, glance, read
 

@@ -11,11 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch import deepspeed, hugging_face
+from mofa_model.launch import deepspeed
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.settings import Settings, nested, refuse_degrees, setting
-from mofa_model.launch.table import Arguments, Words, table, unsupported
+from mofa_model.launch.table import (
+    Arguments,
+    Settings,
+    Words,
+    nested,
+    refuse_degrees,
+    setting,
+    table,
+    unsupported,
+)
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -59,8 +67,8 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         _add_fsdp(keys, strategy)
         if run.experts:  # a router's bias is no parameter, and loading on rank 0 alone raises on it
             keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
-    words = Words(table(TRAINER), hugging_face.option)
-    hugging_face.add(words, strategy, run, recomputes=engine != "FSDP")
+    words = Words(table(TRAINER), deepspeed.option)
+    deepspeed.add_trainer(words, strategy, run, recomputes=engine != "FSDP")
     notes = [f"start the script by: {' '.join(starter)}"]
     if strategy.cp > 1:
         notes.append("context parallelism asks for a model whose attention is sdpa")
@@ -114,7 +122,7 @@ def matches(words: Sequence[str]) -> bool:
 def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
     """What the options of `accelerate launch` and the trainer's arguments say, and the files that they name."""
     known = table(TRAINER)
-    options = hugging_face.given(known, words)
+    options = deepspeed.trainer_options(known, words)
     path = options.get("--config_file")
     if (path is None and not {"--use_fsdp", "--use_deepspeed", "--multi_gpu"} & {*options}) or (
         path and open_file is None
@@ -202,7 +210,7 @@ def _reading(
         layout, precision = {**layout, **found.layout}, precision or found.precision
     elif engine == "FSDP":
         layout |= _fsdp(known, said)
-    layout |= hugging_face.layout_of(known, options)
+    layout |= deepspeed.trainer_layout(known, options)
     told = {name.rpartition(".")[2]: value for name, value in said.leaves().items()}
     unpriced = known.not_priced(
         told | {name.removeprefix("--"): value for name, value in options.items()}
@@ -219,9 +227,9 @@ def _reading(
         global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
         precision=precision
         if precision in {"bf16", "fp16"}
-        else hugging_face.precision_of(options),
-        interval_steps=hugging_face.interval_of(known, options),
-        recompute_every=hugging_face.recomputes_every(options),
+        else deepspeed.trainer_precision(options),
+        interval_steps=deepspeed.save_interval(known, options),
+        recompute_every=deepspeed.recomputes_every(options),
         unpriced=tuple(dict.fromkeys((*unpriced, *inner))),
     )
 

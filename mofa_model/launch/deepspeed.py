@@ -1,4 +1,7 @@
-"""DeepSpeed: its JSON configuration, and the Hugging Face trainer's arguments that go with it."""
+"""DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes with it.
+
+The same trainer runs under Accelerate: batch, recomputation and checkpoints are told to both by the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,117 @@ from math import prod
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch import hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.settings import Settings, nested, refuse_degrees, setting
-from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import (
-    LAYER_INPUT,
-    ContextMode,
-    Placement,
-    Sharding,
-    Strategy,
+from mofa_model.launch.table import (
+    Arguments,
+    Settings,
+    Words,
+    nested,
+    refuse_degrees,
+    setting,
+    table,
+    unsupported,
 )
+from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
+
+_KEYWORDS: Final = "--activation_checkpointing_kwargs"
+_KNOWN: Final = frozenset(
+    {
+        "offload",
+        "every_n_layers",
+        "use_reentrant",
+        "preserve_rng_state",
+        "determinism_check",
+        "debug",
+    }
+)
+"""Keywords of checkpointing: the first two say what is kept, the others how it is done."""
+
+
+def add_trainer(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bool) -> None:
+    """The arguments of a layout; `recomputes`, whether it is they that say what is computed again."""
+    words.add("--per_device_train_batch_size", int(strategy.mbs))
+    words.add("--gradient_accumulation_steps", run.micro_batches(strategy))
+    words.add(f"--{run.precision}")
+    if recomputes and strategy.recompute is Recompute.FULL:
+        words.add("--activation_checkpointing")
+        if (
+            strategy.offload
+        ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
+            words.add(_KEYWORDS, json.dumps({"offload": True}))
+    if run.interval_steps is not None:
+        words.add("--save_strategy", "steps")
+        words.add("--save_steps", run.interval_steps)
+
+
+def option(name: str, values: tuple[object, ...]) -> list[str]:
+    """An argument as words: the form in which `Words` collects them."""
+    return [name, *(str(value) for value in values)]
+
+
+def trainer_options(known: Arguments, words: Sequence[str]) -> dict[str, str | None]:
+    """Options of a command with their values, by today's names; None where an option stands alone."""
+    found: dict[str, str | None] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            name, fixed = known.today(name, value if equals else None)
+            found[name] = fixed
+        elif name and found[name] is None:
+            found[name] = word
+    return found
+
+
+def trainer_layout(known: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
+    """What these say of a layout: only what is said."""
+    layout: dict[str, Any] = {}
+    if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
+        layout["recompute"] = Recompute.FULL
+    if _checkpointing(options).get("offload") is True:
+        layout["offload"] = frozenset({LAYER_INPUT})
+    if "--per_device_train_batch_size" in options:
+        size = options["--per_device_train_batch_size"]
+        layout["mbs"] = known.number("--per_device_train_batch_size", size)
+    return layout
+
+
+def trainer_precision(options: Mapping[str, str | None]) -> str | None:
+    """The precision that they name."""
+    return next((word for word in ("bf16", "fp16") if f"--{word}" in options), None)
+
+
+def save_interval(known: Arguments, options: Mapping[str, str | None]) -> int | None:
+    """Steps between checkpoints. [1]"""
+    saves = options.get("--save_steps")
+    return known.number("--save_steps", saves) if saves is not None else None
+
+
+def recomputes_every(options: Mapping[str, str | None]) -> int:
+    """Of so many layers one is computed again, where any is. [1]"""
+    if "--activation_checkpointing" not in options:
+        return 1
+    said = _checkpointing(options).get("every_n_layers", 1)
+    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
+        raise BadValue(f"{_KEYWORDS}: every_n_layers", said, "give a whole number of one or more")
+    return said
+
+
+def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
+    """Keywords of checkpointing, of which all are known that decide what is kept."""
+    text = options.get(_KEYWORDS)
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise BadValue(_KEYWORDS, text, "give a JSON object")
+    odd = next((name for name in told if name not in _KNOWN), None)
+    if odd is not None:
+        raise BadValue(_KEYWORDS, odd, f"it is not priced; known are {', '.join(sorted(_KNOWN))}")
+    return told
+
 
 TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
@@ -54,9 +156,9 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         keys.add("expert_parallel.autoep_size", int(strategy.ep))
     if strategy.cp > 1:
         keys.add("sequence_parallel_size", int(strategy.cp))
-    words = Words(table(TRAINER), hugging_face.option)
+    words = Words(table(TRAINER), option)
     words.add("--deepspeed", FILE)
-    hugging_face.add(words, strategy, run, recomputes=True)
+    add_trainer(words, strategy, run, recomputes=True)
     return Launch(
         trainer=TRAINER,
         release=table(TRAINER).release,
@@ -91,7 +193,7 @@ def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
 def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
     """What the arguments say and, where `open_file` may read it, the configuration that they name."""
     known = table(TRAINER)
-    given = hugging_face.given(known, words)
+    given = trainer_options(known, words)
     path = given.get("--deepspeed")
     if path is None or open_file is None:
         raise BadValue(
@@ -102,12 +204,12 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(
         trainer=TRAINER,
-        layout={**reading.layout, **hugging_face.layout_of(known, given)},
+        layout={**reading.layout, **trainer_layout(known, given)},
         copies=reading.copies,
         global_batch=reading.global_batch,
-        precision=reading.precision or hugging_face.precision_of(given),
-        interval_steps=hugging_face.interval_of(known, given),
-        recompute_every=hugging_face.recomputes_every(given),
+        precision=reading.precision or trainer_precision(given),
+        interval_steps=save_interval(known, given),
+        recompute_every=recomputes_every(given),
         unpriced=(*reading.unpriced, *known.not_priced(given)),
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.features import (
+from mofa_model.launch.megatron import (
     CONTEXT_WORDS,
     DISPATCHER,
     FSDP,
@@ -26,8 +26,7 @@ from mofa_model.launch.features import (
     read_offload,
     split_of,
 )
-from mofa_model.launch.settings import Settings, refuse_degrees
-from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.launch.table import Settings, Words, refuse_degrees, table, unsupported
 from mofa_model.placement import told_stages
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 

@@ -16,8 +16,16 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
-from mofa_model.launch.runners import BUILTINS, in_the_way, is_run, line_of
-from mofa_model.launch.shell import Command, Script, ShellWord, parse
+from mofa_model.launch.shell import (
+    BUILTINS,
+    Command,
+    Script,
+    ShellWord,
+    in_the_way,
+    is_run,
+    line_of,
+    parse,
+)
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import argument_of, is_flag_of, refused_in, values_of
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.settings import Settings, refuse_degrees
-from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.launch.table import Settings, Words, refuse_degrees, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 

@@ -1,24 +1,89 @@
-"""Which trainer: by name for writing, by its words for reading."""
+"""Writes and reads launches: which trainer a command is for, and which layouts a trainer refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from mofa_model.axes.frameworks import USUAL, framework
+from mofa_model.axes.axis import Axis
+from mofa_model.axes.frameworks import USUAL, Framework, framework
+from mofa_model.axes.rules import Given
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, recipes, torchtitan
+from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.features import STATE_SPACE, counted_layers
-from mofa_model.launch.refusals import refuse
+from mofa_model.launch.megatron import STATE_SPACE, counted_layers
 from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table
 from mofa_model.placement import stages_in_order
-from mofa_model.search import SearchCase
-from mofa_model.strategy import Strategy
+from mofa_model.search import LIFTABLE, MEANING, Rejection, SearchCase
+from mofa_model.search.axes import FEATURES, SHAPE, Axes
+from mofa_model.search.bundles import bundles, judged
+from mofa_model.search.space import shapes_of
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import parse_strategy
+
+_OURS: Final = frozenset({*LIFTABLE, Rejection.DUPLICATE})
+"""Reasons that are no trainer's."""
+_AXES: Final = {axis.name: axis for axis in AXES}
+
+
+def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
+    """Refuse what a trainer cannot be told or does not start, by the name of a field and with what would be right."""
+    known, gpus = framework(trainer), int(strategy.gpus)
+    # No rule of a trainer asks where devices stand: they are one node.
+    cluster = replace(problem.cluster, gpus=gpus, gpus_per_node=gpus)
+    given = Given(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
+    recipe = problem.workload.training.precision.name
+    axes = Axes(
+        {"precision": (recipe,), "nodes": (1,)}
+        | {one.name: (one.value_of(strategy),) for one in AXES}
+    )
+    _had(strategy, known, SHAPE, trainer)
+    shapes = shapes_of(axes, given, 1)
+    if shapes.stuck is not None:
+        name, reason = shapes.stuck
+        raise _refused(strategy, _AXES[name], _told(reason, trainer))
+    found = judged(axes, given, shapes.rows)
+    acting = {axis.name: axis for axis in FEATURES if not found[axis.name].idle[0]}
+    _had(strategy, known, acting.values(), trainer)
+    (bundle,) = bundles(axes, known, found)
+    for axis in acting.values():  # what acts on nothing is not said
+        for reason, bad in found[axis.name].against[0]:
+            if bad[0]:
+                raise _refused(strategy, axis, _told(reason, trainer))
+        beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
+        if beside:
+            others = " and ".join(_said(strategy, acting[name]) for name in sorted(beside))
+            raise _refused(strategy, axis, f"{trainer} does not start it beside {others}")
+
+
+def _had(strategy: Strategy, known: Framework, some: Iterable[Axis], trainer: str) -> None:
+    for axis in some:
+        if not axis.had_by(known, axis.value_of(strategy)):
+            raise _refused(strategy, axis, f"{trainer} has no argument for it")
+
+
+def _told(reason: Rejection, trainer: str) -> str:
+    if reason is Rejection.NOT_IN_FRAMEWORK:
+        return f"{trainer} cannot run it beside the rest of the layout"
+    return f"{trainer}: {MEANING[reason]}"
+
+
+def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:
+    key, _, value = _said(strategy, axis).partition("=")
+    return BadValue(
+        f"strategy.{key}", value, f"{why}; constrain {' or '.join(word.key for word in axis.keys)}"
+    )
+
+
+def _said(strategy: Strategy, axis: Axis) -> str:
+    """What a strategy says on an axis: the last of its words that is not the plain one."""
+    told = [word for word in axis.keys if word.write(strategy) != word.write(Strategy())]
+    word = told[-1] if told else axis.keys[0]
+    return f"{word.key}={word.write(strategy)}"
+
 
 _WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
     megatron.TRAINER: megatron.write,
@@ -34,8 +99,8 @@ _FILES: Final[Mapping[str, Callable[[Mapping[str, Any]], Reading]]] = {
     deepspeed.TRAINER: deepspeed.read_document,
     accelerate.TRAINER: accelerate.read_document,
     nemo.TRAINER: nemo.read_document,
-    "nanotron": recipes.nanotron,
-    "llm-foundry": recipes.llm_foundry,
+    "nanotron": formats.nanotron,
+    "llm-foundry": formats.llm_foundry,
 }
 """What reads a configuration file that is a trainer's."""
 

@@ -3,11 +3,11 @@
 May import: kinds, annotations, advice, launch, presets and what stands below. Imported by: verbs, and mofa_operator.
 Nothing is imported here: pydantic and the YAML parser are slow, and a command that is given flags needs neither.
 
-    what our kinds are     fields · architecture · training_job · status · cluster_profile · advisor_policy
-    from text to objects   documents (streams, edited in place by edits) · parsing
-    from objects to SI     inputs.to_inputs (the one place) with models and failures
-    jobs of any kind       jobs.asked; surroundings finds the profile
-    whole streams          stream.Annotator
-    profiles by name       bundled: those that come with the package, or a file's
-    CRDs                   schema · crds (`python -m mofa_model.manifest.crds` writes crds/)
+    our kinds           training_job · status · cluster_profile · failure_history · advisor_policy, made of fields
+    text to objects     documents (streams, edited in place) · parsing
+    objects to SI       inputs.to_inputs (the one place) with failures
+    jobs of any kind    jobs.asked, with command_facts and surroundings
+    whole streams       stream.Annotator
+    answers             advised (the status of a TrainingJob) · launches (arguments for its trainer)
+    CRDs                crds (`python -m mofa_model.manifest.crds` writes crds/)
 """

@@ -1,14 +1,13 @@
-"""ClusterProfile: what is known of a pool of nodes, its hardware, network, storage and failure history."""
+"""ClusterProfile: a pool of nodes, with its hardware, network, storage, failures and what was learned of it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from mofa_model.manifest.exporters import EXPORTERS
-from mofa_model.manifest.failure_history import MOST, ClassName, HistoryRow
-from mofa_model.manifest.failure_ledger import DayPart, WeekPart
+from mofa_model.advice import LearnedMemory
+from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow, WeekPart
 from mofa_model.manifest.fields import (
     UNIQUE,
     AtLeastOne,
@@ -33,12 +32,113 @@ from mofa_model.manifest.fields import (
     Zero,
     keyed,
 )
-from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.status import Condition
-from mofa_model.manifest.taught import CalibrationStatus
 from mofa_model.manifest.training_job import default
 from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.incident_causes import CAUSES, SHORTEST_OUTAGE
 from mofa_model.spec.reliability import COPY_SLOWDOWN
+from mofa_model.spec.xids import XidMeaning
+
+EXPORTERS: Final = (
+    "amazon-cloudwatch", "cattle-monitoring-system", "gke-managed-cim", "gke-managed-system", "gmp-public", "gmp-system", "gpu-operator",
+    "kube-prometheus-stack", "kube-system", "monitoring", "node-problem-detector", "nvidia-gpu-operator", "nvsentinel", "observability",
+    "openshift-monitoring", "openshift-nfd", "prometheus", "prometheus-operator",
+)  # fmt: skip
+"""Namespaces in which exporters of a cluster usually run, and its tenants do not."""
+
+
+IncidentId: TypeAlias = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=360,
+        pattern=r"^(node|domain|job)/[A-Za-z0-9._/:-]+@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+    ),
+    Field(examples=["node/gpu-17@2026-01-31T09:30:00Z"]),
+]
+"""An incident, as `mofa incidents` prints it: of what, its name, and when it began."""
+XidNumber: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=4, pattern=r"^[1-9][0-9]*$"),
+    Field(examples=["94"]),
+]
+"""Number of an XID."""
+
+if TYPE_CHECKING:
+    CauseWord: TypeAlias = str
+    XidWord: TypeAlias = str
+else:
+    CauseWord = Literal[tuple(CAUSES)]
+    XidWord = Literal[tuple(one.value for one in XidMeaning)]
+
+
+class IncidentRules(Part):
+    """What counts as a failure here, where that differs from what is usual."""
+
+    xids: Annotated[dict[XidNumber, XidWord], Field(max_length=128, examples=[{"94": "note"}])] = (
+        Field(default_factory=dict)
+    )
+    """What XIDs mean here, by number: hardware counts as a failure, program and note do not; clean-up is told of any program
+    that ends. One that is not listed means what NVIDIA says of it."""
+    shortest_outage_seconds: Annotated[int, Field(ge=30, le=3600, examples=[300])] = SHORTEST_OUTAGE
+    """How long a node has to be not ready, on the same boot, for it to be a failure; less is a flap."""
+    overruled: Annotated[
+        dict[IncidentId, CauseWord],
+        Field(max_length=256, examples=[{"node/gpu-17@2026-01-31T09:30:00Z": "planned-drain"}]),
+    ] = Field(default_factory=dict)
+    """Incidents whose cause somebody knows better, by the id that mofa incidents prints; none = it was no failure."""
+
+
+class Taught(Part):
+    """What one job taught."""
+
+    job: Annotated[str, Field(min_length=1, max_length=600)]
+    """Which one: namespace/name and uid."""
+    step_time_ratio: Decimal
+    """Observed over predicted step time, the prediction without what was learned before."""
+    memory_ratio: Decimal | None = None
+    """Observed over predicted peak of device memory, likewise; missing = nobody saw it."""
+    time: Moment
+    """When it was last seen to run; from then on it counts less and less."""
+
+
+class CalibrationStatus(Part):
+    """What running jobs taught about the model's predictions here."""
+
+    step_time_ratio: Decimal
+    """Observed over predicted step time, as it is to be expected of the next job."""
+    lower: Decimal | None = None
+    """Lower bound of the ratio."""
+    upper: Decimal | None = None
+    """Upper bound of the ratio."""
+    memory_ratio: Decimal | None = None
+    """Observed over predicted peak of device memory, as it is to be expected of the next job; missing = nobody saw it."""
+    memory_spread: Decimal | None = None
+    """Logarithm by which four of five jobs differ from that at most: the band of memory is no wider."""
+    jobs: Zero
+    """Jobs that it rests on."""
+    time: Moment | None = None
+    """When it was written: seldom, and only when it changes."""
+    moved_time: Moment | None = None
+    """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
+    asked: Annotated[str, Field(max_length=64)] | None = None
+    """The factors with which every job was asked whether they change its answer; where they are those above, nobody asks again."""
+    evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("job"),
+    )
+    """What it rests on, job by job; a job that is gone stays until it counts for little."""
+
+    @property
+    def of_memory(self) -> LearnedMemory:
+        """What it says of device memory."""
+        ratio, spread = float(self.memory_ratio or 0), float(self.memory_spread or 0)
+        return (
+            LearnedMemory(ratio=round(ratio, 2), spread=round(spread, 2))
+            if ratio and spread
+            else LearnedMemory()
+        )
+
 
 Tier = Literal["Local", "Peer", "Remote"]
 

@@ -1,7 +1,7 @@
 """Manifests as text that is edited in place: every byte that is not ours stays as it was.
 
-A stream is read twice over: once as YAML nodes with their positions, once as plain values. An edit replaces spans of the
-text, so comments, order, quotes and indentation need no care, and a stream without changes comes back as the same text.
+A stream is read twice: as YAML nodes with their positions, and as plain values. An edit replaces spans of the text, so that
+comments, order, quotes and indentation stay, and a stream without changes comes back as the same text.
 
     stream = Documents.parse(text, "job.yaml")
     for item in stream.items:              # objects, also those inside List kinds and a KRM ResourceList
@@ -11,13 +11,14 @@ text, so comments, order, quotes and indentation need no care, and a stream with
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
 from mofa_model.kinds.shape import part, text_of
-from mofa_model.manifest import edits
 from mofa_model.yaml_text import StreamReader
 
 LARGEST: Final = 2 * 2**20
@@ -95,7 +96,7 @@ class Documents:
 
     def checked(self, index: int, change: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """A change of an item's annotations that can be made; one that cannot is refused in one line."""
-        edits.annotate(self.text, self.items[index].node, change, self.name)
+        _annotate(self.text, self.items[index].node, change, self.name)
         return change
 
     def annotated(self, changes: Mapping[int, Mapping[str, str | None]], results: str = "") -> str:
@@ -106,11 +107,11 @@ class Documents:
         spans = [
             span
             for index, change in changes.items()
-            for span in edits.annotate(self.text, self.items[index].node, change, self.name)
+            for span in _annotate(self.text, self.items[index].node, change, self.name)
         ]
         if results and self.resource_list is not None:
-            spans += edits.append_section(self.text, self.resource_list.node, "results", results)
-        return edits.apply(self.text, spans)
+            spans += _append_section(self.text, self.resource_list.node, "results", results)
+        return _apply(self.text, spans)
 
 
 def joined(texts: list[str]) -> str:
@@ -140,7 +141,7 @@ def _objects(document: Item, name: str) -> Iterator[Item]:
     ):
         yield document
         return
-    node = edits.child(document.node, "items")
+    node = _child(document.node, "items")
     if node is None or items is None:
         return
     if not isinstance(items, list):
@@ -158,3 +159,263 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
             "holds something else than objects: a manifest is a mapping with apiVersion and kind",
         )
     return value
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?:[ =+,][A-Za-z0-9_./=+-]+)*")
+"""Text that YAML reads as text without quotes, whatever its version."""
+_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace text[start:end]."""
+
+    start: int
+    end: int
+    text: str
+
+
+def _apply(text: str, spans: list[TextEdit]) -> str:
+    """The text with all spans replaced; they must not overlap. Spans at one place keep their order."""
+    pieces, at = [], 0
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        pieces += [text[at : span.start], span.text]
+        at = span.end
+    return "".join([*pieces, text[at:]])
+
+
+def _child(node: Any, key: str) -> Any:
+    """The value node of a key of a mapping; None where there is none."""
+    found = _pair(node, key)
+    return None if found is None else found[1]
+
+
+def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[TextEdit]:
+    """The spans that set and remove annotations of an object."""
+    metadata = _child(node, "metadata")
+    if metadata is None or not _is_mapping(metadata):
+        raise BadFile(
+            name, f"line {node.start_mark.line + 1}: an object needs metadata to be annotated"
+        )
+    pair = _pair(metadata, "annotations")
+    fresh = {key: value for key, value in change.items() if value is not None}
+    if pair is None or not _is_mapping(pair[1]) or not pair[1].value:
+        return _new_section(text, metadata, pair, fresh)
+    annotations = pair[1]
+    if annotations.anchor or annotations.start_mark.index < pair[0].end_mark.index:
+        line = pair[0].start_mark.line + 1
+        raise BadFile(
+            name, f"line {line}: annotations shared by an anchor cannot be edited; write them out"
+        )
+    if annotations.flow_style:
+        return _flow(text, annotations, change)
+    return _block(text, metadata, pair, change)
+
+
+def _append_section(text: str, node: Any, key: str, block: str) -> list[TextEdit]:
+    """The span that adds a section of YAML text as the last of a top-level mapping; one that exists stays."""
+    if _child(node, key) is not None or node.flow_style:
+        return []
+    return [_insert(text, _end_of(text, *node.value[-1]), f"{key}:\n{block}")]
+
+
+def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[TextEdit]:
+    """Annotations where there are none, or where the key has no mapping."""
+    if not fresh:
+        return []
+    flow = "{" + ", ".join(_entry(key, value) for key, value in fresh.items()) + "}"
+    if pair is not None:  # `annotations:` with nothing, null, ~ or {}
+        value = pair[1]
+        start = text.index(":", pair[0].end_mark.index) + 1
+        end = max(value.end_mark.index, start) if value.value or _is_mapping(value) else start
+        return (
+            [TextEdit(start, end, f" {flow}")]
+            if metadata.flow_style
+            else [
+                TextEdit(
+                    start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2))
+                )
+            ]
+        )
+    if metadata.flow_style:
+        return [
+            TextEdit(
+                *_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}'
+            )
+        ]
+    column = _column(metadata.value[0][0])
+    block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
+    return [_insert(text, _end_of(text, *metadata.value[-1]), block + "\n")]
+
+
+def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
+    annotations = pair[1]
+    column = _column(annotations.value[0][0])
+    present = {key.value for key, _ in annotations.value}
+    spans = []
+    kept = 0
+    for key, value in annotations.value:
+        new = change.get(key.value)
+        if key.value not in change:
+            kept += 1
+        elif new is None:
+            spans.append(
+                TextEdit(_line_start(text, key.start_mark.index), _end_of(text, key, value), "")
+            )
+        else:
+            kept += 1
+            if _is_empty(value):
+                at = text.index(":", key.end_mark.index) + 1
+                spans.append(TextEdit(at, at, f" {_scalar(new)}"))
+            elif new != value.value:
+                start = value.start_mark.index
+                spans.append(TextEdit(start, start + _length(text, value), _scalar(new)))
+    fresh = {
+        key: value for key, value in change.items() if value is not None and key not in present
+    }
+    end = _end_of(text, *annotations.value[-1])
+    if fresh:
+        spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
+    elif not kept:  # the section is empty now: it goes too, with its heading
+        return (
+            [TextEdit(_line_start(text, pair[0].start_mark.index), end, "")]
+            if len(metadata.value) > 1
+            else [TextEdit(annotations.start_mark.index, end, "{}\n")]
+        )
+    return spans
+
+
+def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
+    """A mapping in braces is written anew, on as many lines as it had."""
+    kept = {
+        key.value: text[key.start_mark.index : value.end_mark.index]
+        for key, value in annotations.value
+        if key.value not in change
+        or (change[key.value] is not None and change[key.value] == value.value)
+    }
+    if len(kept) == len(annotations.value) and all(
+        key in kept for key, new in change.items() if new is not None
+    ):
+        return []
+    entries = []
+    for key, _ in annotations.value:
+        if key.value in kept:
+            entries.append(kept[key.value])
+        elif change[key.value] is not None:
+            entries.append(_entry(key.value, str(change[key.value])))
+    present = {key.value for key, _ in annotations.value}
+    entries += [
+        _entry(key, new) for key, new in change.items() if new is not None and key not in present
+    ]
+    start, end = annotations.start_mark.index, annotations.end_mark.index
+    several = "\n" in text[start:end] and annotations.value
+    if several and entries:
+        indent = "\n" + " " * annotations.value[0][0].start_mark.column
+        close = "\n" + " " * (_column_of(text, end - 1))
+        return [TextEdit(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
+    return [TextEdit(start, end, "{" + ", ".join(entries) + "}")]
+
+
+def _entry(key: str, value: str) -> str:
+    return f"{_quoted(key)}: {_quoted(value)}"
+
+
+def _lines(fresh: Mapping[str, str], column: int) -> list[str]:
+    return [f"{' ' * column}{key}: {_scalar(value)}" for key, value in fresh.items()]
+
+
+def _scalar(value: str) -> str:
+    """Text as a YAML scalar on one line: plain where that is safe, else in double quotes as JSON has them."""
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    if '"' in value and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    """Text in double quotes, which JSON and YAML read alike; what cannot be printed is escaped."""
+    return "".join(
+        c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}"
+        for c in json.dumps(value, ensure_ascii=False)
+    )
+
+
+def _pair(node: Any, key: str) -> tuple[Any, Any] | None:
+    if not _is_mapping(node):
+        return None
+    return next(((k, v) for k, v in node.value if k.value == key), None)
+
+
+def _is_mapping(node: Any) -> bool:
+    return str(node.tag).endswith(":map") and isinstance(node.value, list)
+
+
+def _column(node: Any) -> int:
+    return int(node.start_mark.column)
+
+
+def _column_of(text: str, index: int) -> int:
+    return index - _line_start(text, index)
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _line_end(text: str, index: int) -> int:
+    """The index after the line's end."""
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def _length(text: str, node: Any) -> int:
+    """Characters of a scalar, without what the parser counts to it behind its last one."""
+    return len(text[node.start_mark.index : node.end_mark.index].rstrip())
+
+
+def _end_of(text: str, key: Any, value: Any) -> int:
+    """The index after the last line of a key's value, with all that is below it."""
+    if _is_empty(
+        value
+    ):  # the parser puts a value that is not there at the next word, wherever that is
+        return _line_end(text, key.end_mark.index)
+    if not isinstance(value.value, list) or not value.value or value.flow_style:
+        return _end_of_leaf(text, value)
+    last = value.value[-1]
+    if isinstance(last, tuple):
+        return _end_of(text, *last)
+    if _is_empty(last):
+        return _line_end(text, text.rindex("-", 0, last.start_mark.index))
+    return _end_of(text, last, last)
+
+
+def _is_empty(node: Any) -> bool:
+    """Whether a value is missing: nothing stands behind its colon or dash."""
+    return bool(node.start_mark.index == node.end_mark.index and not node.value)
+
+
+def _end_of_leaf(text: str, node: Any) -> int:
+    """The same for text, a number, or something in braces."""
+    start = node.start_mark.index
+    if getattr(node, "style", None) in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
+        return _line_start(text, node.end_mark.index)  # its blank lines are part of the text
+    return _line_end(text, start + max(_length(text, node), 0))
+
+
+def _insert(text: str, at: int, block: str) -> TextEdit:
+    """New lines at the start of a line; a last line without an end gets one."""
+    opened = "" if at == 0 or text[at - 1] == "\n" else "\n"
+    return TextEdit(at, at, opened + block)
+
+
+def _before_brace(text: str, node: Any) -> tuple[int, int]:
+    """The place before a closing brace, without the space that stands there."""
+    brace = node.end_mark.index - 1
+    start = len(text[:brace].rstrip())
+    return (start, start) if "\n" in text[start:brace] else (start, brace)
+
+
+def _comma(text: str, node: Any) -> str:
+    start, _ = _before_brace(text, node)
+    return " " if text[start - 1] == "," else ", " if node.value else ""

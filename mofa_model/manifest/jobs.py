@@ -1,31 +1,156 @@
-"""Jobs as questions. Existing kinds become TrainingJobs: annotations, a ConfigMap, a policy and the launch command, put together.
+"""Jobs of any kind as questions: an existing job becomes the TrainingJob that it amounts to.
 
-What is said nearest to the job counts: its `config-ref`, then its `model` annotation and launch command, then the
-namespace's AdvisorPolicy. What nobody says is an error that names it.
+Its spec is put together from the namespace's AdvisorPolicy, the launch command, the `model` annotation and the ConfigMap
+behind `config-ref`. Of these the later one counts. A fact that none of them states is an error that names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import contextlib
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mofa_model.advice import Advice, Request
 from mofa_model.annotations import PREFIX
-from mofa_model.errors import BadValue, InputError
+from mofa_model.errors import BadValue, InputError, shown
 from mofa_model.kinds import Demand, demand_of, made_by, same_kind
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
-from mofa_model.manifest.asked import Asked
-from mofa_model.manifest.configs import files_of, reading_of, words_of
+from mofa_model.manifest.command_facts import (
+    facts_of,
+    files_of,
+    model_of,
+    model_said,
+    reading_of,
+    words_of,
+)
 from mofa_model.manifest.documents import Item
-from mofa_model.manifest.inputs import cluster_of
+from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
-from mofa_model.manifest.said import PATH, Said
-from mofa_model.manifest.spoken import facts_of, model_of
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
 from mofa_model.spec.part import places
 from mofa_model.yaml_text import StreamReader
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A question that was understood."""
+
+    spec: TrainingJobSpec
+    """What shall be trained."""
+    profile: Profile
+    """On what."""
+    config: str | None
+    """Text of the model's config.json, where the spec names one."""
+    path: str
+    """What messages call the spec."""
+    said: Said | None = None
+    """Who said which part of the spec, of a job that is no TrainingJob."""
+    sizes: tuple[tuple[int, Asked | InputError], ...] = ()
+    """Of an elastic job, the same at each size that it may have, by its GPUs, or why that cannot be asked; fewest first."""
+    assumed: str = ""
+    """Why it is this profile, where nobody named one and there was none to choose from."""
+
+
+def request_of(found: Asked) -> Request:
+    """What the model is asked."""
+    with contextlib.nullcontext() if found.said is None else found.said.told():
+        return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
+
+
+def told(found: Asked, advice: Advice) -> Advice:
+    """An answer that says what was assumed before it was asked for."""
+    if not found.assumed:
+        return advice
+    return replace(
+        advice,
+        explanation=f"{advice.explanation}; {found.assumed}",
+        caveats=(*advice.caveats, found.assumed),
+    )
+
+
+PATH: Final = "job"
+"""What the spec that a job amounts to is called before its fields are told by their own places."""
+_FACTS: Final = {"sequenceLength": "sequence length", "globalBatchSize": "global batch size"}
+"""Fields of the training without which there is no question, and what they are called."""
+_MODEL_ANNOTATION: Final = f"the annotation {PREFIX}model"
+_ELSEWHERE: Final = (
+    f"an AdvisorPolicy of the namespace, or in the spec behind the annotation {PREFIX}config-ref"
+)
+
+
+class Said:
+    """Where each part of a spec was said; what is said later stands over what was said before."""
+
+    def __init__(self, kind: str, demand: Demand) -> None:
+        """Nothing was said yet; `demand` is what the job asks for."""
+        self._kind = kind
+        self._demand = demand
+        self._places: dict[str, str] = {}
+
+    def add(
+        self, given: dict[str, Any], over: Mapping[str, Any], place: str, model: str = ""
+    ) -> None:
+        """Put one spec over another, section by section; `place` is where it stands, `model` where its model does, if elsewhere."""
+        for key, value in over.items():
+            if isinstance(value, Mapping) and key != "model":
+                own = given.get(key)
+                given[key] = {**(own if isinstance(own, dict) else {}), **value}
+                self._places |= {
+                    f"{PATH}.{key}.{one}": f"{place}{_under(place)}{key}.{one}" for one in value
+                }
+            else:
+                given[key] = value
+                self._places[f"{PATH}.{key}"] = f"{place}{_under(place)}{key}"
+                if key == "model":
+                    self._places |= dict.fromkeys(
+                        (f"{PATH}.model.preset", f"{PATH}.model"), model or place
+                    )
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Refuse a job of which nobody says the model, or the size of a step: by the place where it would say so."""
+        training = given.get("training")
+        known = training if isinstance(training, Mapping) else {}
+        missing = [field for field in _FACTS if field not in known]
+        words = f"{shown(shlex.join(self._demand.words))} says" if self._demand.words else "says"
+        if "model" not in given:
+            name = model_said(self._demand.words, self._demand.model)
+            why = (
+                f"names {shown(name)}, which is no model that is known"
+                if name
+                else f"{words} no model"
+            )
+            right = f"give the {self._kind} {_MODEL_ANNOTATION}, for example llama3-8b, or training.model in {_ELSEWHERE}"
+            raise InputError(f"{self._demand.said}: {why}; {right}")
+        if missing:
+            nouns = " and no ".join(_FACTS[field] for field in missing)
+            fields = " and ".join(f"training.{field}" for field in missing)
+            raise InputError(
+                f"{self._demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}"
+            )
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors within are told by the place where the field was said."""
+        try:
+            yield
+        except InputError as error:
+            text = str(error)
+            if not text.startswith(PATH):
+                raise
+            for field in sorted(self._places, key=len, reverse=True):
+                if text.startswith(field):
+                    raise InputError(self._places[field] + text.removeprefix(field)) from None
+            raise InputError(f"{self._kind}{text.removeprefix(PATH)}") from None
+
+
+def _under(place: str) -> str:
+    """What stands between a place and a field of it: the spec of an object goes on, anything else holds a spec."""
+    return "." if place.endswith("spec") else ": "
+
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
 _MODE, _MODEL, _CONFIG, _PAUSED = (

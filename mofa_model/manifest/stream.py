@@ -1,15 +1,15 @@
-"""Whole streams of manifests in, the same streams with annotations out.
+"""Streams of manifests in, the same streams with annotations out.
 
-Each object is asked what it is: a TrainingJob, an existing job that was opted in, or something else that passes through.
-The answer comes from a function that is handed in, so that this room needs no search and a test needs no model.
+TrainingJobs and existing jobs that were opted in are answered; everything else passes through. The function that answers is a
+parameter, so that a test needs no model. An elastic job gets a table of answers, one for each size.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
@@ -18,6 +18,7 @@ from mofa_model.annotations import (
     OUTPUTS,
     PREFIX,
     hash_of,
+    inputs_hash,
     is_whole,
     of_advice,
     of_bad_input,
@@ -27,11 +28,76 @@ from mofa_model.annotations import (
 from mofa_model.errors import InputError
 from mofa_model.kinds import asked_of
 from mofa_model.manifest import jobs
-from mofa_model.manifest.asked import Asked, request_of, told
 from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.jobs import Asked, request_of, told
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
-from mofa_model.manifest.sizes import digest_of, sizes_of, table_of
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
+from mofa_model.strategy_text import format_strategy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """A size that a job may have."""
+
+    gpus: int
+    """GPUs of all its pods. [1]"""
+    request: Request | None
+    """The question at this size; None where it cannot be asked."""
+    why: str = ""
+    """Why not."""
+
+
+def sizes_of(found: Asked) -> tuple[Size, ...]:
+    """The question at every size that the job may have; none where it has one size."""
+    return tuple(_size(gpus, one) for gpus, one in found.sizes)
+
+
+def _size(gpus: int, found: Asked | InputError) -> Size:
+    if isinstance(found, InputError):
+        return Size(gpus=gpus, request=None, why=str(found))
+    try:
+        return Size(gpus=gpus, request=request_of(found))
+    except InputError as error:
+        return Size(gpus=gpus, request=None, why=str(error))
+
+
+def digest_of(request: Request, sizes: Sequence[Size], version: str) -> str:
+    """Hash of a question, with all of its sizes."""
+    digest = inputs_hash(request, version)
+    if not sizes:
+        return digest
+    others = [
+        one.why if one.request is None else inputs_hash(one.request, version) for one in sizes
+    ]
+    return hash_of([digest, others], version)
+
+
+def table_of(
+    sizes: Sequence[Size], answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
+) -> list[dict[str, Any]]:
+    """A row for each size: layout, time of a step and steps between checkpoints, or why there is none. [s]
+
+    `known` has the answer for the size that the job has. A row tells of no alternatives, so the others are answered without.
+    """
+    return [_row(one, answer, known) for one in sizes]
+
+
+def _row(
+    size: Size, answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
+) -> dict[str, Any]:
+    if size.request is None:
+        return {"gpus": size.gpus, "reason": size.why}
+    advice = known.get(size.request) or answer(replace(size.request, top=0))
+    if advice.strategy is None or advice.predicted is None:
+        return {"gpus": size.gpus, "reason": advice.explanation[:200]}
+    return {
+        "gpus": size.gpus,
+        "nodes": advice.nodes,
+        "strategy": format_strategy(advice.strategy),
+        "step_seconds": float(f"{advice.predicted.step_seconds.target:.4g}"),
+        "checkpoint_steps": advice.checkpoint_interval_steps,
+    }
+
 
 Answer = Callable[[Request], Advice]
 """What answers a question."""

@@ -1,23 +1,86 @@
-"""What stands around a job: profiles, policies and ConfigMaps, and which of the profiles the job means.
+"""The profiles, policies and ConfigMaps around a job, and which profile the job means.
 
-In a cluster the ClusterProfiles there count and no others. On the desk there are those of the streams and of `--profile`, and
-beside them those that come with the package: for names that no other has, and for jobs that name none.
+In a cluster only its own ClusterProfiles count. On the desk those of the streams and of `--profile` count first, and after them
+those that come with the package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from mofa_model import presets
-from mofa_model.errors import BadValue, InputError
+from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
+from mofa_model.files import read_text
 from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
-from mofa_model.manifest.bundled import bundled_profiles
-from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.documents import LARGEST, Documents, Item
 from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
+
+
+@cache
+def bundled_profiles() -> Mapping[str, Profile]:
+    """All of them, by name."""
+    profiles = [
+        cluster_profile(item.value)
+        for name, text in _texts().items()
+        for item in Documents.parse(text, f"{name}.yaml").items
+    ]
+    return {profile.name: profile for profile in profiles}
+
+
+def bundled_text(name: str) -> str:
+    """The manifest of one, comments included."""
+    if name not in _texts():
+        raise UnknownName("profile", name, _texts())
+    return _texts()[name]
+
+
+def named_profiles(word: str, field: str = "--profile") -> list[Profile]:
+    """The profiles that a word means: the bundled one of that name, else all of a file."""
+    return [cluster_profile(value) for value in manifests_of(word, field)]
+
+
+def named_profile(word: str, field: str = "--profile") -> Profile:
+    """The one profile that a word means."""
+    found = named_profiles(word, field)
+    if len(found) != 1:
+        raise BadFile(
+            word, f"holds {len(found)} ClusterProfiles; give one, or a bundled name: {_known()}"
+        )
+    return found[0]
+
+
+def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]:
+    """The same as manifests; a word that is neither a name nor a file is refused with the names."""
+    if word in _texts():
+        text = _texts()[word]
+    elif word == "-" or Path(word).exists():
+        text = read_text(word, largest=LARGEST)
+    else:
+        raise BadValue(field, word, f"give a file, or a bundled name: {_known()}")
+    found = [
+        item.value for item in Documents.parse(text, word).items if item.kind == "ClusterProfile"
+    ]
+    if not found:
+        raise BadFile(word, f"holds no ClusterProfile; give one, or a bundled name: {_known()}")
+    return found
+
+
+def _known() -> str:
+    return ", ".join(_texts())
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """Manifests by file name, which is the profile's name."""
+    found = sorted(Path(presets.__file__).with_name("profiles").glob("*.yaml"))
+    return {path.stem: path.read_text("utf-8") for path in found}
+
 
 PRODUCTS: Final = (
     "nvidia.com/gpu.product",

@@ -12,8 +12,8 @@ from mofa_model.advice import Advice
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
-from mofa_model.kinds.devices import GPU
-from mofa_model.kinds.new_job import MOUNTED, NewJob
+from mofa_model.kinds.kind import MOUNTED, NewJob
+from mofa_model.kinds.pods import GPU
 from mofa_model.launch import Launch, launch_script, program_of, unverified
 from mofa_model.terminal import printable
 

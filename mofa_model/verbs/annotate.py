@@ -62,8 +62,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Annotate; 2 where an input is invalid, else 3 where a job has no feasible strategy: all outcomes are written first."""
-    from mofa_model.manifest.bundled import named_profiles
     from mofa_model.manifest.documents import LARGEST, Documents, joined
+    from mofa_model.manifest.surroundings import named_profiles
 
     if arguments.in_place and "-" in arguments.files:
         raise BadValue("--in-place", "-", "standard input cannot be written; name files")

@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _bundled(name: str) -> str:
-    from mofa_model.manifest.bundled import bundled_text
+    from mofa_model.manifest.surroundings import bundled_text
 
     return bundled_text(name)
 

@@ -208,8 +208,8 @@ def _source(name: str) -> Callable[..., Any]:
 
 def _profile(name: str) -> Profile:
     """A profile of the cluster, or, without what reads one, of a file or of the package."""
-    from mofa_model.manifest.bundled import named_profile
     from mofa_model.manifest.parsing import cluster_profile
+    from mofa_model.manifest.surroundings import named_profile
 
     try:
         source = _source("profile")

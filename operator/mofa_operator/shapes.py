@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from pydantic import Field, PlainValidator
 
 from mofa_model.kinds.shape import Labels, Many, Number, Shape, Text, moment_of, text_of, under
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_model.units import Range

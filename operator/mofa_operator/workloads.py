@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from mofa_model.kinds import WORKLOAD, Body, job_kind
-from mofa_model.kinds.observation import Conditioned
+from mofa_model.kinds.kind import Conditioned
 from mofa_model.kinds.pods import PodSpec, PodTemplate
 from mofa_model.kinds.shape import Many, Shape, Tally, Text, at, glance, items, text_of, under
 from mofa_operator.keys import Key

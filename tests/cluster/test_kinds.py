@@ -22,7 +22,7 @@ from mofa_model.kinds import (
     VOLCANO_JOB,
     JobKind,
 )
-from mofa_model.kinds.new_job import NewJob
+from mofa_model.kinds.kind import NewJob
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
 NODES = {JOB_SET: 32}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mofa_model.kinds.observation import ATTEMPTS
+from mofa_model.kinds.kind import ATTEMPTS
 from mofa_operator.observe.progress.telemetry import MOST_OWN, TelemetryReader, Watched
 from mofa_operator.observe.prometheus.client import Prometheus, QueryResult
 from mofa_operator.settings import PrometheusSettings

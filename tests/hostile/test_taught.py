@@ -7,7 +7,7 @@ from operator_objects import NOW, SETTINGS, World, node, profile, training_job
 from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
-from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.kind import Observation
 from mofa_model.units import DAY, Range
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import LATELY, JobObserver

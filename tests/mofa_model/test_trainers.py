@@ -22,7 +22,7 @@ from mofa_model.errors import BadValue, InputError
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import least_step
 from mofa_model.launch import TRAINERS
-from mofa_model.manifest.asked import request_of
+from mofa_model.manifest.jobs import request_of
 from mofa_model.page import view_of
 from mofa_model.strategy import AXES
 

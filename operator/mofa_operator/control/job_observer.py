@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
 from mofa_model.kinds import KINDS
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import TRAINING_JOB, Key

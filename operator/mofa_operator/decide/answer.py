@@ -18,9 +18,9 @@ from mofa_model.estimate.footprint import room
 from mofa_model.kinds.shape import glance, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, status_of
-from mofa_model.manifest.asked import Asked, request_of
+from mofa_model.manifest.jobs import Asked, request_of
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
-from mofa_model.manifest.sizes import Size, digest_of, sizes_of, table_of
+from mofa_model.manifest.stream import Size, digest_of, sizes_of, table_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
 from mofa_operator.decide.settled import ready_reason

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mofa_model.advice import Request
 from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
-from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import to_inputs
+from mofa_model.manifest.jobs import Asked
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, parse
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_model.manifest.training_job import TrainingJobSpec

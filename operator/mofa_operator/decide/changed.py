@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mofa_model import units
 from mofa_model.errors import MofaError
-from mofa_model.manifest.asked import Asked
+from mofa_model.manifest.jobs import Asked
 from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.training_job import TrainingJobSpec
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mofa_model.advice import advise
 from mofa_model.errors import MofaError
-from mofa_model.manifest.asked import request_of
+from mofa_model.manifest.jobs import request_of
 from mofa_model.manifest.launches import launch_words
 from mofa_model.page import AdviceView, view_of
 from mofa_operator.decide.asked import asked

@@ -8,7 +8,7 @@ from mofa_model import presets
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
-from mofa_model.manifest.spoken import model_of
+from mofa_model.manifest.command_facts import model_of
 from mofa_operator.decide.stance import Stance
 from mofa_operator.fleet.answers import Told
 from mofa_operator.fleet.spending import JobState, Spending

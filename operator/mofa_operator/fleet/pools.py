@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
-from mofa_model.kinds.beside import NOTHING
-from mofa_model.kinds.shape import at, text_of
+from mofa_model.kinds.shape import NOTHING, at, text_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.spending import JobState, spending
 from mofa_operator.keys import Key

@@ -23,9 +23,8 @@ from typing import Final
 from mofa_model.advice.verdict import keeps
 from mofa_model.errors import InputError
 from mofa_model.kinds import Beside, JobKind, demand_of
-from mofa_model.kinds.beside import NOTHING
-from mofa_model.kinds.observation import Observation
-from mofa_model.kinds.shape import Number, Shape, Text, at, glance, moment_of, under
+from mofa_model.kinds.kind import Observation
+from mofa_model.kinds.shape import NOTHING, Number, Shape, Text, at, glance, moment_of, under
 from mofa_model.units import HOUR
 from mofa_operator.fleet.answers import Told
 from mofa_operator.keys import Key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mofa_model.kinds.beside import NOTHING
+from mofa_model.kinds.shape import NOTHING
 from mofa_operator.api import Api
 from mofa_operator.fleet.answers import Told, asked, named, stance, standing, unanswered
 from mofa_operator.fleet.changes import change

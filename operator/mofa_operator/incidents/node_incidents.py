@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.xids import OFF_THE_BUS, XidMeaning, meaning
 from mofa_operator.incidents.incident import Incident, of_node

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec.incident_causes import RESUBMISSION
 from mofa_operator.incidents.incident import (
     PHASES,

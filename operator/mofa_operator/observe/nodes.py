@@ -10,7 +10,7 @@ from math import inf
 from sys import intern
 from typing import Any, Final, TypeAlias
 
-from mofa_model.kinds.devices import GPU
+from mofa_model.kinds.pods import GPU
 from mofa_model.kinds.shape import Body, at, items, moment_of, part, text_of
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NodeCount

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
-from mofa_model.manifest.bundled import bundled_profiles, manifests_of
+from mofa_model.manifest.surroundings import bundled_profiles, manifests_of
 from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.spec.evidence import DatedEvidence
 from mofa_model.units import DAY

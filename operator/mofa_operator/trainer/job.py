@@ -53,9 +53,9 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
 def from_manifest(path: str) -> TrainerJob:
     """A TrainingJob's name and facts; GPUs where it states its nodes and its profile is in the file or bundled."""
     from mofa_model.files import read_text
-    from mofa_model.manifest.bundled import bundled_profiles
     from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import cluster_profile, is_ours, training_job
+    from mofa_model.manifest.surroundings import bundled_profiles
 
     items = [item for item in Documents.parse(read_text(path), path).items if is_ours(item.value)]
     jobs = [training_job(item.value) for item in items if item.kind == "TrainingJob"]

@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
     from mofa_model.advice import Unplaced, advise
     from mofa_model.answers.training import layout_of
     from mofa_model.explanation import explain, records
-    from mofa_model.manifest.asked import request_of
+    from mofa_model.manifest.jobs import request_of
     from mofa_model.search import ANY
     from mofa_operator.decide.asked import asked
 

@@ -88,9 +88,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
-    from mofa_model.manifest.bundled import named_profile
-    from mofa_model.manifest.cluster_profile import PrometheusSpec
-    from mofa_model.manifest.incident_rules import IncidentRules
+    from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
+    from mofa_model.manifest.surroundings import named_profile
     from mofa_operator.incidents.incident import apart
     from mofa_operator.observe.history.history import PoolPast, pool_past
     from mofa_operator.observe.prometheus.client import Prometheus

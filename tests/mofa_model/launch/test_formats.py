@@ -10,7 +10,7 @@ import pytest
 
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.launch import read, read_layout
-from mofa_model.manifest.configs import reading_of
+from mofa_model.manifest.command_facts import reading_of
 from mofa_model.strategy import Recompute, Sharding
 
 NANOTRON = """\

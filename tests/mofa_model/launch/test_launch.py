@@ -18,7 +18,7 @@ from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, launch, read, read_layout
 from mofa_model.launch.answer import LaunchSettings
-from mofa_model.launch.features import CONTEXT_WORDS, hybrid_pattern
+from mofa_model.launch.megatron import CONTEXT_WORDS, hybrid_pattern
 from mofa_model.launch.table import table
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (

@@ -7,7 +7,7 @@ from questions import case
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.launch import launch, parser, read, rewritten, rewritten_line
+from mofa_model.launch import launch, read, rewritten, rewritten_line, shell
 from mofa_model.strategy import Sharding, Strategy
 
 ASKED = case("llama3-70b", batch=512)
@@ -290,7 +290,7 @@ def test_of_a_list_too(words, why):
 
 
 def test_without_the_parser_a_line_is_refused_and_a_list_is_not(monkeypatch):
-    monkeypatch.setattr(parser, "_program", lambda: "/nowhere/shfmt")
+    monkeypatch.setattr(shell, "_program", lambda: "/nowhere/shfmt")
     with pytest.raises(InputError, match=r"cannot be run here.*No such file"):
         rewritten_line("torchrun t.py", TP)
     assert rewritten(["torchrun", "t.py"], TP) == ("torchrun", "t.py", *TP)

@@ -8,9 +8,9 @@ import pytest
 from mofa_model.advice import Unplaced
 from mofa_model.annotations import inputs_hash
 from mofa_model.errors import BadValue, InputError, UnknownName
-from mofa_model.manifest.bundled import bundled_profiles, bundled_text
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import cluster_profile, parse
+from mofa_model.manifest.surroundings import bundled_profiles, bundled_text
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY

@@ -3,7 +3,7 @@
 import pytest
 
 from mofa_model.errors import InputError
-from mofa_model.manifest.label_selector import LabelSelector, read_selector
+from mofa_model.manifest.advisor_policy import LabelSelector, read_selector
 from mofa_model.manifest.parsing import parse
 
 A = {"team": "a", "stage": "pretraining"}

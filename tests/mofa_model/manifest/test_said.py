@@ -6,11 +6,9 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.advice import advise
-from mofa_model.manifest.asked import request_of
 from mofa_model.manifest.documents import Documents
-from mofa_model.manifest.jobs import question_of
-from mofa_model.manifest.sizes import digest_of, sizes_of
-from mofa_model.manifest.stream import Annotator
+from mofa_model.manifest.jobs import question_of, request_of
+from mofa_model.manifest.stream import Annotator, digest_of, sizes_of
 from mofa_model.manifest.surroundings import surroundings
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mofa_model.advice import advise
 from mofa_model.cli import main
-from mofa_model.manifest.bundled import bundled_profiles
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import parse
+from mofa_model.manifest.surroundings import bundled_profiles
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.page import advice_page, view_of
 from mofa_model.page.figures import band, parts

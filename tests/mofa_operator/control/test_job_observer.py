@@ -7,8 +7,8 @@ from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
-from mofa_model.kinds.observation import Observation
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.kinds.kind import Observation
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue

@@ -12,11 +12,11 @@ from mofa_model import VERSION
 from mofa_model.advice import advise
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
-from mofa_model.manifest.bundled import bundled_text
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.launches import launch_words
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.stream import Annotator
+from mofa_model.manifest.surroundings import bundled_text
 from mofa_operator.decide.answer import answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.observe.cluster.store import Store

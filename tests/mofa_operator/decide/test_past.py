@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from operator_objects import NOW, SETTINGS, applied, ledger_after, profile, profile_with
 
-from mofa_model.manifest.failure_ledger import FailureLedgerStatus
+from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import past

@@ -16,7 +16,7 @@ from mofa_model import kinds
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
-from mofa_model.launch import verified
+from mofa_model.launch import table
 from mofa_operator.decide.gates import KUEUE, NAME, deadline, is_gated, is_suspended
 from mofa_operator.decide.job import job
 from mofa_operator.decide.reading import moment
@@ -66,7 +66,7 @@ def asked():
         "torchtitan": {"releases": ["0.3.0"], "names": list(TITAN.arguments[:1])},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verified, "_verified", lambda: told)
+        patch.setattr(table, "_verified", lambda: told)
         yield
 
 

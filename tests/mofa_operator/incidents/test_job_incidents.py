@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mofa_model.errors import BadValue
-from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.job_incidents import Standstill

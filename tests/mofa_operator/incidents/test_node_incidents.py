@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mofa_model.errors import InputError
-from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.xids import XidMeaning, meaning
 from mofa_operator.incidents.node_incidents import domains

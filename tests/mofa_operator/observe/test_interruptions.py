@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from timed import recoveries
 
-from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.kinds.kind import Counter, Observation, Sign
 from mofa_operator.observe.jobs.interruptions import KEPT, seen
 from mofa_operator.observe.jobs.run_record import (
     LARGEST,

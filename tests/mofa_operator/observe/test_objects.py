@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from timed import recoveries
 
 from mofa_model.kinds import TRAIN_JOB, job_kind
-from mofa_model.kinds.observation import Observation, Sign
+from mofa_model.kinds.kind import Observation, Sign
 from mofa_operator.observe.jobs.interruptions import seen
 from mofa_operator.observe.jobs.run_record import interruptions
 

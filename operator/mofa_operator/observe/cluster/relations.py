@@ -15,8 +15,12 @@ from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import KINDS, Beside, Demand, JobKind, Kind, demand_of, made_by, same_kind
 from mofa_model.kinds.shape import Body, Shape, Text, glance, under
-from mofa_model.manifest.advisor_policy import MOST_HANDS, MOST_INFLUENCE
-from mofa_model.manifest.label_selector import LabelSelector, read_selector
+from mofa_model.manifest.advisor_policy import (
+    MOST_HANDS,
+    MOST_INFLUENCE,
+    LabelSelector,
+    read_selector,
+)
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.snapshot import Named

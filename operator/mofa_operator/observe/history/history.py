@@ -19,8 +19,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
-from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass

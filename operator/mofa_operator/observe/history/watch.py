@@ -20,8 +20,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
-from mofa_model.kinds.kind import JobKind
-from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.kind import JobKind, Observation
 from mofa_model.kinds.shape import moment_of
 from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.kinds.kind import Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass, costlier
 from mofa_operator.observe.jobs.run_record import (
     CAUSES,

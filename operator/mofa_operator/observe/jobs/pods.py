@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_model.kinds import PodLabels
-from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.kinds.kind import ATTEMPTS, Counter, Observation, Sign
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.jobs.interruptions import SECOND
 from mofa_operator.observe.prometheus.client import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mofa_model.kinds import JobKind
-from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.kind import Observation
 from mofa_model.kinds.shape import moment_of
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.jobs.interruptions import SECOND, seen

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final, Protocol, TypeAlias
 
 from mofa_model.errors import MofaError, SourceUnreachable, UnknownName
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.units import DAY
 from mofa_operator.keys import Key
 from mofa_operator.observe.jobs.pods import Gang, gangs

@@ -15,7 +15,7 @@ from typing import Final
 
 from mofa_model.errors import BadValue
 from mofa_model.kinds import LABELS, PodLabels
-from mofa_model.manifest.exporters import EXPORTERS
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.observe.prometheus.client import QueryResult
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
