@@ -88,7 +88,7 @@ def instances(strategy: Strategy) -> int:
     >>> instances(Strategy(dp=32, cp=2, shard=8))
     8
     """
-    ranks, shard = int(strategy.dp) * int(strategy.cp), int(strategy.shard)
+    ranks, shard = int(strategy.data_ranks), int(strategy.shard)
     return ranks // shard if 0 < shard < ranks else 1
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import USUAL, Framework, framework
-from mofa_model.axes.rules import Given
+from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
@@ -17,7 +17,7 @@ from mofa_model.launch.megatron import STATE_SPACE, counted_layers
 from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table
 from mofa_model.placement import stages_in_order
-from mofa_model.search import LIFTABLE, MEANING, Rejection, SearchCase
+from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.bundles import bundles, judged
 from mofa_model.search.space import shapes_of
@@ -34,7 +34,7 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
     known, gpus = framework(trainer), int(strategy.gpus)
     # No rule of a trainer asks where devices stand: they are one node.
     cluster = replace(problem.cluster, gpus=gpus, gpus_per_node=gpus)
-    given = Given(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
+    given = AxisContext(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
     recipe = problem.workload.training.precision.name
     axes = Axes(
         {"precision": (recipe,), "nodes": (1,)}
@@ -61,14 +61,14 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
 
 def _had(strategy: Strategy, known: Framework, some: Iterable[Axis], trainer: str) -> None:
     for axis in some:
-        if not axis.had_by(known, axis.value_of(strategy)):
+        if not axis.supported_by(known, axis.value_of(strategy)):
             raise _refused(strategy, axis, f"{trainer} has no argument for it")
 
 
 def _told(reason: Rejection, trainer: str) -> str:
     if reason is Rejection.NOT_IN_FRAMEWORK:
         return f"{trainer} cannot run it beside the rest of the layout"
-    return f"{trainer}: {MEANING[reason]}"
+    return f"{trainer}: {reason.meaning}"
 
 
 def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:

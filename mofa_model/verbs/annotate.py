@@ -33,8 +33,8 @@ that the pods select is taken, and the answer says so.
 
 Everything is printed whatever the code: 0 every job has a recommendation, 2 one
 or more are invalid input, 3 none is, but one or more have no feasible strategy.
-Standard error has a line for each of them. What is no YAML at all is refused
-with 2 and nothing is printed.
+Standard error has a line for each of them, and one where nothing is there to
+annotate. What is no YAML at all is refused with 2 and nothing is printed.
 
 examples:
   mofa annotate examples/llama3-405b.yaml
@@ -61,7 +61,10 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Annotate; 2 where an input is invalid, else 3 where a job has no feasible strategy: all outcomes are written first."""
+    """Annotate; all outcomes are written first.
+
+    The code is 2 where an input is invalid, else 3 where a job has no feasible strategy.
+    """
     from mofa_model.manifest.documents import LARGEST, Documents, joined
     from mofa_model.manifest.surroundings import named_profiles
 
@@ -83,7 +86,7 @@ def run(arguments: Namespace) -> int:
                 files.write_text(Path(path), text)
     else:
         terminal.put(texts[0] if len(texts) == 1 else joined(texts))
-    return 0 if any(around) else _report(outcomes)
+    return 0 if any(around) else _report(outcomes, arguments.files)
 
 
 def _annotator(profiles: list[Profile]) -> Annotator:
@@ -109,8 +112,13 @@ def _now() -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _report(outcomes: list[Outcome]) -> int:
-    """Say on standard error what somebody should look at; the code is that of the worst."""
+def _report(outcomes: list[Outcome], paths: list[str]) -> int:
+    """Print what needs attention to standard error; the exit code is that of the worst outcome."""
+    if not outcomes:
+        terminal.tell(
+            f"mofa annotate: {', '.join(paths)}: nothing to annotate: no job asks for advice; "
+            "a TrainingJob does, and another job with the annotation advisor.mofa.dev/model"
+        )
     wrong = [outcome for outcome in outcomes if outcome.status in _CODES]
     for outcome in wrong:
         terminal.tell(f"mofa annotate: {' '.join(outcome.line().split())}")

@@ -69,6 +69,15 @@ def test_several_files_become_one_stream(capsys, small, tmp_path):
     assert [item.kind for item in Documents.parse(out, "x").items] == ["ConfigMap", "TrainingJob"]
 
 
+def test_a_file_without_a_job_is_printed_as_it_is_and_one_line_says_so(capsys, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+    code, out, err = run(capsys, "annotate", str(path))
+    assert (code, out) == (0, path.read_text())
+    assert err.startswith(f"mofa annotate: {path}: nothing to annotate: ")
+    assert err.count("\n") == 1
+
+
 def test_no_feasible_strategy_is_written_and_is_exit_three(capsys, small):
     Path(small).write_text(SMALL.replace("llama3-8b", "llama3-405b"))
     code, out, err = run(capsys, "annotate", small)
