@@ -29,7 +29,7 @@ from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key  # noqa:
 from mofa_operator.observe.cluster.store import Store  # noqa: E402
 from mofa_operator.observe.progress.telemetry import TelemetryReader  # noqa: E402
 from mofa_operator.observe.prometheus.client import QueryResult, Sample  # noqa: E402
-from mofa_operator.page.listed import jobs_page  # noqa: E402
+from mofa_operator.page.jobs import jobs_page  # noqa: E402
 from mofa_operator.settings import LoopSettings  # noqa: E402
 
 PROFILES, NODES, PODS, JOBS = (

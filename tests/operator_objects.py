@@ -19,9 +19,9 @@ from mofa_model.manifest.status import TrainingJobStatus
 from mofa_operator.control.answers import Answers
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.decide.job import job
+from mofa_operator.decide.policy import needs_answer
 from mofa_operator.decide.policy import policy as decide_policy
-from mofa_operator.decide.profile import profile as decide_profile
-from mofa_operator.decide.stance import needs_answer
+from mofa_operator.decide.pool import profile as decide_profile
 from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
@@ -35,7 +35,7 @@ from mofa_operator.objects import LiveProfile, live
 from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools
-from mofa_operator.page.jobs import ShownJob
+from mofa_operator.page.job import ShownJob
 from mofa_operator.settings import LoopSettings
 from mofa_operator.words import MANAGER, Happened
 

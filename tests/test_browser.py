@@ -25,7 +25,7 @@ from mofa_model.answers.what_if import FIRST
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import DAY, HOUR
-from mofa_operator.decide.view import view
+from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.progress.telemetry import Curves

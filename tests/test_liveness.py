@@ -26,10 +26,10 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.lease import Lease
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.run import Operator
-from mofa_operator.decide import health
-from mofa_operator.decide.gates import deadline
 from mofa_operator.decide.observation import _wait
-from mofa_operator.decide.pool_size import pool_size
+from mofa_operator.decide.observation import due as step_due
+from mofa_operator.decide.pool import pool_size
+from mofa_operator.decide.release import deadline
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
@@ -38,7 +38,7 @@ from mofa_operator.observe.prometheus.client import Prometheus, _trust
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.shapes import ShownFigures
 from mofa_operator.snapshot import Alive, ProfileSnapshot
-from mofa_operator.verbs import flags
+from mofa_operator.verbs.operator import flags
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = Key(CLUSTER_PROFILE, "", "east")
@@ -223,7 +223,7 @@ def due(settings, *, stepped=True, seconds=600.0):
         at=0.0, since=0.0, watched=True, step_at=10.0 if stepped else None, step_seconds=seconds
     )
     answer = SimpleNamespace(figures={}, says=SimpleNamespace(current=None, rates=()))
-    return health.due(SimpleNamespace(alive=alive, running=None), answer, settings.loop)
+    return step_due(SimpleNamespace(alive=alive, running=None), answer, settings.loop)
 
 
 def shown(settings):
@@ -325,7 +325,7 @@ def changed(flag, value):
     return dataclasses.replace(OperatorSettings(), **{flag.group: room})
 
 
-@pytest.mark.parametrize("flag", flags.flags(), ids=lambda flag: flag.name)
+@pytest.mark.parametrize("flag", flags(), ids=lambda flag: flag.name)
 def test_every_setting_changes_what_the_operator_does(flag, tmp_path):
     if flag.name in SERVED:
         text = (ROOT / SERVED[flag.name]).read_text("utf-8")

@@ -506,7 +506,7 @@ OBSERVED = """
 import json
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.decide.profile import profile
+from mofa_operator.decide.pool import profile
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live

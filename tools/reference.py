@@ -38,7 +38,7 @@ from mofa_model.spec import Training, Workload
 from mofa_model.strategy import AXES
 from mofa_operator import words
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.verbs.flags import flags, owner_of
+from mofa_operator.verbs.operator import flags, owner_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"

@@ -12,7 +12,7 @@ from helm import CHART, SETS, documents, one, template, text
 from mofa_model.cli import main
 from mofa_model.kinds import KINDS
 from mofa_operator.observe.prometheus.flavours import Flavour
-from mofa_operator.verbs.flags import flags
+from mofa_operator.verbs.operator import flags
 
 SELECTOR = {"app.kubernetes.io/name": "mofa-advisor", "app.kubernetes.io/instance": "mofa-advisor"}
 

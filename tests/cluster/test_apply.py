@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS
-from mofa_operator.decide.gates import KUEUE, NAME, is_gated, is_suspended
+from mofa_operator.decide.release import KUEUE, NAME, is_gated, is_suspended
 from mofa_operator.objects import live
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")

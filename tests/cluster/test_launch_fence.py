@@ -9,7 +9,7 @@ from foreign import example, install
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB
 from mofa_model.kinds.patches import ARGUMENTS
-from mofa_operator.decide.gates import KUEUE, NAME, opened, written
+from mofa_operator.decide.release import KUEUE, NAME, opened, written
 from mofa_operator.decision import Answer
 from mofa_operator.objects import live
 

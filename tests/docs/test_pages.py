@@ -14,7 +14,7 @@ from mofa_model import verbs
 from mofa_model.launch import TRAINERS
 from mofa_operator import kubectl, words
 from mofa_operator.keys import OURS
-from mofa_operator.verbs.flags import flags
+from mofa_operator.verbs.operator import flags
 
 DOCS = ROOT / "docs"
 

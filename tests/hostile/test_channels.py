@@ -13,7 +13,7 @@ from wicked import ROLES
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.units import DAY
-from mofa_operator.decide.teaching import INFLUENCE
+from mofa_operator.decide.calibration import INFLUENCE
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.snapshot import Running
 

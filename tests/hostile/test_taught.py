@@ -12,9 +12,8 @@ from mofa_model.units import DAY, Range
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import LATELY, JobObserver
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.decide.learned import MOST, learned, remembered
+from mofa_operator.decide.calibration import MOST, calibration, learned, remembered, taught
 from mofa_operator.decide.observation import MOST_MFU, doubted
-from mofa_operator.decide.teaching import calibration, taught
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key

@@ -16,7 +16,7 @@ from mofa_model.advice import advise
 from mofa_model.answers.advise_file import asked_in
 from mofa_model.manifest.jobs import request_of
 from mofa_operator import kubectl
-from mofa_operator.verbs import job_options
+from mofa_operator.verbs import cluster_options
 
 BIN = Path(sys.executable).parent
 
@@ -43,9 +43,11 @@ def test_explain_prices_a_job_without_a_trainer_as_the_trainer_that_is_advised(
     east.write_text(yaml.safe_dump(profile()))
     found = asked_in(str(job), (str(east),))
     monkeypatch.setattr(
-        job_options, "read", lambda _: SimpleNamespace(snapshot=SimpleNamespace(question=None))
+        cluster_options,
+        "read_job",
+        lambda _: SimpleNamespace(snapshot=SimpleNamespace(question=None)),
     )
-    monkeypatch.setattr("mofa_operator.decide.asked.asked", lambda _: found)
+    monkeypatch.setattr("mofa_operator.decide.question.asked", lambda _: found)
     monkeypatch.setattr(sys, "argv", ["kubectl-mofa", "explain", "a", "-o", "json", *which])
     assert kubectl.main() == 0
     assert json.loads(capsys.readouterr().out)["stack"] == presets.stack_of(

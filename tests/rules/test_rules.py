@@ -16,7 +16,7 @@ from promql_names import series
 from ruamel.yaml import YAML
 
 from mofa_operator.metrics.declared import TABLE
-from mofa_operator.page.runbooks import PATH, runbook_page
+from mofa_operator.page.server import PATH, runbook_page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent

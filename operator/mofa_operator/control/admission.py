@@ -15,7 +15,7 @@ from aiohttp import web
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import at, part
 from mofa_operator.api import Api
-from mofa_operator.page.runbooks import PATH
+from mofa_operator.page.server import PATH
 from mofa_operator.recent import Recent
 from mofa_operator.refusals import ApiError
 

@@ -8,9 +8,9 @@ from typing import Final
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.control.decider import KEPT, Decider, Wanted
 from mofa_operator.control.process import Outgrown
-from mofa_operator.decide.outputs import HASH
-from mofa_operator.decide.settled import as_answered, matters, stands
-from mofa_operator.decide.unanswered import is_quarantined, outgrown
+from mofa_operator.decide.answer import is_quarantined, outgrown
+from mofa_operator.decide.job import HASH
+from mofa_operator.decide.stored_answer import as_answered, matters, stands
 from mofa_operator.decision import Answer
 from mofa_operator.recent import Recent
 from mofa_operator.snapshot import JobSnapshot

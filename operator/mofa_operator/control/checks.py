@@ -19,8 +19,8 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.process import NoAnswer, Outgrown
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
-from mofa_operator.decide.unanswered import outgrown
+from mofa_operator.decide.admission import active, answered, is_ours, needs_answer
+from mofa_operator.decide.answer import outgrown
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, Key, key_of
 from mofa_operator.metrics.exporter import Exporter

@@ -15,8 +15,7 @@ from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.control.hands import LONGEST, hands
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.decide.gates import deadline, is_gated
-from mofa_operator.decide.release import overdue
+from mofa_operator.decide.release import deadline, is_gated, overdue
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject

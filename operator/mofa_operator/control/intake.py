@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mofa_model.kinds import KINDS, Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.decide.gates import consents, is_gated, is_suspended
+from mofa_operator.decide.release import consents, is_gated, is_suspended
 from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, live
 from mofa_operator.observe.cluster.store import Store

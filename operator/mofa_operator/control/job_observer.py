@@ -17,7 +17,7 @@ from mofa_model.errors import MofaError
 from mofa_model.kinds import KINDS
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.control.intake import Intake
-from mofa_operator.decide.outputs import HASH
+from mofa_operator.decide.job import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.store import Store

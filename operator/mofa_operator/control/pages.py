@@ -14,15 +14,15 @@ from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, Outdated
 from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.process import NoAnswer
-from mofa_operator.decide.settled import as_answered
-from mofa_operator.decide.stance import needs_answer
-from mofa_operator.decide.unanswered import is_quarantined
+from mofa_operator.decide.answer import is_quarantined
+from mofa_operator.decide.policy import needs_answer
+from mofa_operator.decide.stored_answer import as_answered
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
 from mofa_operator.objects import LiveProfile
 from mofa_operator.observe.cluster.bodies import is_output
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.progress.telemetry import Asks, Curves, curves
-from mofa_operator.page.jobs import ShownJob
+from mofa_operator.page.job import ShownJob
 from mofa_operator.page.server import Source
 from mofa_operator.refusals import ApiError
 from mofa_operator.snapshot import JobSnapshot, Refusal

@@ -32,9 +32,8 @@ from mofa_operator.control.process import NoAnswer
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.decide.job import failed, job, refused
-from mofa_operator.decide.policy import policy
-from mofa_operator.decide.profile import profile
-from mofa_operator.decide.stance import needs_answer
+from mofa_operator.decide.policy import needs_answer, policy
+from mofa_operator.decide.pool import profile
 from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop

@@ -95,6 +95,6 @@ def unsearched(question: Question) -> Unsearched | Answer:
 
 def view(question: Question) -> AdviceView | Refusal | None:
     """The same answer in full, for the page."""
-    from mofa_operator.decide.view import view as draw
+    from mofa_operator.decide.answer import view as draw
 
     return draw(question)

@@ -1,24 +1,17 @@
-"""Snapshot to Decision: pure, without clock, cluster or event loop; the only room that asks the model's search.
+"""From snapshots to decisions: pure, without clock, cluster or event loop; the only room that asks the model.
 
-May import: objects, evidence, snapshot, decision, settings, keys, words, mofa_model. Imported by: control.
-
-    stance      what a job wants of us: an answer, a removal, to be left alone          needs_answer(snapshot)
-    asked       a question as it is understood: spec, profile, request                  asked(question)
-    answer      Question to Answer, in a worker process; the heavy half                  answer(question), warm()
-    policy      PolicySnapshot to Decision                                               policy(snapshot)
-    view        the same answer in full, for the page; changed: with something different in it  view(question)
-    job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
-      outputs       annotations: what should stand, what should go
-      release       mode Apply: arguments for a job that waits, and our gate        with_release(…), overdue(…)
-        gates, arguments
-      observation   what a running job does, as it is shown
-      news          the one Event that a decision may be worth
-      teaching      what a running job teaches its profile; learned makes one factor of it
-    profile     ProfileSnapshot to Decision                                             profile(snapshot, settings)
-      history       what this look says of the past, judged
-        ledger      days and witnesses, and what they come to
-        pool_evidence   what a profile remembers
-      rates         posterior, verdicts, columns
-    conditions  conditions of our objects
-    reading     moments and messages as text, and whether two states are the same
+policy          whether a job is to be advised, and the status of an AdvisorPolicy
+question        a job's question, understood as a TrainingJob with its ClusterProfile
+answer          question to answer, in a worker process: the heavy half
+stored_answer   the answer that an object already carries
+job             a job's snapshot and its answer to a decision: annotations, status, figures
+observation     what a running job does, against what was predicted of it
+calibration     what running jobs teach about the step time and memory of their pool
+release         mode Apply: launch arguments for a job that waits, and its gate
+admission       Kueue's AdmissionCheck: what we say of a Workload
+events          the Event of a decision
+pool            a ClusterProfile's snapshot to a decision: nodes, size, history
+history         what Prometheus says of failures, judged, and the rates that follow
+ledger          days and weeks of evidence of failures, and their sum
+status          conditions, and text of moments and messages
 """

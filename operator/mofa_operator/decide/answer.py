@@ -1,7 +1,7 @@
-"""The model's answer to a question: the same calls as `mofa annotate` makes, so that command and operator cannot disagree.
+"""The model's answer to a question, as annotations and status: the same calls as `mofa annotate` makes.
 
-Runs in a worker process. Whatever the question holds, the outcome is an answer: what cannot be understood is InvalidInput
-with its message. The one exception is a fault of ours, which is raised, for whoever asked to report as such.
+Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput with its message.
+Only our own faults are raised.
 """
 
 from __future__ import annotations
@@ -12,23 +12,80 @@ from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, advise, failure_inputs
-from mofa_model.annotations import PREFIX, of_advice
+from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.footprint import room
-from mofa_model.kinds.shape import glance, part
+from mofa_model.kinds import asked_of
+from mofa_model.kinds.shape import at, glance, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, status_of
 from mofa_model.manifest.jobs import Asked, request_of
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.manifest.stream import Size, digest_of, sizes_of, table_of
+from mofa_model.page import AdviceView, view_of
 from mofa_model.strategy_text import format_strategy
-from mofa_operator.decide.asked import NoProfile, asked, example
-from mofa_operator.decide.settled import ready_reason
-from mofa_operator.decide.unanswered import invalid
+from mofa_operator.decide.job import HASH
+from mofa_operator.decide.question import (
+    NoProfile,
+    Unanswerable,
+    asked,
+    by_parameter,
+    changed,
+    example,
+)
+from mofa_operator.decide.stored_answer import ready_reason
 from mofa_operator.decision import Answer, Unsearched
-from mofa_operator.shapes import PredictedEnds, figure
-from mofa_operator.snapshot import Question
+from mofa_operator.shapes import PredictedEnds, figure, texts
+from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 from mofa_operator.words import Reason
+
+_WORDING: Final = (
+    ("or give one with --profile", "see kubectl get cprof"),
+    ("give it with --profile FILE", "see kubectl get cprof"),
+    ("give it in the same stream", "create it in the job's namespace"),
+)
+"""What the messages of the command line advise, and what helps in a cluster."""
+_OUTGROWN: Final = (
+    "spec: the question needs more memory or time than one may have, so it is not asked again until it changes; "
+    "state the nodes, and constrain what may be searched"
+)
+
+
+def invalid(question: Question, message: str, reason: Reason) -> Answer:
+    """The answer to a question that cannot be answered; its hash covers what its author can mend."""
+    for offline, here in _WORDING:
+        message = message.replace(offline, here)
+    return _without_advice(message, reason, _digest(question))
+
+
+def outgrown(question: Question) -> Answer:
+    """The answer to a question that killed its process, or needs more than one may have."""
+    return _without_advice(_OUTGROWN, Reason.QUARANTINED, _digest(question, outgrown=True))
+
+
+def is_quarantined(snapshot: JobSnapshot) -> bool:
+    """Whether a job says that its question, as it still stands, has outgrown what one may have."""
+    return snapshot.job.annotations.get(HASH) == _digest(snapshot.question, outgrown=True)
+
+
+def _digest(question: Question, **more: bool) -> str:
+    annotations = texts(at(question.job, "metadata", "annotations"))
+    asked = {key: value for key, value in annotations.items() if key in ASKED}
+    return hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked, **more}, VERSION)
+
+
+def _without_advice(message: str, reason: Reason, digest: str) -> Answer:
+    told = of_bad_input(message, digest, VERSION, "")
+    del told[PREFIX + "computed-at"]
+    return Answer(
+        digest=digest,
+        outcome=INVALID,
+        explanation=told[PREFIX + "explanation"],
+        annotations=told,
+        status={"inputsHash": digest, "modelVersion": VERSION},
+        reason=reason.value,
+    )
+
 
 MOSTLY: Final = 0.5
 """Share of assumption above which failure rates are said to be mostly that. Ours. [1]"""
@@ -147,3 +204,16 @@ def _prior_weight(found: Asked) -> float:
         return 0.0
     weight = float(found.profile.spec.failures.prior_weight)
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
+
+
+def view(question: Question) -> AdviceView | Refusal | None:
+    """The answer to a question with everything that a page draws of it; None where there is no answer."""
+    try:
+        found = asked(question)
+        request = request_of(changed(found, question.changes) if question.changes else found)
+        advice = advise(request)
+        return view_of(request, advice, tuple(launch_words(request, advice)))
+    except Unanswerable as error:
+        return Refusal(error.why)
+    except MofaError as error:
+        return Refusal(by_parameter(error)) if question.changes else None

@@ -1,4 +1,21 @@
-"""What a running job was seen to do, as it is shown in its status: three digits, seldom written, and only when it matters.
+"""What is seen of the device memory of a running job, beside what was predicted of the layout that it runs.
+
+    limits          above which it is worth a look: the upper end of the band, and where allocators begin to retry
+    memory_found    the condition: within the band or not, short of memory, or running though it cannot fit
+
+What an allocator reserved is less than all that is in use, so it is held against upper ends alone.
+
+
+How a running job does, in one word, and until when its next step is due.
+
+    a step      `stuck_steps` times its predicted time, or the observed one where that is longer; at least `stuck_least`
+    the first   before that the start: `start_least`, or `STARTS` times the recovery of a whole job that the advice counts
+                with where that is longer, for it loads, compiles and warms up as a start does
+
+What is due is held against the moment of the look, never against now: while nobody looks, no step can be missed.
+
+
+What a running job was seen to do, as it is shown in its status: three digits, seldom written, and only when it matters.
 
 What stands is written anew when a figure moved by `material` or more and `quiet` seconds have passed since the last time;
 that time stands beside the figures, so that a restart forgets nothing. Conditions speak of what is written, and so they
@@ -8,24 +25,157 @@ do not flicker either.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mofa_model.advice.weighed import PRESSED
 from mofa_model.kinds.shape import glance
 from mofa_model.manifest.advised import quantity
+from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import Range
-from mofa_operator.decide.conditions import Found, State, standing
-from mofa_operator.decide.health import due, has_stepped, health
-from mofa_operator.decide.learned import drifts
-from mofa_operator.decide.memory import ALLOCATOR, DEVICE, memory_found
-from mofa_operator.decide.reading import digits, left, moment, moved
+from mofa_model.units import GIB, Range
+from mofa_operator.decide.status import Found, State, digits, left, moment, moved, standing
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import ShownFigures, figure
-from mofa_operator.snapshot import JobSnapshot, Running
-from mofa_operator.words import Aspect, Reason
+from mofa_operator.snapshot import Alive, JobSnapshot, Running
+from mofa_operator.words import Aspect, Health, Reason
+
+DEVICE, ALLOCATOR = "Device", "Allocator"
+"""Who tells the memory: the exporter of the device, or the trainer's allocator, beside which there is more in use."""
+_NONE: Final[Mapping[str, float]] = {}
+
+
+def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
+    """Device memory above which what runs is worth a look; none where nothing is seen that can be. [B]"""
+    seen = None if running is None else figure(running.memory_bytes)
+    if seen is None or implausible(seen, answer):
+        return _NONE
+    band = predicted_memory(answer)
+    told = {} if band is None else {"prediction": band.upper}
+    return told | {"device": PRESSED * answer.room_bytes}
+
+
+def predicted_memory(answer: Answer) -> Range | None:
+    """Peak device memory of the layout that the job is said to run, else of the advised one, with its band. [B]"""
+    today = answer.says.current
+    return (
+        answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
+    )
+
+
+def implausible(seen: float, answer: Answer) -> str:
+    """Why so much memory in use cannot be; empty where it can. [B]"""
+    if seen <= 0:
+        return "a device that trains holds something"
+    if seen > answer.device_bytes:
+        return f"a device has {_gib(answer.device_bytes)}"
+    return ""
+
+
+def memory_found(shown: ShownFigures, answer: Answer) -> Found:
+    """Whether the device memory of a job that runs is what was predicted of it."""
+    seen, band = shown.memory_bytes, predicted_memory(answer)
+    is_part = shown.memory_source == ALLOCATOR
+    is_too_large = band is not None and band.target > answer.room_bytes
+    if band is None or (seen is None and not is_too_large):
+        word = (
+            "there is no prediction"
+            if band is None
+            else "no series tells the device memory of its pods"
+        )
+        return _memory("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
+    word = "reserved by its allocator" if is_part else "in use"
+    told = "" if seen is None else f"{_gib(seen)} are {word}, "
+    told += f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
+    if seen is not None and (why := implausible(seen, answer)):
+        return _memory(
+            "False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing"
+        )
+    is_short = seen is not None and seen >= PRESSED * answer.room_bytes
+    if is_short:
+        told += f"; from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
+    if is_too_large:
+        told += f"; by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
+        return _memory("False", Reason.RUNS_ANYWAY, told)
+    if is_short:
+        return _memory("False", Reason.SHORT_OF_MEMORY, told)
+    if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
+        return _memory("False", Reason.OUTSIDE_BAND, told)
+    return _memory("True", Reason.WITHIN_BAND, told)
+
+
+def _memory(state: State, reason: Reason, message: str) -> Found:
+    return Found(Aspect.MEMORY_ACCURATE, state, reason, message)
+
+
+def _gib(value: float) -> str:
+    return f"{value / GIB:.1f} GiB"
+
+
+STARTS: Final = 3.0
+"""Mean recoveries of a whole job that its start may last. Ours. [1]"""
+_HEALTH: Final[Mapping[str, Health]] = {
+    Reason.WITHIN_BAND: Health.HEALTHY,
+    Reason.OBSERVED: Health.HEALTHY,
+    Reason.NO_OBSERVATION: Health.HEALTHY,
+    Reason.DRIFTING: Health.DRIFTING,
+    Reason.IMPLAUSIBLE: Health.DRIFTING,
+    Reason.STUCK: Health.STUCK,
+    Reason.NOT_SEEN: Health.NOT_SEEN,
+}
+
+
+def health(accurate: Found, memory: Found) -> str:
+    """The word for what was found of PredictionAccurate; empty where that says nothing of a job that runs.
+
+    Device memory that cannot be takes the word Healthy away: what is seen is then not of this job, or not on these devices.
+    """
+    word = _HEALTH.get(accurate.reason, "")
+    return (
+        Health.DRIFTING if word == Health.HEALTHY and memory.reason == Reason.IMPLAUSIBLE else word
+    )
+
+
+def has_stepped(alive: Alive) -> bool:
+    """Whether it finished a step since it started."""
+    return alive.step_at is not None and alive.step_at >= alive.since
+
+
+def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float | None:
+    """Until when the next step is due, in seconds of the epoch; None where nobody can say. [s]
+
+    Of a trainer that counts no steps only the first is awaited: while it publishes a speed, it trains.
+    """
+    alive, running = snapshot.alive, snapshot.running
+    if alive is None or (running is not None and alive.step_at is None):
+        return None
+    step = max(settings.stuck_steps * _step_seconds(alive, answer), settings.stuck_least)
+    if alive.step_at is not None and has_stepped(alive):
+        return alive.step_at + step
+    return alive.since + max(settings.start_least, STARTS * _restart(answer)) + step
+
+
+def _step_seconds(alive: Alive, answer: Answer) -> float:
+    """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
+    advised = band.target if (band := answer.figures.get("step_seconds")) else 0.0
+    today = (
+        None
+        if answer.says.current is None
+        else answer.says.current.predicted.step_milliseconds.target
+    )
+    return max(number(advised), number(today) / 1000, number(alive.step_seconds))
+
+
+def _restart(answer: Answer) -> float:
+    """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
+    times = (
+        number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB
+    )
+    return max(times, default=0.0)
+
 
 _FIGURES: Final = (
     "tokens_per_second",
@@ -101,6 +251,31 @@ def observed_status(
         memory=memory_found(new if wait == 0 else old, answer),
         due=_told(snapshot, step_due),
         again=wait or None,
+    )
+
+
+def drifts(
+    observed: float,
+    predicted: Range,
+    *,
+    threshold: float = 0.15,
+    drifting: bool = False,
+) -> bool:
+    """Whether an observed throughput contradicts its prediction: outside the band, and off the target by the threshold.
+
+    The residual counts to the percent, as it is shown. What drifts already, drifts until it is off by less than two thirds of
+    the threshold or back in the band, so that the verdict does not flicker.
+
+    >>> band = Range(lower=92.0, target=100.0, upper=110.0)
+    >>> drifts(85.0, band), drifts(88.0, band), drifts(92.0, band)
+    (True, False, False)
+    >>> drifts(88.0, band, drifting=True)
+    True
+    """
+    if predicted.lower <= observed <= predicted.upper:
+        return False
+    return round(abs(observed / predicted.target - 1), 2) >= (
+        threshold * 2 / 3 if drifting else threshold
     )
 
 

@@ -1,15 +1,85 @@
-"""An AdvisorPolicy's snapshot as a decision: its status says whether it was understood, and how many jobs it applies to."""
+"""Which jobs are advised: by their mode, their annotations and the AdvisorPolicy of their namespace."""
 
 from __future__ import annotations
 
+from enum import Enum
+
+from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
+from mofa_model.manifest import jobs
+from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
-from mofa_operator.decide.conditions import Found, conditions, of_generation
-from mofa_operator.decide.reading import same, sentence
+from mofa_model.manifest.surroundings import Surroundings
+from mofa_operator.decide.status import Found, conditions, of_generation, same, sentence
 from mofa_operator.decision import Decision
 from mofa_operator.keys import kind_of
-from mofa_operator.snapshot import PolicySnapshot
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.snapshot import JobSnapshot, PolicySnapshot
 from mofa_operator.words import Aspect, Reason
+
+_PAUSED = PREFIX + "paused"
+
+
+class Stance(Enum):
+    """What a job wants of us."""
+
+    ADVISE = ""
+    """An answer."""
+    DISABLED = Reason.DISABLED.value
+    """Its mode is Disabled: nothing of ours may stand on it."""
+    NOT_ASKED = "NotAsked"
+    """Nobody opted it in: nothing of ours may stand on it."""
+    PAUSED = Reason.PAUSED.value
+    """What stands, stands."""
+    OWNED = "Owned"
+    """A TrainingJob names it, and writes there; or a job of another kind made it, and is advised itself."""
+    GOING = "Going"
+    """It is being deleted."""
+    UNREAD = "Unread"
+    """A policy that might opt it in cannot be read; what stands, stands."""
+
+
+def stance_of(snapshot: JobSnapshot) -> Stance:
+    """What a job wants of us."""
+    job = snapshot.job
+    if job.is_going:
+        return Stance.GOING
+    if snapshot.owned_by is not None and not isinstance(job, LiveTrainingJob):
+        return Stance.OWNED
+    if is_paused(job):
+        return Stance.PAUSED
+    if isinstance(job, LiveTrainingJob):
+        return Stance.DISABLED if job.asked.mode == "Disabled" else Stance.ADVISE
+    return _existing(snapshot)
+
+
+def needs_answer(snapshot: JobSnapshot) -> bool:
+    """Whether the question of a job has to be answered at all; for the others `decide.job` takes None."""
+    return stance_of(snapshot) is Stance.ADVISE
+
+
+def is_paused(job: LiveObject) -> bool:
+    """Whether an object is to stay as it is."""
+    return job.annotations.get(_PAUSED, "").lower() == "true"
+
+
+def _existing(snapshot: JobSnapshot) -> Stance:
+    """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
+    item = Item(snapshot.question.job, None)
+    own = any(PREFIX + key in item.annotations for key in ("mode", "model", "config-ref"))
+    try:
+        policies = [advisor_policy(policy) for policy in snapshot.question.policies]
+    except InputError:
+        policies = []
+        if not own:
+            return Stance.UNREAD
+    try:
+        mode = jobs.mode_of(item, Surroundings(profiles={}, policies=policies))
+    except InputError:
+        return Stance.ADVISE  # the answer says what is wrong with it
+    if mode is None:
+        return Stance.NOT_ASKED
+    return Stance.DISABLED if mode == "Disabled" else Stance.ADVISE
 
 
 def policy(snapshot: PolicySnapshot) -> Decision:

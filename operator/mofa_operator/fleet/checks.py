@@ -11,10 +11,8 @@ from mofa_model.kinds import KINDS
 from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_model.manifest.crds import VERSION as VERSION_OF_API
 from mofa_model.manifest.crds import crds
-from mofa_operator.fleet import pool_checks
 from mofa_operator.fleet.findings import Diagnosis, broken, ok, unknown, weaker
-from mofa_operator.fleet.kept import is_kept
-from mofa_operator.fleet.rights import lacking
+from mofa_operator.fleet.pools import is_kept, pool_checks
 from mofa_operator.fleet.site import (
     ACCOUNT,
     BINDINGS,
@@ -25,6 +23,7 @@ from mofa_operator.fleet.site import (
     ROLES,
     Deployed,
     Site,
+    lacking,
     named,
     waiting,
 )
@@ -79,7 +78,7 @@ def checks(site: Site) -> Iterator[Diagnosis]:
         yield from _account(site, one)
         yield from _fence(site, one)
         yield from _settings(site, one)
-    yield from pool_checks.checks(site)
+    yield from pool_checks(site)
 
 
 def _own_rights(site: Site) -> Iterator[Diagnosis]:

@@ -1,14 +1,15 @@
-"""Everything in a cluster that tells of jobs: all kinds, pools, policies and nodes, each listed once."""
+"""Everything in a cluster that tells of jobs, each kind listed once; and which job a person means by a name."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from mofa_model.errors import BadValue, UnknownName
 from mofa_model.kinds import Beside, Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
@@ -33,6 +34,10 @@ _HOPS: Final = 3
 """From a job to its runtime, from its pods to a claim's template, from that to a class. [1]"""
 AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY)
 """What stands around jobs; before them, so that their questions are whole."""
+
+
+Told: TypeAlias = Mapping[str, str]
+"""Annotations of an answer, without their prefix; empty = there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +141,53 @@ def _gangs(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
     every = list(jobs)
     uids = {job.uid for job in every}
     return {job.key: job for job in every if not job.owners & uids}
+
+
+def named(key: Key) -> str:
+    """A job as kubectl tells it from others of the same short name.
+
+    >>> from mofa_model.kinds import VOLCANO_JOB
+    >>> named(Key(VOLCANO_JOB, "ml", "llama"))
+    'jobs.batch.volcano.sh/llama'
+    """
+    return f"{key.kind.resource}/{key.name}"
+
+
+def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
+    """The job that NAME or KIND/NAME names in a namespace; a TrainingJob before what it speaks for."""
+    word, slash, name = text.rpartition("/")
+    kinds = kinds_of(word) if slash else JOBS
+    here = [key for key in jobs if key.namespace == namespace]
+    found = sorted(
+        (key for key in here if key.name == name and key.kind in kinds),
+        key=lambda key: key.kind != TRAINING_JOB,
+    )
+    if not found:
+        elsewhere = sorted(
+            {key.namespace for key in jobs if key.name == name and key.kind in kinds}
+        )
+        if elsewhere:
+            raise BadValue("job", text, f"there is none in {namespace}; give -n {elsewhere[0]}")
+        also = f"`kubectl mofa top -n {namespace}` lists those of this namespace"
+        raise UnknownName("job", text, sorted({key.name for key in here}), also=also)
+    if len(found) > 1 and found[0].kind != TRAINING_JOB:
+        raise BadValue("job", text, f"it may mean several: give {_either(map(named, found))}")
+    return found[0]
+
+
+def kinds_of(word: str) -> list[Kind]:
+    """The kinds that a word means, as kubectl takes it: jobset, jobsets, jobsets.jobset.x-k8s.io, tjob."""
+    low = word.lower()
+    known: dict[Kind, tuple[str, ...]] = {
+        kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS
+    }
+    known[TRAINING_JOB] = (*known[TRAINING_JOB], "tjob")
+    found = [kind for kind, names in known.items() if low in names]
+    if not found:
+        raise UnknownName("kind", word, [kind.kind.lower() for kind in JOBS])
+    return found
+
+
+def _either(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"

@@ -1,9 +1,9 @@
-"""Our installation as it stands in a cluster, and what stands around it: each object read once, and what may not be read, noted."""
+"""Our installation as it stands in a cluster, each object read once, and the rights of its account."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -24,7 +24,15 @@ from mofa_model.kinds.shape import (
 )
 from mofa_operator.api import Api
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
-from mofa_operator.keys import OURS
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    CONFIG_MAP,
+    FAILURE_LEDGER,
+    NODE,
+    OURS,
+    TRAINING_JOB,
+)
 from mofa_operator.refusals import Gone, Refused
 
 CRD: Final = Kind(
@@ -205,3 +213,64 @@ def waiting(body: Body) -> tuple[str, str]:
         if reason:
             return reason, text_of(at(one, "state", "waiting", "message"))
     return "", ""
+
+
+_READ: Final = ("get", "list", "watch")
+_EVENT: Final = Kind("", "v1", "Event", "events")
+
+
+def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
+    """What the operator does, as (verb, group, resource); `kinds` are the existing kinds that it looks at."""
+    kinds = tuple(kinds)
+    for kind in (NODE, CLUSTER_PROFILE, FAILURE_LEDGER, ADVISOR_POLICY, TRAINING_JOB, *kinds):
+        yield from ((verb, kind.group, kind.plural) for verb in _READ)
+    yield from (("patch", kind.group, kind.plural) for kind in (TRAINING_JOB, *kinds))
+    yield from (("patch", kind.group, f"{kind.plural}/status") for kind in OURS)
+    yield from ((verb, FAILURE_LEDGER.group, FAILURE_LEDGER.plural) for verb in ("create", "patch"))
+    yield "get", CONFIG_MAP.group, CONFIG_MAP.plural
+    yield "create", _EVENT.group, _EVENT.plural
+
+
+def lacking(
+    roles: Sequence[Body], bindings: Sequence[Body], one: Deployed, kinds: Iterable[Kind]
+) -> list[str]:
+    """What it does and may not; Roles in a namespace that it watches count as much as ClusterRoles."""
+    held = {
+        (text_of(role.get("kind")), text_of(at(role, "metadata", "namespace")), named(role)): role
+        for role in roles
+    }
+    rules = [
+        rule
+        for binding in bindings
+        if _binds(binding, one)
+        for role in [held.get(_role_of(binding))]
+        if role is not None
+        for rule in items(role.get("rules"))
+    ]
+    return [
+        f"{verb} {resource}{'.' if group else ''}{group}"
+        for verb, group, resource in needed(kinds)
+        if not any(_allows(rule, verb, group, resource) for rule in rules)
+    ]
+
+
+def _binds(binding: Body, one: Deployed) -> bool:
+    return any(
+        (who.get("kind"), who.get("name"), who.get("namespace"))
+        == ("ServiceAccount", one.account, one.namespace)
+        for who in items(binding.get("subjects"))
+    )
+
+
+def _role_of(binding: Body) -> tuple[str, str, str]:
+    kind = text_of(at(binding, "roleRef", "kind"))
+    place = text_of(at(binding, "metadata", "namespace")) if kind == "Role" else ""
+    return kind, place, text_of(at(binding, "roleRef", "name"))
+
+
+def _allows(rule: Body, verb: str, group: str, resource: str) -> bool:
+    wanted = (("verbs", verb), ("apiGroups", group), ("resources", resource))
+    return not rule.get("resourceNames") and all(
+        isinstance(given := rule.get(name), list) and ("*" in given or value in given)
+        for name, value in wanted
+    )

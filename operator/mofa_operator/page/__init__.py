@@ -1,11 +1,7 @@
-"""A small read-only page: jobs with predicted and observed, one job's breakdown, profiles with assumed and observed.
+"""A read-only page: jobs with predicted and observed, one job's advice, pools with assumed and counted failures.
 
-May import: objects, snapshot, keys, words, mofa_model, aiohttp. Imported by: control.
-
-    jobs      one job
-    listed    the list of jobs: search, most trouble first
-    history   a job's last day: predicted and observed
-    what_if   the form beside a job
-    profiles  the list of profiles, and one profile
-    server    the routes; what they show comes from functions that are handed in
+job       one job: predicted, observed, its last day, and the form that asks for other values
+jobs      the list of jobs, those in most trouble first
+profiles  the list of ClusterProfiles, and one of them
+server    routes, and the runbooks
 """

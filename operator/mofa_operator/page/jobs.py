@@ -1,212 +1,131 @@
-"""Jobs: what was predicted, what is seen, and why the advice says what it says."""
+"""The list of jobs: those in most trouble first, found by their words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
-from xml.etree import ElementTree as ET
+from urllib.parse import urlencode
 
-from mofa_model import units
-from mofa_model.annotations import PREFIX
-from mofa_model.page import AdviceView, advice_sections, in_short
-from mofa_model.page.figures import band
+from mofa_model.manifest.advised import duration, quantity
+from mofa_model.page.form import FormField, form
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_model.units import GIB
-from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.page import history, what_if
-from mofa_operator.page.history import JobHistory
-from mofa_operator.shapes import AdvisedStatus, PredictedEnds
-from mofa_operator.snapshot import Refusal
-from mofa_operator.words import Aspect
+from mofa_operator.page.job import BAD, LINKS, ShownJob, address, health, mood
 
-LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
-"""Navigation of every page."""
-_NOTHING: Final[Mapping[str, str]] = {}
-BAD: Final = (
-    "NoRecommendation",
-    "InvalidInput",
-    "NoFeasibleLayout",
-    "ProfileMissing",
-    "InternalError",
+_HEADINGS: Final = (
+    "job",
+    "health",
+    "state",
+    "observed",
+    "predicted",
+    "ETTR",
+    "strategy",
+    "nodes",
+    "checkpoint",
 )
-"""States in which a job has no advice, though it wants some."""
-_ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
-"""Conditions of what is seen."""
-_HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
-"""How a running job does, and how that looks."""
+MOST: Final = 25
+"""Jobs of one page. [1]"""
+TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
+"""What an empty list proposes."""
+_FIELDS: Final = (
+    FormField(
+        name="search", label="Search", hint="words of a name, kind, state, health or strategy"
+    ),
+    FormField(name="namespace", label="Namespace"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownJob:
-    """A job, and how it does."""
-
-    job: LiveObject
-    """The job as it stands."""
-    judged: str = ""
-    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
-
-    @property
-    def name(self) -> str:
-        """Namespace and name."""
-        return f"{self.job.key.namespace}/{self.job.key.name}"
-
-    @property
-    def status(self) -> AdvisedStatus:
-        """Its status; of other kinds, whose status is not ours, nothing."""
-        return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
-
-    @property
-    def predicted(self) -> PredictedEnds:
-        """What its status predicts of the advised layout."""
-        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else PredictedEnds()
-
-    @property
-    def health(self) -> str:
-        """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
-        return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
-
-    @property
-    def state(self) -> str:
-        """What became of its question."""
-        reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
-        return reason or self.said("status") or "Pending"
-
-    @property
-    def is_well(self) -> bool:
-        """Whether it needs no attention."""
-        return self.state == "Recommended" and self.health in {"", "Healthy"}
-
-    def said(self, annotation: str) -> str:
-        """What an annotation of ours says; empty where it does not stand."""
-        return self.job.annotations.get(PREFIX + annotation, "")
-
-
-def job_page(
-    shown: ShownJob,
-    view: AdviceView | Refusal | str | None,
-    lately: JobHistory | str | None = None,
-    changes: Mapping[str, str] = _NOTHING,
+def jobs_page(
+    jobs: Iterable[ShownJob], namespace: str | None = None, words: str = "", number: int = 1
 ) -> str:
-    """One job: predicted against observed, its last day, then the advice in full with what may be asked otherwise, the conditions."""
-    sections: list[Node] = [el("h1", shown.name)]
-    does = (", ", el("strong", health(shown))) if shown.health else ()
-    said = shown.said("explanation")
-    told = in_short(f"{said}." if said and not said.endswith(".") else said)
-    sections.append(
-        el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}")
+    """A page of the list of jobs, those in most trouble first; `namespace` is the one whose jobs they are, `words` are what was searched.
+
+    A number beyond the last page means the last.
+    """
+    every = list(jobs)
+    found = sorted((one for one in every if has(one, words)), key=trouble)
+    last = max(1, math.ceil(len(found) / MOST))
+    number = max(1, min(number, last))
+    rows = [_row(one) for one in found[MOST * (number - 1) : MOST * number]]
+    where = "" if namespace is None else f" in {namespace}"
+    title = f"Jobs{where}"
+    asked = form(
+        _FIELDS,
+        {"search": words, "namespace": namespace or ""},
+        {},
+        action="/",
+        button="Search",
+        look="search",
     )
-    sections += [*_amiss(shown), *_observed(shown), *history.sections(lately)]
-    refused = view.why if isinstance(view, Refusal) else {}
-    if view is not None:
-        sections += what_if.sections(changes, refused, address(shown))
-    if isinstance(view, AdviceView):
-        heading = "Advice, if it were so" if changes else "Advice"
-        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
+    content: list[Node] = [asked]
+    if rows:
+        first = MOST * (number - 1) + 1
+        shown = (
+            f"{len(found):,}"
+            if last == 1
+            else f"{first:,} to {first + len(rows) - 1:,} of {len(found):,}"
+        )
+        said = f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
+        content.append(
+            table(_HEADINGS, rows, numbers=(3, 4, 5, 7), minor=(3, 4, 5, 6, 7, 8), caption=said)
+        )
+    elif every:
+        content.append(el("p", f"None of {len(every):,} jobs has all of these words."))
     else:
-        sections += [el("p", view)] if isinstance(view, str) else []
-        if strategy := shown.said("strategy"):
-            sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
-    if isinstance(shown.job, LiveTrainingJob):
-        sections += conditions(shown.job)
-    return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
+        content = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
+    if last > 1:
+        content.append(_pages(number, last, {"search": words, "namespace": namespace or ""}))
+    at = time.strftime("%H:%M:%S UTC", time.gmtime())
+    return text(page(title, el("h1", title), *content, links=LINKS, foot=f"As of {at}; load the page again for what is new."))  # fmt: skip
 
 
-def _amiss(shown: ShownJob) -> list[ET.Element]:
-    """What speaks against a running job, in the words of its conditions; nothing where it is well."""
-    if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
-        return []
-    return [
-        el("p", f"{in_short(one.message)}.")
-        for one in shown.job.conditions
-        if one.type in _ACCURATE and one.status == "False"
-    ]
+def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:
+    """Links to the pages before and after, which ask the same."""
+
+    def to(other: int, name: str, rel: str) -> Node:
+        query = urlencode({**{key: value for key, value in asked.items() if value}, "page": other})
+        return el("li", el("a", name, href=f"/?{query}", rel=rel) if 1 <= other <= last else name)
+
+    here = el("li", f"page {number:,} of {last:,}", aria_current="page")
+    steps = to(number - 1, "Before", "prev"), here, to(number + 1, "Next", "next")
+    return el("nav", el("ul", *steps), aria_label="Pages")
 
 
-def address(shown: ShownJob) -> str:
-    """Where a job's page is."""
-    key = shown.job.key
-    return "/jobs/" + "/".join(
-        quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
+def trouble(one: ShownJob) -> tuple[int, float, str]:
+    """Its place in the list: what stands still, what has no answer, what falls behind and by how much, what nobody can see, the rest."""
+    seen, predicted = one.status.observed.tokens_per_second, one.predicted.tokens_per_second.target
+    pace = seen / predicted if seen is not None and predicted else 1.0
+    ranks = (one.health == "Stuck", one.state in BAD, one.health == "Drifting", not one.is_well)
+    return next((rank for rank, holds in enumerate(ranks) if holds), len(ranks)), pace, one.name
+
+
+def has(one: ShownJob, words: str) -> bool:
+    """Whether a job has every word that is searched."""
+    told = (
+        one.name,
+        one.job.key.kind.kind,
+        one.state,
+        one.health,
+        one.status.summary or one.said("strategy"),
     )
+    line = " ".join(filter(None, told)).lower()
+    return all(word in line for word in words.lower().split())
 
 
-def _observed(shown: ShownJob) -> list[ET.Element]:
-    """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
-    today, seen = shown.status.current, shown.status.observed
-    predicted = shown.predicted if today is None else today.predicted
-    rows = []
-    for title, ends, now, unit, show in (
-        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, 1.0, "{:,.0f}"),
-        ("Effective training time", predicted.ettr, seen.ettr, 1.0, "{:.3f}"),
-        ("Device memory, GiB", predicted.memory_bytes, seen.memory_bytes, GIB, "{:.1f}"),
-    ):
-        if ends.band is not None:
-            expected = ends.band.times(1 / unit)
-            at = None if now is None else now / unit
-            drawn = band(title, expected, at, show)
-            rows.append(
-                (title, show.format(expected.target), "-" if at is None else show.format(at), drawn)
-            )
-    if not rows:
-        return []
-    found = [
-        el("h2", "Predicted and observed"),
-        table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
-    ]
-    if today is not None:
-        found.append(
-            el(
-                "p",
-                f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.",
-            )
-        )
-    if (odds := shown.status.odds).fits is not None:
-        beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
-        found.append(
-            el(
-                "p",
-                f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.",
-            )
-        )
-    if seen.interruptions is not None:
-        since = seen.since or "the start"
-        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
-        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
-    return found
-
-
-def reason_of(stands: LiveObject, type_: str) -> str:
-    """Reason of a condition of an object; empty where it does not stand."""
-    return next((one.reason for one in stands.conditions if one.type == type_), "")
-
-
-def conditions(stands: LiveObject) -> list[ET.Element]:
-    """The conditions of an object, each with its reason."""
-    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
-    headings = ("condition", "holds", "reason", "message")
-    return [el("h2", "Conditions"), table(headings, rows)] if rows else []
-
-
-def _foot(shown: ShownJob) -> str:
-    at, inputs, model = (
-        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
+def _row(shown: ShownJob) -> Sequence[Node]:
+    status = shown.status
+    seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
+    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
+    strategy = status.summary or shown.said("strategy")
+    return (
+        el("a", shown.name, href=address(shown)),
+        health(shown),
+        mood(shown),
+        "-" if seen is None else quantity(seen),
+        (shown.said("predicted-tokens-per-second") or "-") if tokens is None else quantity(tokens),
+        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr:.3f}",
+        el("code", strategy) if strategy else "-",
+        f"{status.nodes:.0f}" if status.nodes else "-",
+        "-" if interval is None else duration(interval),
     )
-    return f"Computed at {at} for inputs {inputs} by model {model}."
-
-
-def mood(shown: ShownJob) -> ET.Element:
-    """What became of its question, and how that looks."""
-    state = shown.state
-    return el(
-        "span",
-        state,
-        class_="good" if state == "Recommended" else "bad" if state in BAD else "warn",
-    )
-
-
-def health(shown: ShownJob) -> Node:
-    """How it does, and how that looks."""
-    word = shown.health
-    return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.jobs import LINKS, conditions, reason_of
+from mofa_operator.page.job import LINKS, conditions, reason_of
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
 _CLASSES: Final = (

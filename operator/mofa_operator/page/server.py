@@ -1,24 +1,63 @@
-"""The routes of the page: read-only, no cookies, no scripts, and headers that forbid both."""
+"""The routes of the page: read-only, without cookies and scripts, and with headers that forbid both."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final, TypeAlias
+from xml.etree import ElementTree as ET
 
 from aiohttp import web
 
 from mofa_model.page import AdviceView
 from mofa_model.page.markup import HEADERS, el, page, text
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.history import JobHistory
-from mofa_operator.page.jobs import LINKS, ShownJob, job_page
-from mofa_operator.page.listed import jobs_page
+from mofa_operator.page.job import LINKS, JobHistory, ShownJob, job_page, said
+from mofa_operator.page.jobs import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
-from mofa_operator.page.runbooks import PATH, runbook_page
-from mofa_operator.page.what_if import said
 from mofa_operator.snapshot import Refusal
+
+PATH: Final = "/runbooks/"
+"""Where they are served; they say nothing of a cluster, so whoever reaches the port may read them."""
+INDEX: Final = "README"
+"""The list of all."""
+_HERE: Final = Path(__file__).resolve()
+_FOLDERS: Final = (_HERE.parents[1] / "runbooks", _HERE.parents[3] / "docs" / "runbooks")
+"""In a wheel, and in a clone."""
+
+
+@cache
+def runbook_page(name: str) -> str | None:
+    """A runbook by the name of its alert; the list of all for an empty name; None where there is none."""
+    found = _pages().get(name.removesuffix(".md") or INDEX)
+    if found is None:
+        return None
+    from markdown_it import MarkdownIt
+
+    title = found.partition("\n")[0].removeprefix("# ")
+    told = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table").render(found)
+    body = ET.fromstring(f"<div>{told}</div>")  # noqa: S314 - made here, of our own pages
+    for link in body.iter("a"):
+        if not link.get("href", "").startswith("Mofa"):  # other documents are not here
+            link.tag = "em"
+            link.attrib.clear()
+    for table in list(body.findall("table")):  # wide ones are scrolled on a phone
+        place = list(body).index(table)
+        body[place] = el(
+            "div", table, class_="scroll", tabindex="0", role="group", aria_label=title
+        )
+    return text(page(title, body, links=(("All runbooks", f"{PATH}{INDEX}"),)))
+
+
+@cache
+def _pages() -> dict[str, str]:
+    """The text of each by its name."""
+    folder = next(one for one in _FOLDERS if one.is_dir())
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
+
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.Response]]
 AGAIN: Final = 2

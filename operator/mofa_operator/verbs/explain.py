@@ -7,7 +7,7 @@ from typing import Final
 
 from mofa_model import output
 from mofa_model.errors import BadValue, NoFeasibleStrategy
-from mofa_operator.verbs import job_options
+from mofa_operator.verbs import cluster_options
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. `mofa explain` does the same for a job that is in no cluster.
@@ -22,7 +22,7 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Which job, and which of its layouts."""
-    job_options.add_options(parser)
+    cluster_options.add_job_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--current", action="store_true", help="today's layout, and not the advised one"
@@ -40,9 +40,9 @@ def run(arguments: Namespace) -> int:
     from mofa_model.explanation import explain, records
     from mofa_model.manifest.jobs import request_of
     from mofa_model.search import ANY
-    from mofa_operator.decide.asked import asked
+    from mofa_operator.decide.question import asked
 
-    seen = job_options.read(arguments)
+    seen = cluster_options.read_job(arguments)
     request = request_of(asked(seen.snapshot.question))
     given, current = arguments.strategy is not None or arguments.current, request.current
     # A job that names no trainer is priced as the one that is advised for it.

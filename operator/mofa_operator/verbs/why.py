@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
 from mofa_model.tables import Cell, Column, Table
-from mofa_operator.verbs import job_options
+from mofa_operator.verbs import cluster_options
 
 if TYPE_CHECKING:
     from mofa_operator.objects import LiveTrainingJob
@@ -24,7 +24,7 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Which job."""
-    job_options.add_options(parser)
+    cluster_options.add_job_options(parser)
     output.add_options(parser)
 
 
@@ -32,11 +32,11 @@ def run(arguments: Namespace) -> int:
     """Read, answer where nobody has, print."""
     from mofa_model.annotations import PREFIX
     from mofa_operator.decide.answer import answer
-    from mofa_operator.decide.stance import Stance, stance_of
-    from mofa_operator.fleet.changes import change, named
-    from mofa_operator.fleet.spending import spending
+    from mofa_operator.decide.policy import Stance, stance_of
+    from mofa_operator.fleet.fleet import named
+    from mofa_operator.fleet.spending import change, spending
 
-    seen = job_options.read(arguments)
+    seen = cluster_options.read_job(arguments)
     fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
     stance, told = stance_of(snapshot), seen.told
     if not told and stance is Stance.ADVISE:

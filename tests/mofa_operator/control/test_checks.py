@@ -12,7 +12,7 @@ from mofa_operator.control.checks import Checks
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.process import Outgrown
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.decide.reading import moment
+from mofa_operator.decide.status import moment
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, CLUSTER_PROFILE, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live

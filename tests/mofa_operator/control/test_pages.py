@@ -14,8 +14,7 @@ from mofa_operator.control import pages
 from mofa_operator.control.decider import Outdated
 from mofa_operator.control.pages import Pages
 from mofa_operator.control.process import NoAnswer
-from mofa_operator.decide.answer import answer
-from mofa_operator.decide.view import view
+from mofa_operator.decide.answer import answer, view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.prometheus.client import QueryResult, Sample

@@ -13,7 +13,7 @@ from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.resync import GRACE, Resync
-from mofa_operator.decide.gates import KUEUE
+from mofa_operator.decide.release import KUEUE
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store

@@ -8,12 +8,12 @@ from operator_objects import job_set, policy, profile, training_job
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
-from mofa_operator.decide.changed import PLACES
-from mofa_operator.decide.view import view
+from mofa_operator.decide.answer import view
+from mofa_operator.decide.question import PLACES
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.page.what_if import fields, said
+from mofa_operator.page.job import fields, said
 from mofa_operator.snapshot import Refusal
 
 

@@ -8,7 +8,7 @@ from each import each
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, WORKLOAD
 from mofa_model.units import Range
-from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
+from mofa_operator.decide.admission import active, answered, is_ours, needs_answer
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADMISSION_CHECK, CLUSTER_PROFILE, Key
 from mofa_operator.keys import ADVISOR_POLICY as POLICY

@@ -22,7 +22,7 @@ from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator.decide.answer import _advised, answer
 from mofa_operator.decide.job import failed, job, refused
-from mofa_operator.decide.stance import needs_answer
+from mofa_operator.decide.policy import needs_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.snapshot import Running
 from mofa_operator.words import OF_JOBS

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from mofa_model.calibrate.system import SYSTEMS, system_factor
 from mofa_model.units import Range
-from mofa_operator.decide.learned import (
+from mofa_operator.decide.calibration import (
     CLIP,
     HALF_LIFE,
     MOST,
-    drifts,
     learned,
     ratio_of,
     remembered,
 )
+from mofa_operator.decide.observation import drifts
 from mofa_operator.evidence import JobEvidence
 
 SLOW = math.log(1 / 0.85)

@@ -24,10 +24,10 @@ from operator_objects import (
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
-from mofa_operator.decide.pool_evidence import remembered
-from mofa_operator.decide.profile import profile as decide
-from mofa_operator.decide.rates import assessed
-from mofa_operator.decide.reading import moment
+from mofa_operator.decide.history import assessed
+from mofa_operator.decide.ledger import remembered
+from mofa_operator.decide.pool import profile as decide
+from mofa_operator.decide.status import moment
 from mofa_operator.evidence import Day, date_of, days_in
 from mofa_operator.keys import CLUSTER_PROFILE, Key, ledger_of
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot

@@ -7,7 +7,7 @@ from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 
 from mofa_model.units import GIB, Range
 from mofa_operator.decide.answer import answer
-from mofa_operator.decide.memory import limits, memory_found
+from mofa_operator.decide.observation import limits, memory_found
 from mofa_operator.decision import Answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.shapes import ShownFigures

@@ -7,8 +7,8 @@ from operator_objects import NOW, SETTINGS, applied, ledger_after, profile, prof
 from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_operator.decide import past
-from mofa_operator.decide.profile import profile as decide
+from mofa_operator.decide.ledger import MOST_WEEKS, of_profile
+from mofa_operator.decide.pool import profile as decide
 from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 
@@ -64,7 +64,7 @@ def lived(pool, counts, first, last, window=WINDOW, step=1):
 
 def counted(pool):
     """Failures in days and weeks together, and their days."""
-    found = past.of_profile(profile_with(*pool))
+    found = of_profile(profile_with(*pool))
     return sum(one.classes["pod"].failures for one in found), round(sum(one.days for one in found))
 
 
@@ -87,7 +87,7 @@ def test_what_leaves_the_days_is_in_the_weeks_once():
 
 def test_a_year_is_kept_and_no_more():
     pool = lived(NEW, [0] * 500, 9, 500, step=10)
-    assert len(pool[1]["status"]["weeks"]) == past.MOST
+    assert len(pool[1]["status"]["weeks"]) == MOST_WEEKS
     assert 52 * 7 <= counted(pool)[1] - WINDOW <= 53 * 7
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_operator.decide.ledger import memory, written
-from mofa_operator.decide.pool_evidence import remembered
+from mofa_operator.decide.ledger import memory, remembered, written
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
 

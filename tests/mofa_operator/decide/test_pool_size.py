@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from operator_objects import applied
 
-from mofa_operator.decide.profile import profile as decide
+from mofa_operator.decide.pool import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.questions import relevance

@@ -10,7 +10,7 @@ import pytest
 from operator_objects import NOW, SETTINGS, World, counted, profile, why_ready
 
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_operator.decide.profile import profile as decide
+from mofa_operator.decide.pool import profile as decide
 from mofa_operator.incidents.incident import UNMATCHED
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.objects import live

@@ -17,10 +17,9 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
 from mofa_model.launch import table
-from mofa_operator.decide.gates import KUEUE, NAME, deadline, is_gated, is_suspended
 from mofa_operator.decide.job import job
-from mofa_operator.decide.reading import moment
-from mofa_operator.decide.release import overdue
+from mofa_operator.decide.release import KUEUE, NAME, deadline, is_gated, is_suspended, overdue
+from mofa_operator.decide.status import moment
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live

@@ -21,7 +21,7 @@ from operator_objects import (
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator.decide.answer import answer, unsearched
-from mofa_operator.decide.settled import as_answered, matters, stands
+from mofa_operator.decide.stored_answer import as_answered, matters, stands
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 
 EAST = Key(CLUSTER_PROFILE, "", "east")

@@ -6,8 +6,7 @@ import pytest
 from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
-from mofa_operator.decide.learned import HALF_LIFE
-from mofa_operator.decide.teaching import OLD, WORTHLESS, calibration
+from mofa_operator.decide.calibration import HALF_LIFE, OLD, WORTHLESS, calibration
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from mofa_model.kinds import JOB_SET, TRAIN_JOB, Beside
-from mofa_operator.decide.stance import Stance
-from mofa_operator.fleet.changes import change, likely_model
-from mofa_operator.fleet.spending import JobState, spending
+from mofa_operator.decide.policy import Stance
+from mofa_operator.fleet.spending import JobState, change, likely_model, spending
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
 

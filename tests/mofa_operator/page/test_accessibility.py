@@ -12,13 +12,13 @@ from operator_objects import job_set, profile, shown, training_job
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.page.markup import STYLE
-from mofa_operator.decide.view import view
+from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.progress.telemetry import Curves
-from mofa_operator.page.jobs import job_page
-from mofa_operator.page.listed import jobs_page
+from mofa_operator.page.job import job_page
+from mofa_operator.page.jobs import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
 from mofa_operator.snapshot import Refusal
 

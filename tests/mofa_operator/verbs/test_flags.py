@@ -12,13 +12,13 @@ import pytest
 from mofa_model.cli import main
 from mofa_model.errors import InputError
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.verbs import flags
+from mofa_operator.verbs import operator
 
 
 def settings(*given, **environment):
     parser = ArgumentParser(exit_on_error=False)
-    flags.configure(parser)
-    return flags.settings_of(parser.parse_args(given), environment)
+    operator.add_flags(parser)
+    return operator.settings_of(parser.parse_args(given), environment)
 
 
 def leaves(value):
@@ -26,7 +26,7 @@ def leaves(value):
 
 
 def test_every_field_has_one_flag_and_help_from_its_docstring():
-    made = flags.flags()
+    made = operator.flags()
     assert len(made) == leaves(asdict(OperatorSettings())) == len({flag.name for flag in made})
     assert all(flag.help.endswith((".", "]")) for flag in made)
     names = {flag.name for flag in made}

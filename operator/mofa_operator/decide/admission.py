@@ -23,11 +23,9 @@ from mofa_model.kinds.patches import INTERVAL, NAME, pod_annotations
 from mofa_model.kinds.shape import at, part, text_of
 from mofa_model.manifest.advisor_policy import AdmissionRules
 from mofa_model.manifest.parsing import advisor_policy
-from mofa_operator.decide.conditions import Found, conditions, standing
-from mofa_operator.decide.gates import unproven
-from mofa_operator.decide.reading import joined, moment, sentence
-from mofa_operator.decide.release import subject_of, wants_apply
-from mofa_operator.decide.stance import Stance, stance_of
+from mofa_operator.decide.policy import Stance, stance_of
+from mofa_operator.decide.release import subject_of, unproven, wants_apply
+from mofa_operator.decide.status import Found, conditions, joined, moment, sentence, standing
 from mofa_operator.decision import Answer, CheckAnswer, PodUpdate
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings

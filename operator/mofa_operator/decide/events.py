@@ -10,9 +10,8 @@ from typing import Final
 
 from mofa_model.advice import Status
 from mofa_model.annotations import INVALID, PREFIX
-from mofa_operator.decide.conditions import standing
 from mofa_operator.decide.observation import ObservedStatus
-from mofa_operator.decide.reading import moment, moved, sentence
+from mofa_operator.decide.status import moment, moved, sentence, standing
 from mofa_operator.decision import Answer, Note
 from mofa_operator.objects import LiveTrainingJob
 from mofa_operator.shapes import figure

@@ -1,11 +1,16 @@
-"""Small things that every decision needs: moments and messages as text, and whether two states are the same."""
+"""What every status needs: conditions, moments and messages as text, and whether two states are equal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
+
+from mofa_operator.objects import LiveObject, Written
+from mofa_operator.shapes import StandingCondition, seconds
+from mofa_operator.words import Aspect, Reason
 
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
@@ -95,3 +100,55 @@ def _is_nothing(value: object) -> bool:
     if isinstance(value, dict):
         return all(map(_is_nothing, value.values()))
     return value is None or (isinstance(value, str | list | tuple) and not value)
+
+
+State = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found out about one aspect."""
+
+    aspect: Aspect
+    """Which one."""
+    state: State
+    """Whether it holds."""
+    reason: Reason | str
+    """Why, in one word."""
+    message: str = ""
+    """Why, in one sentence."""
+
+
+def conditions(stands: LiveObject, found: Iterable[Found], now: float) -> list[Written]:
+    """Conditions to write, given those that stand; `now` is the moment in seconds of the epoch. [s]"""
+    known = {one.type: one for one in stands.conditions}
+    made = [_condition(known.get(one.aspect.value), one, now) for one in found]
+    return [of_generation(stands, one) for one in made]
+
+
+def of_generation(stands: LiveObject, status: Written) -> Written:
+    """A status with the generation of the spec that it is of."""
+    generation = stands.generation
+    return status if generation is None else status | {"observedGeneration": generation}
+
+
+def standing(stands: LiveObject, aspect: Aspect) -> Found | None:
+    """The same as what was once found out; None where nothing was, or nothing that could be written again."""
+    one = next((given for given in stands.conditions if given.type == aspect.value), None)
+    if one is None or one.status not in ("True", "False", "Unknown"):
+        return None
+    if not (one.reason.isascii() and one.reason.isalnum() and one.reason[:1].isupper()):
+        return None
+    return Found(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
+
+
+def _condition(stands: StandingCondition | None, found: Found, now: float) -> Written:
+    is_kept = stands is not None and stands.status == found.state
+    since = stands.since if stands is not None and is_kept else ""
+    return {
+        "type": found.aspect.value,
+        "status": found.state,
+        "reason": str(found.reason),
+        "message": sentence(found.message),
+        "lastTransitionTime": moment(now) if seconds(since) is None else since,
+    }

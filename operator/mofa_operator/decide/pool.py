@@ -1,4 +1,19 @@
-"""A profile's snapshot as a decision: its nodes at once, its history seldom, and what both say of its assumptions.
+"""The number of nodes that advice is for where a job does not state one: a steady size, which short losses do not change.
+
+    a node of the pool that is away           still counts until it was away for `steady` seconds
+    a new node                                counts once it was there for `steady` seconds
+    a node first seen at the operator's start counts as the stored size says, until `steady` seconds are over
+
+Changes that come close together are taken as one: if more of them are due within `settle_longest` seconds of the first, all wait
+for the last. A pool that is younger than `steady` seconds, or that has no node yet, takes changes at once.
+
+The size is stored in the profile's status, with the time since which the present number of nodes is ready. A restarted operator
+goes on from there. Of nodes that were deleted while no operator ran, this time is all that is known.
+
+
+What a profile's conditions say of its nodes: whether there are any, as it states them, and of no other profile.
+
+A profile's snapshot as a decision: its nodes at once, its history seldom, and what both say of its assumptions.
 
 The status is the durable memory of history, and the only source of it for jobs; the days behind it are the FailureLedger's. They
 are written anew when they are written for the first time, when a verdict changes, or when a figure moved by `material` or more
@@ -9,40 +24,193 @@ what is remembered, so that a changed assumption shows at once and a reading tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
+from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
-from mofa_model.units import Range
-from mofa_operator.decide import past
-from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
-from mofa_operator.decide.history import read
-from mofa_operator.decide.ledger import DAY
-from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
-from mofa_operator.decide.pool_nodes import exclusive, ready
-from mofa_operator.decide.pool_size import PoolSize, pool_size
-from mofa_operator.decide.rates import (
+from mofa_model.units import DAY, Range
+from mofa_operator.decide.calibration import TaughtCalibration, calibration
+from mofa_operator.decide.history import (
     NOBODY,
     Reports,
     assessed,
     contradiction,
+    read,
     recoveries,
     rows,
     total,
     verdict,
 )
-from mofa_operator.decide.reading import left, moment, moved, same, sentence
-from mofa_operator.decide.teaching import TaughtCalibration, calibration
+from mofa_operator.decide.ledger import (
+    PoolEvidence,
+    ledger_status,
+    of_days,
+    of_profile,
+    remembered,
+    weeks_with,
+)
+from mofa_operator.decide.status import (
+    Found,
+    conditions,
+    joined,
+    left,
+    moment,
+    moved,
+    of_generation,
+    same,
+    sentence,
+    standing,
+)
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.incidents.incident import UNMATCHED
-from mofa_operator.objects import Written, taught_factors
+from mofa_operator.objects import LiveProfile, Written, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
-from mofa_operator.snapshot import History, ProfileSnapshot
+from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSize:
+    """A pool's size."""
+
+    nodes: int
+    """Nodes that advice is for. [1]"""
+    since: float | None = None
+    """Since when as many are ready as are now, in seconds of the epoch; None = that is the size. [s]"""
+    again: float | None = None
+    """When it may be another one, from now. [s]"""
+
+
+def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
+    """The size of a pool, given the one that stands."""
+    pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
+    old, since = _standing(pool)
+    size, wait = _size(snapshot, settings, old, since) if old else (nodes.ready, None)
+    if nodes.ready == size:
+        since = None
+    elif since is None or size != old or nodes.ready != pool.status.ready:
+        since = now
+    due = [at + settings.steady - now for at in _turns(nodes)]
+    again = min((one for one in (*due, wait) if one is not None and one > 0), default=None)
+    return PoolSize(nodes=size, since=since, again=wait or again)
+
+
+def _standing(pool: LiveProfile) -> tuple[int, float | None]:
+    """The size that stands, 0 where none does, and since when as many are ready as are now; a status of before had ready nodes alone."""
+    status = pool.status
+    size = status.ready if status.steady is None else status.steady
+    return int(size or 0), seconds(status.since)
+
+
+def _size(
+    snapshot: ProfileSnapshot, settings: LoopSettings, old: int, since: float | None
+) -> tuple[int, float | None]:
+    """The size, and how long it has to wait until it can be the one that is seen. [1, s]"""
+    pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
+    if pool.made is not None and now - pool.made < settings.steady:
+        return max(old, nodes.ready), None
+    low, high = _bounds(nodes, now, settings.steady)
+    if low <= old <= high:
+        return old, None
+    edited = pool.generation is not None and pool.status.generation != pool.generation
+    if old > high and not edited:
+        known = nodes.known + settings.steady - now
+        seen = settings.steady if since is None else since + settings.steady - now
+        if (left := min(known, seen)) > 0:  # some went while nobody looked
+            return old, left
+    due = sorted(at + settings.steady - now for at in _turns(nodes))
+    over = [one for one in due if one <= 0]
+    soon = [one for one in due if over and 0 < one <= over[0] + settings.settle_longest]
+    if soon and not edited:
+        return old, soon[-1]
+    return low if old < low else high, None
+
+
+def _bounds(nodes: NodeCount, now: float, steady: float) -> tuple[int, int]:
+    """Least and most nodes that the size can be, by what each of them did. [1]"""
+
+    def lately(turns: tuple[float, ...]) -> int:
+        return sum(now - at < steady for at in turns)
+
+    came, gone = lately(nodes.unsure_there), lately(nodes.unsure_away)
+    low = nodes.ready - lately(nodes.joined) - came + lately(nodes.away)
+    return low, low + came + gone
+
+
+def _turns(nodes: NodeCount) -> tuple[float, ...]:
+    return (*nodes.away, *nodes.joined, *nodes.unsure_there, *nodes.unsure_away)
+
+
+_NAMED: Final = 3
+"""Most node names that a message lists for each other profile that shares nodes. [1]"""
+
+
+def ready(
+    spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings
+) -> Found:
+    """Whether there are nodes, and whether they are what the profile says; what comes back within minutes changes words alone."""
+    try:
+        per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
+        device = presets.resolve("devices", spec.gpu, field="spec.gpu")
+    except InputError as error:
+        return Found(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
+    if not nodes.total and not size.nodes:
+        return Found(Aspect.READY, "False", Reason.NO_NODES, "no node matches spec.nodeSelector")
+    if not nodes.ready and not size.nodes:
+        return Found(
+            Aspect.READY,
+            "False",
+            Reason.NO_READY_NODES,
+            "nodes match spec.nodeSelector, but none is ready",
+        )
+    offered = sorted(number for number in nodes.gpus if number != per_node)
+    others = [product for product in nodes.products if _is_other(product, device)]
+    if nodes.gpus and per_node not in nodes.gpus:
+        message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
+        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+    if others:
+        message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
+        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+    some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
+    turns = (
+        ""
+        if size.since is None
+        else f"{nodes.ready} nodes are ready since {moment(size.since)}; advice stays for {size.nodes} until others have been there, "
+        f"or away, for {settings.steady:g} s"
+    )
+    return Found(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
+
+
+def _is_other(product: str, device: str) -> bool:
+    """Whether a node's product is another device than the profile's; one that nobody knows says nothing."""
+    try:
+        return presets.resolve("devices", product) != device
+    except InputError:
+        return False
+
+
+def _either(words: list[Any]) -> str:
+    return " or ".join(str(word) for word in words[:4])
+
+
+def exclusive(snapshot: ProfileSnapshot) -> Found:
+    """Whether its nodes are of no other profile."""
+    if not snapshot.shared:
+        return Found(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
+    which = [
+        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} with {other}"
+        for other, names in sorted(snapshot.shared.items())
+    ]
+    message = f"it shares nodes with other ClusterProfiles: {'; '.join(which)}"
+    return Found(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
+
 
 _LEARNED: Final = ("calibration", "residual")
 """What running jobs teach."""
@@ -62,14 +230,14 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         return _decided(snapshot, _unread(snapshot, size, str(error)), again=size.again)
     before = remembered(pool)
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
-    weeks = past.weeks_with(pool.weeks, pool.days, reading.days)
-    newest = (*weeks, *past.of_days(reading.days))
+    weeks = weeks_with(pool.weeks, pool.days, reading.days)
+    newest = (*weeks, *of_days(reading.days))
     wait = _wait(spec, before, reading.memory, newest, snapshot, settings)
-    counted, is_due = past.ledger_status(pool, reading.days, weeks, snapshot.now)
+    counted, is_due = ledger_status(pool, reading.days, weeks, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
     kept = reading.memory if wait == 0 else before
-    known = newest if is_written else past.of_profile(pool)
+    known = newest if is_written else of_profile(pool)
     found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete = reading.found
     stands = standing(pool, Aspect.HISTORY_COMPLETE)
@@ -143,7 +311,7 @@ def _wait(
         return 0.0
     pool = snapshot.profile
     told = (
-        assessed(spec, before, past.of_profile(pool), pool.status.present),
+        assessed(spec, before, of_profile(pool), pool.status.present),
         assessed(spec, fresh, newest),
     )
     if [(one.name, one.verdict) for one in told[0]] != [(one.name, one.verdict) for one in told[1]]:

@@ -20,10 +20,9 @@ from mofa_model.advice import Status
 from mofa_model.annotations import INVALID, OUTPUTS, PREFIX
 from mofa_model.kinds.shape import Body, at, part
 from mofa_model.units import Range
-from mofa_operator.decide.conditions import standing
-from mofa_operator.decide.gates import consents
-from mofa_operator.decide.outputs import COMPUTED, HASH
-from mofa_operator.decide.reading import moved
+from mofa_operator.decide.job import COMPUTED, HASH
+from mofa_operator.decide.release import consents
+from mofa_operator.decide.status import moved, standing
 from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
 from mofa_operator.shapes import Ends, figure, texts

@@ -1,0 +1,323 @@
+"""Jobs: what was predicted, what is seen, and why the advice says what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from mofa_model import units
+from mofa_model.annotations import PREFIX
+from mofa_model.answers.what_if import form_fields
+from mofa_model.page import AdviceView, advice_sections, in_short
+from mofa_model.page.figures import LineDrawing, band, lines
+from mofa_model.page.form import FormField, form, told
+from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.units import GIB, HOUR
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.shapes import AdvisedStatus, PredictedEnds
+from mofa_operator.snapshot import Refusal
+from mofa_operator.words import Aspect
+
+_ROWS = 24
+"""Rows of the table. [1]"""
+
+
+class JobHistory(Protocol):
+    """Points of one job: moments of the epoch, and tokens a second."""
+
+    @property
+    def predicted(self) -> tuple[tuple[float, float], ...]:
+        """Of the advised layout. [(s, 1/s)]"""
+
+    @property
+    def observed(self) -> tuple[tuple[float, float], ...]:
+        """Of the whole job. [(s, 1/s)]"""
+
+
+def history_sections(found: JobHistory | str | None) -> list[ET.Element]:
+    """The history of a job, or why there is none."""
+    if found is None:
+        return []
+    heading = el("h2", "The last day")
+    if isinstance(found, str):
+        return [heading, el("p", found)]
+    if not (found.predicted or found.observed):
+        return [heading, el("p", "Prometheus holds nothing of this job yet.")]
+    now = max(moment for points in (found.predicted, found.observed) for moment, _ in points)
+
+    def before(points: tuple[tuple[float, float], ...]) -> list[tuple[Any, float]]:
+        return [(round((moment - now) / HOUR, 2), value) for moment, value in points]
+
+    told = {"predicted": before(found.predicted), "observed": before(found.observed)}
+    drawn = LineDrawing(
+        lines={name: points for name, points in told.items() if points},
+        across="hours from now",
+        up="tokens a second",
+    )
+    by_hour = {name: dict(points) for name, points in told.items()}
+    places = sorted({at for points in by_hour.values() for at in points})
+    rows = [
+        (
+            f"{at:g}",
+            *(f"{by_hour[name][at]:,.0f}" if at in by_hour[name] else "-" for name in by_hour),
+        )
+        for at in places[:: max(1, len(places) // _ROWS)]
+    ]
+    numbers = table(("hours from now", *by_hour), rows, numbers=(0, 1, 2))
+    return [
+        heading,
+        lines("Tokens a second, predicted and observed", drawn),
+        el("details", el("summary", "The lines as a table"), numbers),
+    ]
+
+
+LONGEST: Final = 200
+"""Characters of a field. [1]"""
+_NODES: Final = FormField(name="nodes", label="Nodes", hint="of the job's pool")
+_ASKED: Final = (
+    "sequence_length",
+    "global_batch_size",
+    "tokens",
+    "framework",
+    "precision",
+    "objective",
+    "current",
+)
+_AS_IT_IS: Final = "as the job says"
+
+
+@cache
+def fields() -> tuple[FormField, ...]:
+    """What may be different; whatever is empty stays as the job says it."""
+    known = {one.name: one for one in form_fields()}
+    chosen = (known[name] for name in _ASKED)
+    return (_NODES, *(_open(one) for one in chosen))
+
+
+def _open(one: FormField) -> FormField:
+    """A field that may stay empty."""
+    choices = ("", *filter(None, one.choices)) if one.only else one.choices
+    return FormField(
+        name=one.name,
+        label=one.label,
+        hint=one.hint.removesuffix("; may be empty"),
+        choices=choices,
+        only=one.only,
+        empty=_AS_IT_IS,
+    )
+
+
+def said(query: Mapping[str, str]) -> dict[str, str]:
+    """What the address asks to be different."""
+    found = {one.name: query.get(one.name, "").strip()[:LONGEST] for one in fields()}
+    return {name: text for name, text in found.items() if text}
+
+
+def what_if_sections(
+    changes: Mapping[str, str], errors: Mapping[str, str], address: str
+) -> list[Node]:
+    """The form beside a job, with what cannot be right in it."""
+    return [
+        el("h2", "What if", id="what-if"),
+        el(
+            "p",
+            f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written.",
+        ),
+        *told(errors, fields()),
+        form(fields(), changes, errors, action=address, button="Answer"),
+    ]
+
+
+LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
+"""Navigation of every page."""
+_NOTHING: Final[Mapping[str, str]] = {}
+BAD: Final = (
+    "NoRecommendation",
+    "InvalidInput",
+    "NoFeasibleLayout",
+    "ProfileMissing",
+    "InternalError",
+)
+"""States in which a job has no advice, though it wants some."""
+_ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
+"""Conditions of what is seen."""
+_HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
+"""How a running job does, and how that looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """A job, and how it does."""
+
+    job: LiveObject
+    """The job as it stands."""
+    judged: str = ""
+    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.job.key.namespace}/{self.job.key.name}"
+
+    @property
+    def status(self) -> AdvisedStatus:
+        """Its status; of other kinds, whose status is not ours, nothing."""
+        return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
+
+    @property
+    def predicted(self) -> PredictedEnds:
+        """What its status predicts of the advised layout."""
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else PredictedEnds()
+
+    @property
+    def health(self) -> str:
+        """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
+        return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
+
+    @property
+    def state(self) -> str:
+        """What became of its question."""
+        reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
+        return reason or self.said("status") or "Pending"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it needs no attention."""
+        return self.state == "Recommended" and self.health in {"", "Healthy"}
+
+    def said(self, annotation: str) -> str:
+        """What an annotation of ours says; empty where it does not stand."""
+        return self.job.annotations.get(PREFIX + annotation, "")
+
+
+def job_page(
+    shown: ShownJob,
+    view: AdviceView | Refusal | str | None,
+    lately: JobHistory | str | None = None,
+    changes: Mapping[str, str] = _NOTHING,
+) -> str:
+    """One job: predicted against observed, its last day, then the advice in full with what may be asked otherwise, the conditions."""
+    sections: list[Node] = [el("h1", shown.name)]
+    does = (", ", el("strong", health(shown))) if shown.health else ()
+    said = shown.said("explanation")
+    told = in_short(f"{said}." if said and not said.endswith(".") else said)
+    sections.append(
+        el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}")
+    )
+    sections += [*_amiss(shown), *_observed(shown), *history_sections(lately)]
+    refused = view.why if isinstance(view, Refusal) else {}
+    if view is not None:
+        sections += what_if_sections(changes, refused, address(shown))
+    if isinstance(view, AdviceView):
+        heading = "Advice, if it were so" if changes else "Advice"
+        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
+    else:
+        sections += [el("p", view)] if isinstance(view, str) else []
+        if strategy := shown.said("strategy"):
+            sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
+    if isinstance(shown.job, LiveTrainingJob):
+        sections += conditions(shown.job)
+    return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
+
+
+def _amiss(shown: ShownJob) -> list[ET.Element]:
+    """What speaks against a running job, in the words of its conditions; nothing where it is well."""
+    if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
+        return []
+    return [
+        el("p", f"{in_short(one.message)}.")
+        for one in shown.job.conditions
+        if one.type in _ACCURATE and one.status == "False"
+    ]
+
+
+def address(shown: ShownJob) -> str:
+    """Where a job's page is."""
+    key = shown.job.key
+    return "/jobs/" + "/".join(
+        quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
+    )
+
+
+def _observed(shown: ShownJob) -> list[ET.Element]:
+    """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
+    today, seen = shown.status.current, shown.status.observed
+    predicted = shown.predicted if today is None else today.predicted
+    rows = []
+    for title, ends, now, unit, show in (
+        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, 1.0, "{:,.0f}"),
+        ("Effective training time", predicted.ettr, seen.ettr, 1.0, "{:.3f}"),
+        ("Device memory, GiB", predicted.memory_bytes, seen.memory_bytes, GIB, "{:.1f}"),
+    ):
+        if ends.band is not None:
+            expected = ends.band.times(1 / unit)
+            at = None if now is None else now / unit
+            drawn = band(title, expected, at, show)
+            rows.append(
+                (title, show.format(expected.target), "-" if at is None else show.format(at), drawn)
+            )
+    if not rows:
+        return []
+    found = [
+        el("h2", "Predicted and observed"),
+        table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
+    ]
+    if today is not None:
+        found.append(
+            el(
+                "p",
+                f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.",
+            )
+        )
+    if (odds := shown.status.odds).fits is not None:
+        beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
+        found.append(
+            el(
+                "p",
+                f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.",
+            )
+        )
+    if seen.interruptions is not None:
+        since = seen.since or "the start"
+        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
+        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
+    return found
+
+
+def reason_of(stands: LiveObject, type_: str) -> str:
+    """Reason of a condition of an object; empty where it does not stand."""
+    return next((one.reason for one in stands.conditions if one.type == type_), "")
+
+
+def conditions(stands: LiveObject) -> list[ET.Element]:
+    """The conditions of an object, each with its reason."""
+    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
+    headings = ("condition", "holds", "reason", "message")
+    return [el("h2", "Conditions"), table(headings, rows)] if rows else []
+
+
+def _foot(shown: ShownJob) -> str:
+    at, inputs, model = (
+        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
+    )
+    return f"Computed at {at} for inputs {inputs} by model {model}."
+
+
+def mood(shown: ShownJob) -> ET.Element:
+    """What became of its question, and how that looks."""
+    state = shown.state
+    return el(
+        "span",
+        state,
+        class_="good" if state == "Recommended" else "bad" if state in BAD else "warn",
+    )
+
+
+def health(shown: ShownJob) -> Node:
+    """How it does, and how that looks."""
+    word = shown.health
+    return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
