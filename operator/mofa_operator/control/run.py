@@ -38,9 +38,9 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.control.serve import Server
 from mofa_operator.control.stop import Stop
 from mofa_operator.control.tasks import Task, end, first, reached
-from mofa_operator.control.watches import Watches
+from mofa_operator.control.watches import Watch, Watches
 from mofa_operator.credentials import Credentials
-from mofa_operator.keys import watched
+from mofa_operator.keys import OURS, watched
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.questions import question_bytes
@@ -168,21 +168,24 @@ class Operator:
             namespaces=settings.namespace,
             interval=settings.loop.resync,
         )
-        self._watches = Watches.of(
-            kinds,
-            settings.namespace,
-            api=watching,
+        self._watches = Watches(
+            [
+                KopfWatch(
+                    kind,
+                    place,
+                    api=watching,
+                    intake=self._intake,
+                    credentials=credentials,
+                    on_start=stop.heed,
+                )
+                if kind in OURS
+                else Watch(kind, place, api=watching, store=self._store, intake=self._intake)
+                for kind in kinds
+                for place in ((settings.namespace or (None,)) if kind.namespaced else (None,))
+            ],
             store=self._store,
             intake=self._intake,
             exporter=self._exporter,
-            kopf=lambda kind, place: KopfWatch(
-                kind,
-                place,
-                api=watching,
-                intake=self._intake,
-                credentials=credentials,
-                heed=stop.heed,
-            ),
         )
         self._reconciler = Reconciler(
             store=self._store,

@@ -14,9 +14,9 @@ PATIENCE: Final = 30.0
 Task: TypeAlias = asyncio.Task[Any]
 
 
-def named(beginning: str) -> set[Task]:
-    """Tasks of this loop whose names begin so."""
-    return {task for task in asyncio.all_tasks() if task.get_name().startswith(beginning)}
+def named(name: str) -> set[Task]:
+    """Tasks of this loop of a name."""
+    return {task for task in asyncio.all_tasks() if task.get_name() == name}
 
 
 async def end(tasks: Iterable[Task], within: float) -> None:

@@ -1,34 +1,103 @@
-"""Watches of all kinds, each by itself: one that fails, is forbidden or has no kind to watch ends no other.
+"""Watches of all kinds, each restarted by itself: one that fails, is forbidden or has no kind to watch stops no other.
 
-A kind that the cluster does not have, or that we may not see, is tried again every few seconds, for good: its definition
-may come late, and come again. That costs a request, and needs no right to watch definitions.
+Our own kinds are watched by kopf (`handlers`), nodes and the kinds of other projects by `Watch`: kopf stops for good where a kind is
+absent or forbidden, and reads one event in a turn of the event loop.
+
+A kind that the cluster does not have, or that we may not see, is tried again every few seconds, for good: its definition may come
+late, and come again. That costs one request each time, and needs no right to watch definitions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, Never
+from typing import Final, Never, TypeAlias
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
+from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.intake import Intake
-from mofa_operator.control.watch import Life, Watch, known
-from mofa_operator.keys import FAILURE_LEDGER, JOBS, NEEDED
+from mofa_operator.keys import NEEDED, Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import ApiError, Expired, Gone, Refused
+from mofa_operator.refusals import ApiError, Busy, Expired, Gone, Refused
+from mofa_operator.streams import BOOKMARK
 
-REST: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+WAITS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Waits before a watch that was cut is begun again; the last one holds. [s]"""
 LATE: Final = 3.0
 """When a kind that the cluster does not have, or that we may not see, is tried again. [s]"""
 _STEADY: Final = 30.0
 """After standing so long, the next end counts as the first. [s]"""
+_BRIEF: Final = 1.0
+"""A connection that the server ends sooner is no watch. [s]"""
 
 _log = logging.getLogger(__name__)
+
+
+class Watch:
+    """A list of one kind in one place, then every change from its version on.
+
+    What was read stays known when the connection is cut, so that the next one goes on from there.
+    """
+
+    def __init__(
+        self, kind: Kind, place: str | None, *, api: Api, store: Store, intake: Intake
+    ) -> None:
+        """`place` is a namespace, None for all."""
+        self.kind = kind
+        self.place = place
+        self._api = api
+        self._store = store
+        self._intake = intake
+        self._version = ""
+
+    async def live(self, up: Callable[[], None]) -> Never:
+        """List where no version is known, then follow; calls `up` when the watch stands.
+
+        `Gone` (no such kind, or `Expired`) forgets the version.
+        """
+        try:
+            if not self._version:
+                self._version = await self._list()
+            while True:
+                await self._follow(up)
+        except Gone:
+            self._version = ""
+            raise
+
+    async def _list(self) -> str:
+        """Store every object, forget those that are not listed; the result is the list's version."""
+        unlisted, version = set(_stored(self._store, self)), ""
+        async for items, version in self._api.pages(self.kind, self.place):  # noqa: B007
+            for body in items:
+                self._intake.seen(self.kind, body, urgent=False)
+                unlisted.discard(key_of(self.kind, body))
+        for key in unlisted:
+            self._intake.gone(key)
+        return version
+
+    async def _follow(self, up: Callable[[], None]) -> None:
+        """One connection, until the server ends it, as it does every few minutes."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        async with self._api.watch(self.kind, self.place, self._version) as events:
+            up()
+            async for event, body in events:
+                if event == "DELETED":
+                    self._intake.gone(key_of(self.kind, body), body["metadata"].get("uid"))
+                elif event != BOOKMARK:
+                    kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+                    self._intake.seen(self.kind, {**kind, **body})
+                self._version = body["metadata"].get("resourceVersion") or self._version
+        if loop.time() - since < _BRIEF:
+            raise Busy("the server ends it at once")
+
+
+AnyWatch: TypeAlias = Watch | KopfWatch
+"""What watches one kind in one place until it cannot."""
 
 
 class State(Enum):
@@ -42,116 +111,93 @@ class State(Enum):
 
 
 class Watches:
-    """A life for each kind and place, begun again whenever it ends."""
+    """Restarts each watch whenever it ends."""
 
     def __init__(
-        self, lives: Sequence[Life], *, store: Store, intake: Intake, exporter: Exporter
+        self, watches: Sequence[AnyWatch], *, store: Store, intake: Intake, exporter: Exporter
     ) -> None:
         """None stands yet."""
-        self._lives = lives
         self._store = store
         self._intake = intake
         self._exporter = exporter
-        self._states = dict.fromkeys(lives, State.BEGINS)
-        self._ended: set[Life] = set()
-        self._faults: set[tuple[Life, str]] = set()
-        for life in lives:
-            exporter.watch(life.kind, up=False)
-
-    @classmethod
-    def of(
-        cls,
-        kinds: Iterable[Kind],
-        namespaces: Sequence[str],
-        *,
-        api: Api,
-        store: Store,
-        intake: Intake,
-        exporter: Exporter,
-        kopf: Callable[[Kind, str | None], Life],
-    ) -> Watches:
-        """Of kinds in namespaces, none for all: kopf's for what people set up and for nodes, one of ours for jobs and ledgers."""
-        places = {True: namespaces or (None,), False: (None,)}
-        lives = [
-            Watch(kind, place, api=api, store=store, intake=intake)
-            if kind in (*JOBS, FAILURE_LEDGER)
-            else kopf(kind, place)
-            for kind in kinds
-            for place in places[kind.namespaced]
-        ]
-        return cls(lives, store=store, intake=intake, exporter=exporter)
+        self._states = dict.fromkeys(watches, State.BEGINS)
+        self._told: set[AnyWatch] = set()  # whose end was logged
+        self._faults: set[tuple[AnyWatch, str]] = set()
+        for watch in watches:
+            exporter.watch(watch.kind, up=False)
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for life in self._lives:
-                group.create_task(self._keep(life))
+            for watch in self._states:
+                group.create_task(self._keep(watch))
 
-    async def _keep(self, life: Life) -> Never:
+    async def _keep(self, watch: AnyWatch) -> Never:
         loop, attempt, absent = asyncio.get_running_loop(), -1, 0
         while True:
             since = loop.time()
             try:
-                await life.live(lambda: self._tell(life))
+                await watch.live(lambda: self._stands(watch))
             except Expired:
                 state, why = State.CUT, "its version is too old"
             except Gone:
-                absent = absent + 1 if self._states[life] is State.ABSENT else 0
-                if absent == 1:  # not only while a server starts
-                    self._forget(life)
+                absent = absent + 1 if self._states[watch] is State.ABSENT else 0
+                if absent == 1:  # the first time may be a server that is only starting
+                    for key in list(_stored(self._store, watch)):
+                        self._intake.gone(key)
                 state, why = State.ABSENT, "the cluster does not have them"
             except Refused as error:
                 state, why = State.REFUSED, str(error)
             except Exception as error:  # noqa: BLE001 - whatever it was, the watch must go on
                 state = State.CUT
-                why = str(error) if isinstance(error, ApiError) else self._blamed(life, error)
+                why = str(error) if isinstance(error, ApiError) else self._fault(watch, error)
             if state is State.CUT:
                 attempt = 0 if loop.time() - since > _STEADY else attempt + 1
-                wait = REST[min(attempt, len(REST) - 1)]
+                wait = WAITS[min(attempt, len(WAITS) - 1)]
             else:
                 attempt, wait = -1, LATE
-            self._log(life, state, f"{why}; again in {wait:g} s")
-            self._set(life, state)
+            self._log_end(watch, state, f"{why}; again in {wait:g} s")
+            self._set(watch, state)
             await asyncio.sleep(wait)
 
-    def _blamed(self, life: Life, error: Exception) -> str:
-        """What no API server says is a fault of ours; it is told once for each kind, however the watch was before."""
+    def _fault(self, watch: AnyWatch, error: Exception) -> str:
+        """An error that is not the API server's is ours: it is warned of once for each watch, whatever its state was."""
         why = f"{type(error).__name__}: {error}"
-        if (life, why) not in self._faults:
-            self._faults.add((life, why))
-            _log.warning("%s: the watch fails by a fault of this program: %s", _named(life), why)
+        if (watch, why) not in self._faults:
+            self._faults.add((watch, why))
+            _log.warning("%s: the watch fails by a fault of this program: %s", _name(watch), why)
         return why
 
-    def _tell(self, life: Life) -> None:
-        if life in self._ended:
-            self._ended.discard(life)
-            _log.info("%s: watched now", _named(life))
-        self._set(life, State.UP)
+    def _stands(self, watch: AnyWatch) -> None:
+        if watch in self._told:
+            self._told.discard(watch)
+            _log.info("%s: watched now", _name(watch))
+        self._set(watch, State.UP)
 
-    def _log(self, life: Life, state: State, why: str) -> None:
-        """An end, said once; that a kind is not there at the start, the first lists have said."""
-        before = self._states[life]
+    def _log_end(self, watch: AnyWatch, state: State, why: str) -> None:
+        """Warn of an end once; of a kind that is absent at the start, the first lists have warned."""
+        before = self._states[watch]
         silent = {
             State.CUT: {State.BEGINS, State.CUT, State.ABSENT, State.REFUSED},
             State.ABSENT: {State.BEGINS},
         }
-        is_news = before is not state and before not in silent.get(state, ())
-        if is_news or state is State.ABSENT:
-            self._ended.add(life)
-        level = logging.WARNING if is_news else logging.DEBUG
-        _log.log(level, "%s: the watch %s: %s", _named(life), state.value, why)
+        is_new = before is not state and before not in silent.get(state, ())
+        if is_new or state is State.ABSENT:
+            self._told.add(watch)
+        level = logging.WARNING if is_new else logging.DEBUG
+        _log.log(level, "%s: the watch %s: %s", _name(watch), state.value, why)
 
-    def _set(self, life: Life, state: State) -> None:
-        self._states[life] = state
-        every = {found for one, found in self._states.items() if one.kind == life.kind}
-        absent = every == {State.ABSENT} and life.kind not in NEEDED
-        self._exporter.watch(life.kind, up=None if absent else every == {State.UP})
-
-    def _forget(self, life: Life) -> None:
-        """The kind is no more, and its objects with it."""
-        for key in list(known(self._store, life.kind, life.place)):
-            self._intake.gone(key)
+    def _set(self, watch: AnyWatch, state: State) -> None:
+        self._states[watch] = state
+        states = {state for other, state in self._states.items() if other.kind == watch.kind}
+        absent = states == {State.ABSENT} and watch.kind not in NEEDED
+        self._exporter.watch(watch.kind, up=None if absent else states == {State.UP})
 
 
-def _named(life: Life) -> str:
-    return life.kind.resource + (f" in {life.place}" if life.place else "")
+def _stored(store: Store, watch: AnyWatch) -> list[Key]:
+    """Objects of its kind and place that the store holds."""
+    return [key for key in store.keys(watch.kind) if watch.place in {None, key.namespace}]
+
+
+def _name(watch: AnyWatch) -> str:
+    return watch.kind.resource + (f" in {watch.place}" if watch.place else "")

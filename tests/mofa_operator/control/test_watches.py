@@ -12,8 +12,7 @@ from virtual_time import run
 from mofa_model.kinds import JOB_SET, RAY_JOB, TRAIN_JOB
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.watch import Watch
-from mofa_operator.control.watches import LATE, Watches
+from mofa_operator.control.watches import LATE, Watch, Watches
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
@@ -96,10 +95,10 @@ class Parts:
         self.server, self.store, self.exporter = Server(), Store(), Exporter()
         self.queue = WorkQueue(backoff=1.0, longest=300.0)
         intake = Intake(self.store, self.queue, LoopSettings())
-        lives = [
+        watches = [
             Watch(kind, None, api=self.server, store=self.store, intake=intake) for kind in KINDS
         ]
-        self.watches = Watches(lives, store=self.store, intake=intake, exporter=self.exporter)
+        self.watches = Watches(watches, store=self.store, intake=intake, exporter=self.exporter)
 
     def names(self, kind=JOB_SET):
         return {key.name for key in self.store.keys(kind)}
