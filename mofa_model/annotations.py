@@ -1,13 +1,14 @@
-"""The one pure function behind every door: what is asked becomes a hash, and an answer becomes annotations.
+"""The annotations of an answer, and the hash of its question.
 
-    inputs_hash(request, model_version)              the same question, however it was written, has the same hash
-    of_advice(advice, digest, now, launch)           annotations of an answer
-    of_bad_input(message, digest, …)                 annotations of a question that cannot be answered
-    settled(previous, fresh)                         what to write: while the hash is equal, what is there already
-    removal(previous)                                what to write when the mode is Disabled
+    inputs_hash(request, model_version)      the same for equal questions, however they were written
+    of_advice(advice, digest, now, launch)   annotations of an answer
+    of_bad_input(message, digest, …)         annotations of a question that cannot be answered
+    settled(previous, fresh)                 what to write; nothing while the hash is equal
+    removal(previous)                        what to write when the mode is Disabled
 
-The hash covers what the answer depends on (of failure rates two significant digits), the numbers of the rule and the model's version;
-never the clock, how long anything was watched, or an object's metadata. Command and operator call these functions and nothing else.
+The hash covers what the answer depends on (failure rates to two significant digits), the numbers of the
+rule and the model's version; it leaves out the clock, how long anything was watched, and metadata of
+objects. Command and operator call these functions, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -16,65 +17,64 @@ import enum
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, Request
+from mofa_model.advice import Advice, Predicted, Request
 from mofa_model.advice.numbers import deciding_numbers
-from mofa_model.bands import MeasuredRuns, NearRun
+from mofa_model.bands import MeasuredRuns
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
+from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import DAY, Range
 
 PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
 GATE: Final = PREFIX + "gate"
-"""Key by which a job that was made suspended waits for us; the one key of people's that we take away."""
+"""A job that was made suspended waits for us by this key; it is the only input that we remove."""
 FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
-"""Key by which a job says which version of its trainer runs: in mode Apply it gets what was verified for that one."""
-INPUTS: Final = (
-    *(PREFIX + key for key in ("mode", "model", "config-ref", "paused")),
-    GATE,
-    FRAMEWORK_VERSION,
-)
+"""The version of a job's trainer: in mode Apply it gets only arguments that were verified for it."""
+ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
+"""Inputs that an answer depends on."""
+INPUTS: Final = (*ASKED, GATE, FRAMEWORK_VERSION)
 """Keys that people write on existing kinds of jobs; but for the gate we never touch them."""
-ASKED: Final = tuple(key for key in INPUTS if key not in {GATE, FRAMEWORK_VERSION})
-"""Those of them that an answer depends on."""
+
+_OF_LAYOUT: Final[Mapping[str, Callable[[Advice, Strategy, Predicted], str]]] = {
+    "strategy": lambda _, layout, __: format_strategy(layout),
+    "checkpoint-interval-steps": lambda advice, *_: str(advice.checkpoint_interval_steps),
+    "checkpoint-interval-seconds": lambda advice, *_: f"{advice.checkpoint_interval_seconds:.0f}",
+    "predicted-step-seconds": lambda *given: _digits(given[2].step_seconds.target, 4),
+    "predicted-tokens-per-second": lambda *given: f"{given[2].tokens_per_second.target:.0f}",
+    "predicted-mfu": lambda *given: f"{given[2].mfu.target:.3f}",
+    "predicted-memory-bytes": lambda *given: f"{given[2].memory_bytes.target:.0f}",
+    "probability-of-fitting": lambda advice, *_: f"{advice.odds.fits:.3f}" if advice.odds else "",
+    "predicted-ettr": lambda *given: f"{given[2].ettr.target:.3f}",
+    "predicted-ettr-range": lambda *given: f"{given[2].ettr.lower:.3f}-{given[2].ettr.upper:.3f}",
+}
+"""Keys of an answer that has a layout, each with its text; an empty text is left out."""
 OUTPUTS: Final = tuple(
     PREFIX + key
     for key in (
-        "status",
-        "strategy",
-        "checkpoint-interval-steps",
-        "checkpoint-interval-seconds",
-        "predicted-step-seconds",
-        "predicted-tokens-per-second",
-        "predicted-mfu",
-        "predicted-memory-bytes",
-        "probability-of-fitting",
-        "predicted-ettr",
-        "predicted-ettr-range",
-        "explanation",
-        "recommendation",
-        "inputs-hash",
-        "model-version",
-        "computed-at",
+        *("status", *_OF_LAYOUT, "explanation", "recommendation"),
+        *("inputs-hash", "model-version", "computed-at"),
     )
 )
 """Keys that we write, in the order in which they stand in a manifest."""
+ODDS: Final = PREFIX + "probability-of-fitting"
+WITHOUT_LAYOUT: Final = tuple(key for key in OUTPUTS if key.removeprefix(PREFIX) not in _OF_LAYOUT)
+"""Keys of an answer that has no layout; a question that cannot be answered has no recommendation either."""
 RECORD: Final = PREFIX + "run-record"
-"""The operator's own notes on a TrainingJob that runs, for itself after a restart: no interface, and its form may change."""
+"""The operator's notes on a TrainingJob that runs, for its own restart. Its form may change."""
 
 INVALID: Final = "InvalidInput"
 """Status of a question that cannot be answered."""
 LARGEST: Final = 4096
 """Bytes of the `recommendation` annotation."""
-_SENTENCE: Final = 512
+_LONGEST_SENTENCE: Final = 512
 """Bytes of the explanation."""
-_ALWAYS: Final = ("status", "explanation", "inputs-hash", "model-version", "computed-at")
 
 
 def hash_of(question: Any, model_version: str) -> str:
@@ -88,53 +88,40 @@ def hash_of(question: Any, model_version: str) -> str:
 
 
 def inputs_hash(request: Request, model_version: str) -> str:
-    """Hash of a request, with the measured runs and the numbers that its odds rest on; alternatives to show are no part of it."""
+    """Hash of a request, and of the measured runs and numbers behind its odds; not of `top`."""
     return hash_of((replace(request, top=0), deciding_numbers()), model_version)
 
 
 def of_advice(
     advice: Advice, digest: str, now: str, launch: Iterable[str] = (), sizes: Sequence[Any] = ()
 ) -> dict[str, str]:
-    """Annotations of an answer; `now` is the moment in UTC, `launch` the arguments of its trainer, `sizes` what else the job may be."""
-    told = {
-        "status": advice.status.value,
-        "explanation": _short(advice.explanation),
-        "inputs-hash": digest,
-        "model-version": advice.model_version,
-        "computed-at": now,
-    }
-    predicted = advice.predicted
-    if advice.strategy is not None and predicted is not None:
-        told |= {
-            "strategy": format_strategy(advice.strategy),
-            "checkpoint-interval-steps": str(advice.checkpoint_interval_steps),
-            "checkpoint-interval-seconds": f"{advice.checkpoint_interval_seconds:.0f}",
-            "predicted-step-seconds": _digits(predicted.step_seconds.target, 4),
-            "predicted-tokens-per-second": f"{predicted.tokens_per_second.target:.0f}",
-            "predicted-mfu": f"{predicted.mfu.target:.3f}",
-            "predicted-memory-bytes": f"{predicted.memory_bytes.target:.0f}",
-            "predicted-ettr": f"{predicted.ettr.target:.3f}",
-            "predicted-ettr-range": f"{predicted.ettr.lower:.3f}-{predicted.ettr.upper:.3f}",
-        } | ({} if advice.odds is None else {"probability-of-fitting": f"{advice.odds.fits:.3f}"})
-    told["recommendation"] = recommendation(advice, launch, sizes)
-    return _ordered(told)
+    """Annotations of an answer, computed at `now` in UTC.
+
+    `launch` are the arguments of its trainer, `sizes` the answers at other sizes of an elastic job.
+    """
+    written = of_bad_input(advice.explanation, digest, advice.model_version, now)
+    written[PREFIX + "status"] = advice.status.value
+    written[PREFIX + "recommendation"] = recommendation(advice, launch, sizes)
+    if advice.strategy is not None and advice.predicted is not None:
+        for key, encode in _OF_LAYOUT.items():
+            if text := encode(advice, advice.strategy, advice.predicted):
+                written[PREFIX + key] = text
+    return {key: written[key] for key in OUTPUTS if key in written}
 
 
 def of_bad_input(message: str, digest: str, model_version: str, now: str) -> dict[str, str]:
     """Annotations of a question that cannot be answered."""
-    return _ordered(
-        {
-            "status": INVALID,
-            "explanation": _short(message),
-            "inputs-hash": digest,
-            "model-version": model_version,
-            "computed-at": now,
-        }
-    )
+    return {
+        PREFIX + "status": INVALID,
+        PREFIX + "explanation": _short(message),
+        PREFIX + "inputs-hash": digest,
+        PREFIX + "model-version": model_version,
+        PREFIX + "computed-at": now,
+    }
 
 
 def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, str | None]:
-    """The change to write: nothing while the hash is equal, else the fresh keys with the stale ones removed (None).
+    """The change to write: nothing while the hash is equal, else fresh keys, and None for stale ones.
 
     >>> settled({PREFIX + "inputs-hash": "a", PREFIX + "old": "x"}, {PREFIX + "inputs-hash": "b"})
     {'advisor.mofa.dev/inputs-hash': 'b', 'advisor.mofa.dev/old': None}
@@ -147,17 +134,17 @@ def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, 
 
 
 def removal(previous: Mapping[str, str]) -> dict[str, None]:
-    """The change that removes every output of ours, unknown ones of other versions included; inputs stay."""
+    """The change that removes every output of ours, those of other versions too; inputs stay."""
     return {key: None for key in previous if key.startswith(PREFIX) and key not in INPUTS}
 
 
 def is_whole(previous: Mapping[str, str]) -> bool:
-    """Whether annotations hold a whole outcome, so that an equal hash means that nothing is left to do."""
-    return all(PREFIX + key in previous for key in _ALWAYS)
+    """Whether annotations hold a whole outcome, so that an equal hash leaves nothing to do."""
+    return {*WITHOUT_LAYOUT} - {PREFIX + "recommendation"} <= previous.keys()
 
 
 def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[Any] = ()) -> str:
-    """The answer as compact JSON of at most 4 KiB: what is least needed goes first where it does not fit."""
+    """The answer as JSON of at most `LARGEST` bytes: what is least needed is left out first."""
     whole: dict[str, Any] = {
         "version": 1,
         "status": advice.status.value,
@@ -166,41 +153,40 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         "objective": advice.objective,
         "nodes": advice.nodes,
         "gpus": advice.gpus,
-        "confidence": _number(float(advice.confidence)),
+        "confidence": _number(advice.confidence),
         "rejected": dict(advice.rejected),
         "searched": advice.counts.searched,
     }
     if advice.strategy is not None:
         whole["strategy"] = format_strategy(advice.strategy)
         whole["precision"] = advice.precision
-        whole["checkpoint"] = {
-            "steps": advice.checkpoint_interval_steps,
-            "seconds": round(float(advice.checkpoint_interval_seconds or 0)),
-        }
+        seconds = round(float(advice.checkpoint_interval_seconds or 0))
+        whole["checkpoint"] = {"steps": advice.checkpoint_interval_steps, "seconds": seconds}
     if advice.predicted is not None:
         whole["predicted"] = {
-            item.name: _band(getattr(advice.predicted, item.name))
+            item.name: _range(getattr(advice.predicted, item.name))
             for item in fields(advice.predicted)
         }
     if advice.odds is not None:
         chances = (("fits", advice.odds.fits), ("beats", advice.odds.beats))
-        whole["odds"] = {name: _number(float(one)) for name, one in chances if one is not None}
+        whole["odds"] = {name: _number(chance) for name, chance in chances if chance is not None}
     if advice.basis is not None:
-        whole["evidence"] = {
-            "runs": advice.basis.runs,
-            "nearest": [*map(_run, advice.basis.nearest)],
-        }
-    if advice.current is not None:
-        whole["current"] = {
-            "strategy": advice.current.text,
-            "gain": _number(float(advice.current.gain)),
-            **_price(advice.current),
-        }
+        nearest = [
+            {"name": run.name, "distance": _number(run.distance), "error": _number(run.error)}
+            for run in advice.basis.nearest
+        ]
+        whole["evidence"] = {"runs": advice.basis.runs, "nearest": nearest}
+    if (current := advice.current) is not None:
+        whole["current"] = {"strategy": current.text, "gain": _number(current.gain)} | (
+            {"reason": _short(current.reason)}
+            if current.predicted is None or current.reason
+            else {"step_seconds": _number(current.predicted.step_seconds.target)}
+        )
     more = {"launch": list(launch), "sizes": list(sizes), "learned": dict(advice.taught)}
-    whole |= {key: told for key, told in more.items() if told}
+    whole |= {key: value for key, value in more.items() if value}
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
-    whole["alternatives"] = [
+    alternatives = whole["alternatives"] = [
         {
             "name": other.name,
             "strategy": format_strategy(other.strategy),
@@ -208,43 +194,41 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         }
         for other in advice.alternatives
     ]
-    return _fitted(whole)
-
-
-def _run(one: NearRun) -> dict[str, Any]:
-    """A measured run: how far it is, and how far off its prediction was."""
-    return {"name": one.name, "distance": _number(one.distance), "error": _number(one.error)}
-
-
-def _price(current: Current) -> dict[str, Any]:
-    """Time of a step of today's layout [s], or why there is none."""
-    if current.predicted is None or current.reason:
-        return {"reason": _short(current.reason)}
-    return {"step_seconds": _number(float(current.predicted.step_seconds.target))}
-
-
-def _fitted(whole: dict[str, Any]) -> str:
-    """JSON of at most `LARGEST` bytes; all of it is ASCII, so a character is a byte."""
-    others = whole["alternatives"]
-    while others and len(_json(whole)) > LARGEST:
-        others.pop()
+    while alternatives and len(_json(whole)) > LARGEST:
+        alternatives.pop()
     for key in ("evidence", "caveats", "launch", "rejected", "current", "sizes"):
         if len(_json(whole)) > LARGEST:
             whole.pop(key, None)
     return _json(whole)
 
 
+def predicted_in(recommendation: Mapping[str, Any]) -> dict[str, Range]:
+    """The predictions of a `recommendation`, by the fields of `Predicted`; unreadable ones are left out."""
+    written = recommendation.get("predicted")
+    ranges: dict[str, Range] = {}
+    for item in fields(Predicted):
+        bounds = written.get(item.name) if isinstance(written, Mapping) else None
+        try:
+            lower, target, upper = map(float, bounds if isinstance(bounds, list) else ())
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if math.isfinite(lower + target + upper):
+            ranges[item.name] = Range(lower=lower, target=target, upper=upper)
+    return ranges
+
+
 def _json(value: Any) -> str:
+    """Compact JSON. It is ASCII, so that a character is a byte."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _band(band: Range) -> list[float]:
-    return [_number(band.lower), _number(band.target), _number(band.upper)]
+def _range(given: Range) -> list[float]:
+    return [_number(given.lower), _number(given.target), _number(given.upper)]
 
 
-def _number(value: float) -> float:
+def _number(value: Any) -> float:
     """A number with four significant digits; whole where that loses nothing."""
-    rounded = float(f"{value:.4g}") if math.isfinite(value) else 0.0
+    rounded = float(f"{float(value):.4g}") if math.isfinite(value) else 0.0
     return int(rounded) if rounded == int(rounded) else rounded
 
 
@@ -263,19 +247,13 @@ def _digits(value: float, digits: int) -> str:
 def _short(text: str) -> str:
     """A sentence on one line, printable, of at most 512 bytes."""
     line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    if len(line.encode()) <= _SENTENCE:
+    if len(line.encode()) <= _LONGEST_SENTENCE:
         return line
-    return line.encode()[: _SENTENCE - 3].decode(errors="ignore") + "…"
-
-
-def _ordered(told: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: told[key.removeprefix(PREFIX)] for key in OUTPUTS if key.removeprefix(PREFIX) in told
-    }
+    return line.encode()[: _LONGEST_SENTENCE - 3].decode(errors="ignore") + "…"
 
 
 def _canonical(value: Any) -> Any:
-    """Anything that a question is made of as what JSON knows, one way only."""
+    """Any part of a question as values of JSON, so that equal questions have equal text."""
     if isinstance(value, FailureRate):
         return f"{float(value.mean) * DAY:.1e}"
     if isinstance(value, enum.Enum | Schedule):
@@ -298,7 +276,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _asked(value: Any) -> list[Field[Any]]:
-    """Fields of a part of a question; one that came later and says its default asks nothing new."""
+    """Fields that are hashed. A later field with its default is not: old questions keep their hash."""
     return [
         item
         for item in fields(value)

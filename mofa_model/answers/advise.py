@@ -158,7 +158,7 @@ def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     request = short_runs.asked(question, request)
     trainer = question.launch or ""
     if launched_by and not trainer:
-        from mofa_model.manifest.launches import trainer_of
+        from mofa_model.manifest.advised import trainer_of
 
         if not (trainer := trainer_of(request.framework)):
             named = f"framework {request.framework}"
@@ -177,7 +177,7 @@ def answered(given: Understood, advance: Callable[[float], None] | None = None) 
         advice = told(given.asked, advice)
     launch, refused = None, None
     if given.trainer and advice.strategy is not None:
-        from mofa_model.manifest.launches import launch_of
+        from mofa_model.manifest.advised import launch_of
 
         try:
             launch = launch_of(given.request, advice, given.trainer)
@@ -200,7 +200,7 @@ def advise(question: AdviceQuestion) -> AdviceAnswer:
 
 def _with_framework(asked: AdviceQuestion) -> AdviceQuestion:
     """A launch is for its own trainer: that is what is searched, where no other is named."""
-    from mofa_model.manifest.launches import framework_for
+    from mofa_model.manifest.advised import framework_for
 
     framework = training.framework_of(asked)
     chosen = framework_for(str(asked.launch), framework)
@@ -226,7 +226,7 @@ def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
         "odds": not question.by_estimate,
     }
     if question.launch:
-        from mofa_model.manifest.launches import framework_for
+        from mofa_model.manifest.advised import framework_for
 
         changes["framework"] = framework_for(question.launch, request.framework)
     if question.objective:

@@ -8,6 +8,6 @@ Nothing is imported here: pydantic and the YAML parser are slow, and a command t
     objects to SI       inputs.to_inputs (the one place) with failures
     jobs of any kind    jobs.asked, with command_facts and surroundings
     whole streams       stream.Annotator
-    answers             advised (the status of a TrainingJob) · launches (arguments for its trainer)
+    answers             advised (the status of a TrainingJob, and launch arguments)
     CRDs                crds (`python -m mofa_model.manifest.crds` writes crds/)
 """

@@ -1,92 +1,113 @@
-"""An answer as the status of a TrainingJob: whole units, and decimals as text."""
+"""An answer as the status of a TrainingJob, and its layout as launch arguments of a trainer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mofa_model.advice import (
-    Advice,
-    Current,
-    FailureInput,
-    Odds,
-    Predicted,
-)
+from mofa_model import presets
+from mofa_model.advice import Advice, FailureInput, Odds, Predicted, Request
 from mofa_model.bands import in_a_line
-from mofa_model.launch import Launch
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.launch import TRAINERS, Launch, launch
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import Range
 
 _SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")
-_DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
+_DEGREES: Final = (*_SUMMARY, "mbs")
+_TAUGHT: Final = {"step": "learned", "memory": "learnedMemory", "spread": "learnedSpread"}
+"""What running jobs taught: key of an answer, and of `status.inputs`."""
+
+# The schema bounds lists and numbers. One value beyond its bound would cost the whole status, and
+# where nothing ever fails the best interval has no end.
 _LONGEST: Final = 1000
 _ALTERNATIVES: Final = 5
 _REASONS: Final = 16
 _MOST_STEPS: Final = 10_000_000
-"""Where nothing ever fails, the best interval has no end; the schema has. [1]"""
-_LONGEST_TIME: Final = 315_360_000
-"""The same as time: ten years. [s]"""
-_MOST: Final = 999_999_999_999.0
-"""Largest number of a decimal; what people assume may lead beyond it, and one such figure would cost the whole status. [1]"""
+_LONGEST_TIME: Final = 315_360_000  # ten years [s]
+_LARGEST_DECIMAL: Final = 999_999_999_999.0
 _LARGEST: Final = 9e18
-"""The same of a whole number. [1]"""
 
 
-_TAUGHT: Final = {"step": "learned", "memory": "learnedMemory", "spread": "learnedSpread"}
-"""What running jobs taught, as `status.inputs` calls it."""
+class _Figure(NamedTuple):
+    """A figure of `status.recommendation.predicted`."""
+
+    key: str
+    field: str
+    """Field of `Predicted`."""
+    scale: float = 1
+    """Written over predicted. [1]"""
+    places: int | None = None
+    """Places behind the point, as text; None = a whole number."""
+
+    def encode(self, value: float) -> int | str:
+        """A number as the status has it."""
+        if self.places is not None:
+            return _decimal(float(value), self.places)
+        return round(min(self.scale * float(value), _LARGEST))
+
+
+FIGURES: Final = (
+    _Figure("stepMilliseconds", "step_seconds", scale=1000),
+    _Figure("tokensPerSecond", "tokens_per_second"),
+    _Figure("mfu", "mfu", places=4),
+    _Figure("ettr", "ettr", places=4),
+    _Figure("memoryBytes", "memory_bytes"),
+    _Figure("durationSeconds", "duration_seconds"),
+)
 
 
 def status_of(
     advice: Advice, digest: str, now: str, launch: Launch | None = None
 ) -> dict[str, Any]:
-    """The parts of `status` that an answer decides; conditions and observations are the operator's."""
+    """What an answer writes into `status`; conditions and observations are the operator's."""
+    rejected = sorted(advice.rejected.items(), key=lambda item: -item[1])[:_REASONS]
+    taught = {_TAUGHT[name]: _decimal(factor, 2) for name, factor in advice.taught.items()}
     status: dict[str, Any] = {
         "inputsHash": digest,
         "modelVersion": advice.model_version,
         "computedTime": now,
         "rejected": [
-            {"reason": reason, "count": min(count, int(_LARGEST))}
-            for reason, count in sorted(advice.rejected.items(), key=lambda item: -item[1])[
-                :_REASONS
-            ]
+            {"reason": reason, "count": min(count, int(_LARGEST))} for reason, count in rejected
         ],
-        "inputs": {
-            "nodes": advice.nodes,
-            "failure": failure_rows(advice.failures),
-            **_known(advice),
-        },
+        "inputs": {"nodes": advice.nodes, "failure": failure_rows(advice.failures), **taught},
     }
-    if advice.current is not None:
-        status["current"] = _current(advice.current)
+    if (current := advice.current) is not None:
+        status["inputs"]["current"] = current.text
+        gain = float(current.gain) if math.isfinite(current.gain) else 0.0
+        status["current"] = {
+            "strategy": current.text,
+            "gain": f"{min(gain, _LARGEST_DECIMAL):.3f}",
+            "reason": current.reason[:_LONGEST],
+            **_odds(current.odds),
+        }
+        if current.predicted is not None:
+            status["current"]["predicted"] = _predicted(current.predicted)
     if advice.strategy is None or advice.predicted is None:
         return status
-    predicted = advice.predicted
-    status["recommendation"] = {
+    seconds = round(float(advice.checkpoint_interval_seconds or 0))
+    recommendation = status["recommendation"] = {
         "strategy": {name: int(getattr(advice.strategy, name)) for name in _DEGREES}
         | {"text": format_strategy(advice.strategy)},
         "summary": summary(advice.strategy),
         "checkpointIntervalSteps": min(advice.checkpoint_interval_steps or 0, _MOST_STEPS),
-        "checkpointIntervalSeconds": min(
-            round(float(advice.checkpoint_interval_seconds or 0)), _LONGEST_TIME
-        ),
-        "predicted": _predicted(predicted),
-        **_chances(advice.odds),
+        "checkpointIntervalSeconds": min(seconds, _LONGEST_TIME),
+        "predicted": _predicted(advice.predicted),
+        **_odds(advice.odds),
     }
     if advice.basis is not None:
-        status["recommendation"]["evidence"] = in_a_line(advice.basis)[:_LONGEST]
+        recommendation["evidence"] = in_a_line(advice.basis)[:_LONGEST]
     if launch is not None:
-        status["recommendation"]["launch"] = {
-            "trainer": launch.trainer,
-            "args": list(launch.arguments),
-        }
+        recommendation["launch"] = {"trainer": launch.trainer, "args": list(launch.arguments)}
+    pace = _pace(advice.predicted)
     status["alternatives"] = [
         {
             "name": other.name,
             "strategy": format_strategy(other.strategy),
-            **_chances(other.odds),
-            "relativeTime": _decimal(_pace(other.predicted) / _pace(predicted), 3),
+            **_odds(other.odds),
+            "relativeTime": _decimal(_pace(other.predicted) / pace, 3),
             "reason": other.reason[:_LONGEST],
         }
         for other in advice.alternatives[:_ALTERNATIVES]
@@ -142,63 +163,88 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _known(advice: Advice) -> dict[str, str]:
-    """What of the job's and its neighbours' present went in: only what there is."""
-    told = {_TAUGHT[name]: _decimal(one, 2) for name, one in advice.taught.items()}
-    return told | ({} if advice.current is None else {"current": advice.current.text})
-
-
-def _current(given: Current) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "strategy": given.text,
-        "gain": f"{min(float(given.gain), _MOST) if math.isfinite(float(given.gain)) else 0.0:.3f}",
-        "reason": given.reason[:_LONGEST],
-    }
-    told |= _chances(given.odds)
-    return told if given.predicted is None else told | {"predicted": _predicted(given.predicted)}
-
-
-def _chances(odds: Odds | None) -> dict[str, dict[str, str]]:
-    """Its chances to three places, those that are known."""
+def _odds(odds: Odds | None) -> dict[str, dict[str, str]]:
     given = {} if odds is None else {"fits": odds.fits, "beats": odds.beats}
-    told = {name: _decimal(float(one), 3) for name, one in given.items() if one is not None}
-    return {"odds": told} if told else {}
+    known = {name: _decimal(float(one), 3) for name, one in given.items() if one is not None}
+    return {"odds": known} if known else {}
 
 
 def _predicted(given: Predicted) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "stepMilliseconds": _whole(given.step_seconds, 1000),
-        "tokensPerSecond": _whole(given.tokens_per_second),
-        "mfu": _shares(given.mfu),
-        "ettr": _shares(given.ettr),
-        "memoryBytes": _whole(given.memory_bytes),
-    }
-    if given.duration_seconds.target > 0:
-        told["durationSeconds"] = _whole(given.duration_seconds)
-    return told
-
-
-def _whole(band: Range, scale: float = 1) -> dict[str, int]:
-    return {name: round(min(scale * value, _LARGEST)) for name, value in _ends(band)}
-
-
-def _shares(band: Range) -> dict[str, str]:
-    return {name: _decimal(value, 4) for name, value in _ends(band)}
-
-
-def _ends(band: Range) -> Iterable[tuple[str, float]]:
-    return (
-        ("lower", float(band.lower)),
-        ("target", float(band.target)),
-        ("upper", float(band.upper)),
-    )
+    written: dict[str, Any] = {}
+    for figure in FIGURES:
+        predicted: Range = getattr(given, figure.field)
+        # Without a number of tokens there is no time to finish them.
+        if predicted.target > 0 or figure.field != "duration_seconds":
+            ends = ("lower", "target", "upper")
+            written[figure.key] = {end: figure.encode(getattr(predicted, end)) for end in ends}
+    return written
 
 
 def _decimal(value: float, places: int) -> str:
     """A number as text, zero or more, without an exponent."""
-    return f"{min(max(0.0, value), _MOST) if math.isfinite(value) else 0.0:.{places}f}"
+    known = min(max(0.0, value), _LARGEST_DECIMAL) if math.isfinite(value) else 0.0
+    return f"{known:.{places}f}"
 
 
 def _pace(given: Predicted) -> float:
     """Time for the same work, failures included. [s]"""
     return given.step_seconds.target / max(given.ettr.target, 1e-9)
+
+
+_ONE_FAMILY: Final = {"megatron", "nemo"}
+"""Forms that run one and the same trainer, Megatron Core."""
+
+
+def trainer_of(framework: str) -> str:
+    """The form in which a framework is launched; empty where there is none.
+
+    >>> trainer_of("megatron"), trainer_of("any")
+    ('megatron', '')
+    """
+    try:
+        return presets.stack(framework).launch
+    except InputError:
+        return ""
+
+
+def framework_for(trainer: str, framework: str) -> str:
+    """What is searched for a launch: the framework that was named, where it is launched so, else the trainer itself.
+
+    >>> framework_for("nemo", "any"), framework_for("nemo", "megatron")
+    ('nemo', 'megatron')
+    """
+    if trainer not in TRAINERS:
+        raise UnknownName("--launch", trainer, TRAINERS)
+    if framework == "any":
+        return trainer
+    form = trainer_of(framework)
+    if trainer != form and {trainer, form} != _ONE_FAMILY:
+        right = f"framework {framework} is launched {f'with --launch {form}' if form else 'in no form that is known here'}"
+        raise BadValue("--launch", trainer, right)
+    return framework
+
+
+def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
+    """The launch of an answer; a layout that the trainer cannot be told is an error with its field."""
+    if advice.strategy is None:
+        raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
+    recipe, request = advice.precision, request.of(advice.trainer)
+    named = (one for one in request.problems if one.workload.training.precision.name == recipe)
+    return launch(
+        advice.strategy,
+        trainer,
+        next(named, request.problems[0]),
+        interval_steps=advice.checkpoint_interval_steps,
+        asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
+    )
+
+
+def launch_words(request: Request, advice: Advice) -> tuple[str, ...]:
+    """Launch arguments for the annotations; none where there is no recommendation or no form for it."""
+    trainer = trainer_of(request.framework)
+    if advice.strategy is None or not trainer:
+        return ()
+    try:
+        return launch_of(request, advice, trainer).arguments
+    except InputError:
+        return ()

@@ -35,7 +35,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def launches(request: Request, advice: Advice, trainer: str) -> list[Launch]:
     """The launches of the runs to make."""
-    from mofa_model.manifest.launches import launch_of
+    from mofa_model.manifest.advised import launch_of
 
     return [
         launch_of(request, replace(advice, strategy=one.strategy, precision=one.precision), trainer)

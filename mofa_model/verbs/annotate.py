@@ -92,7 +92,7 @@ def run(arguments: Namespace) -> int:
 def _annotator(profiles: list[Profile]) -> Annotator:
     from mofa_model import VERSION
     from mofa_model.advice import advise
-    from mofa_model.manifest.launches import launch_words
+    from mofa_model.manifest.advised import launch_words
     from mofa_model.manifest.stream import Annotator
 
     return Annotator(

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
+from pydantic.alias_generators import to_snake
 
 from mofa_model.kinds.shape import Labels, Many, Number, Shape, Text, moment_of, text_of, under
+from mofa_model.manifest.advised import FIGURES
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass, FailureEvidence
@@ -135,16 +137,12 @@ class PredictedEnds(Shape):
 
     @property
     def figures(self) -> dict[str, Range]:
-        """Bands by name, in units without a prefix; those that are whole."""
-        step = self.step_milliseconds.band
-        bands = {
-            "tokens_per_second": self.tokens_per_second.band,
-            "step_seconds": None if step is None else step.times(1e-3),
-            "ettr": self.ettr.band,
-            "mfu": self.mfu.band,
-            "memory_bytes": self.memory_bytes.band,
+        """Ranges by the fields of an answer's `Predicted`; those of which nothing is missing."""
+        return {
+            figure.field: ends.band.times(1 / figure.scale)
+            for figure in FIGURES
+            if (ends := getattr(self, to_snake(figure.key), None)) is not None and ends.band
         }
-        return {name: band for name, band in bands.items() if band is not None}
 
 
 class StatedOdds(Shape):

@@ -18,9 +18,8 @@ from mofa_model.estimate.footprint import room
 from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, glance, part
 from mofa_model.launch import Launch
-from mofa_model.manifest.advised import failure_rows, status_of
+from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
 from mofa_model.manifest.jobs import Asked, request_of
-from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.manifest.stream import Size, digest_of, sizes_of, table_of
 from mofa_model.page import AdviceView, view_of
 from mofa_model.strategy_text import format_strategy

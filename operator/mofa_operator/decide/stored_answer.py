@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from mofa_model.advice import Status
-from mofa_model.annotations import INVALID, OUTPUTS, PREFIX
+from mofa_model.annotations import INVALID, ODDS, OUTPUTS, PREFIX, WITHOUT_LAYOUT, predicted_in
 from mofa_model.kinds.shape import Body, at, part
 from mofa_model.units import Range
 from mofa_operator.decide.job import COMPUTED, HASH
@@ -25,25 +25,12 @@ from mofa_operator.decide.release import consents
 from mofa_operator.decide.status import moved, standing
 from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
-from mofa_operator.shapes import Ends, figure, texts
+from mofa_operator.shapes import figure, texts
 from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Reason
 
 _OPERATORS: Final = ("computedTime", "health", "conditions", "observed", "observedGeneration")
 """What of a job's status is the operator's own, and no part of an answer."""
-_ODDS: Final = PREFIX + "probability-of-fitting"
-_NO_STRATEGY: Final = tuple(
-    PREFIX + key
-    for key in (
-        "status",
-        "explanation",
-        "recommendation",
-        "inputs-hash",
-        "model-version",
-        "computed-at",
-    )
-)
-"""What an answer without a strategy says."""
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
 
 
@@ -124,12 +111,9 @@ def _is_whole(said: Mapping[str, str], told: Body) -> bool:
     """Whether no key of an answer is missing."""
     if said.get(PREFIX + "status") == INVALID or not told:
         return False
-    needed = (
-        set(OUTPUTS) - {_ODDS}
-        if PREFIX + "strategy" in said or "strategy" in told
-        else set(_NO_STRATEGY)
-    )
-    return needed <= said.keys() and ("odds" in told) == (_ODDS in said)
+    layout = PREFIX + "strategy" in said or "strategy" in told
+    needed = set(OUTPUTS) - {ODDS} if layout else set(WITHOUT_LAYOUT)
+    return needed <= said.keys() and ("odds" in told) == (ODDS in said)
 
 
 def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
@@ -161,10 +145,9 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
 
 def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched) -> Answer | None:
     """With what its annotations say; what had no room in them is not known, where that counts."""
-    bands = {name: _ends(at(told, "predicted", name)).band for name in _FIGURES}
-    figures = {name: band for name, band in bands.items() if band is not None}
+    figures = {name: band for name, band in predicted_in(told).items() if name in _FIGURES}
     is_told = "launch" in told or not known.trainer or not consents(job)
-    if "current" in told or (answer.strategy and (len(figures) < len(bands) or not is_told)):
+    if "current" in told or (answer.strategy and (len(figures) < len(_FIGURES) or not is_told)):
         return None
     odds = {
         name: one
@@ -214,16 +197,6 @@ def _told(text: str) -> Body:
     except orjson.JSONDecodeError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _ends(written: object) -> Ends:
-    """Lower bound, target and upper bound, as the annotation has them."""
-    found = (
-        [figure(one) for one in written]
-        if isinstance(written, list) and len(written) == 3
-        else [None] * 3
-    )
-    return Ends(lower=found[0], target=found[1], upper=found[2])
 
 
 def _without_verdict(rate: object) -> Written:

@@ -178,8 +178,8 @@ def test_the_flagship_costs_what_its_flags_read_back_cost():
     """405B on 2,048 H100s, as the manifest asks for it, with and without offload."""
     from mofa_model.advice import advise
     from mofa_model.answers.advise_file import asked_in
+    from mofa_model.manifest.advised import launch_of
     from mofa_model.manifest.jobs import request_of
-    from mofa_model.manifest.launches import launch_of
 
     request = request_of(asked_in("examples/llama3-405b.yaml", []))
     for constraints in ((), ("offload=activations",)):

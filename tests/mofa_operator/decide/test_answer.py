@@ -12,8 +12,8 @@ from mofa_model import VERSION
 from mofa_model.advice import advise
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
+from mofa_model.manifest.advised import launch_words
 from mofa_model.manifest.documents import Documents
-from mofa_model.manifest.launches import launch_words
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.stream import Annotator
 from mofa_model.manifest.surroundings import bundled_text
