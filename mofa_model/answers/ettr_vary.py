@@ -9,7 +9,7 @@ from mofa_model import plots
 from mofa_model.answers.ettr_figures import printed
 from mofa_model.answers.job import job_of
 from mofa_model.answers.sweep_fields import number, parse_vary
-from mofa_model.reliability import interval, objective
+from mofa_model.reliability import interval, model
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
     changed: dict[str, Any] = {field: given}
     job = job_of(replace(asked, **changed))
     best = interval.recommend(job)
-    band = objective.ettr_band(job, best.steps, best.every, level=asked.level)
+    band = model.ettr_band(job, best.steps, best.every, level=asked.level)
     steps = printed(job, 1)["steps"]
     return {
         field: given,

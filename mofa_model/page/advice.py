@@ -156,7 +156,7 @@ def _memory(view: AdviceView) -> list[ET.Element]:
 
 
 def _checkpoints(view: AdviceView) -> list[ET.Element]:
-    points = [(float(p.seconds), float(p.lower), float(p.ettr), float(p.upper)) for p in view.curve]
+    points = [(float(p.seconds), p.ettr.lower, p.ettr.target, p.ettr.upper) for p in view.curve]
     drawn = figures.curve(
         "Effective training time over the checkpoint interval",
         points,
@@ -168,7 +168,7 @@ def _checkpoints(view: AdviceView) -> list[ET.Element]:
         (
             str(p.steps),
             units.format(float(p.seconds), "s"),
-            *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)),
+            *(f"{x:.2%}" for x in (p.ettr.lower, p.ettr.target, p.ettr.upper)),
         )
         for p in view.curve[::4]
     ]

@@ -13,7 +13,7 @@ from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explanation import MEMORY
-from mofa_model.reliability.curve import CurvePoint, ettr_curve
+from mofa_model.reliability.model import CurvePoint, ettr_curve
 from mofa_model.search import Rejection
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Range
