@@ -11,7 +11,7 @@ pytest.importorskip(
 )
 
 import mofa_model as mofa
-from mofa_model.answers.advise import AdviceQuestion, understood
+from mofa_model.answers.advise import AdviceQuestion, request_of, settled
 from mofa_model.cli import main
 from mofa_model.errors import InputError
 
@@ -196,10 +196,10 @@ def test_a_model_in_the_place_of_a_jobs_file_is_the_model(said):
     """`mofa advise config.json --gpu …` once said that the manifest says --gpu."""
     Path("config.json").write_text(MODEL)
     words = {"gpu": "h100", "gpus": 8, "global_batch_size": 64, "sequence_length": 4096}
-    found = understood(AdviceQuestion(said, **words)).request
-    named = understood(
-        AdviceQuestion(model="config.json" if said == "." else said, **words)
-    ).request
+    found = request_of(settled(AdviceQuestion(said, **words)))
+    named = request_of(
+        settled(AdviceQuestion(model="config.json" if said == "." else said, **words))
+    )
     assert found.problems == named.problems
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mofa_model import verbs
-from mofa_model.answers.sweep_fields import parse_vary, points_of
+from mofa_model.answers.vary import parse_vary, points_of
 from mofa_model.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent

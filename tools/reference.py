@@ -6,7 +6,7 @@ settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
 kinds.md        every kind of jobs that people already have, from mofa_model/kinds
 axes.md         every axis of the search, from the rows of mofa_model/strategy.py
-python.md       every function of Python, and schema/*.json what it answers, from mofa_model/answers
+python.md       every function of Python, from mofa_model/answers
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 from reference_crds import HEAD, crd_page, shown, table
-from reference_python import python_page, schemas
+from reference_python import python_page
 from transcripts import annotations
 
 from mofa_model import presets
@@ -320,7 +320,7 @@ def _lacks(name: str, axis: Axis) -> bool:
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page(), **schemas()}  # fmt: skip
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page()}  # fmt: skip
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 

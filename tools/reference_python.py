@@ -1,34 +1,38 @@
-"""docs/reference/python.md and the JSON schemas of docs/reference/schema, from the questions and documents of mofa_model.answers."""
+"""docs/reference/python.md, from the questions and answers of mofa_model.answers.
+
+The JSON schemas of docs/reference/schema are kept by hand: they are what was promised, and
+tests/mofa_model/answers/test_documents.py holds every answer to them.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import json
-import types
+import re
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
-from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from dataclasses import MISSING
+from typing import Any
 
 from reference_crds import HEAD, shown, table
 
 import mofa_model
-from mofa_model.answers import documents
-from mofa_model.answers.advise import AdviceAnswer, AdviceQuestion
-from mofa_model.answers.ettr import EttrAnswer, EttrQuestion
-from mofa_model.answers.explain import ExplainAnswer, ExplainQuestion
-from mofa_model.answers.question import option_of
-from mofa_model.answers.simulate import SimulateAnswer, SimulateQuestion
-from mofa_model.answers.sweep import SweepAnswer, SweepQuestion
+from mofa_model.answers import questions
+from mofa_model.answers.advise import AdviceAnswer
+from mofa_model.answers.answer import parameters_of
+from mofa_model.answers.ettr import EttrAnswer
+from mofa_model.answers.explain import ExplainAnswer
+from mofa_model.answers.question import Option, Question
+from mofa_model.answers.simulate import SimulateAnswer
+from mofa_model.answers.sweep import SweepAnswer
 
-QUESTIONS = {
-    "advise": (AdviceQuestion, AdviceAnswer, ("AdviseDocument",)),
-    "explain": (ExplainQuestion, ExplainAnswer, ("ExplainDocument",)),
-    "ettr": (EttrQuestion, EttrAnswer, ("EttrDocument", "VariedEttrDocument")),
-    "simulate": (SimulateQuestion, SimulateAnswer, ("SimulateDocument",)),
-    "sweep": (SweepQuestion, SweepAnswer, ("SweepDocument",)),
+FUNCTIONS: dict[str, tuple[type[Question], type, tuple[str, ...]]] = {
+    "advise": (questions.AdviceQuestion, AdviceAnswer, ("advise",)),
+    "explain": (questions.ExplainQuestion, ExplainAnswer, ("explain",)),
+    "ettr": (questions.EttrQuestion, EttrAnswer, ("ettr", "varied-ettr")),
+    "simulate": (questions.SimulateQuestion, SimulateAnswer, ("simulate",)),
+    "sweep": (questions.SweepQuestion, SweepAnswer, ("sweep",)),
 }
-"""Each function with its question, its answer, and what the answer is for machines."""
+"""Each function with its question, its answer, and the schemas of its JSON."""
 INTRO = """\
 What the command answers, Python answers too, from the same code:
 
@@ -58,9 +62,9 @@ no part of the promise: a better model predicts other ones.
 def python_page() -> str:
     """docs/reference/python.md."""
     text = [HEAD, "# Python\n", INTRO]
-    for name, (question, answer, told) in QUESTIONS.items():
+    for name, (question, answer, schemas) in FUNCTIONS.items():
         function = getattr(mofa_model, name)
-        links = " or ".join(f"[`{one}`](schema/{_file(one)})" for one in told)
+        links = " or ".join(f"[`{one}`](schema/{one}.v1.json)" for one in schemas)
         text += [
             f"## mofa.{name}\n",
             f"{function.__doc__}\n",
@@ -72,81 +76,37 @@ def python_page() -> str:
     return "\n".join(text)
 
 
-def schemas() -> dict[str, str]:
-    """JSON schemas of every document, by the name of their file."""
-    found = {}
-    for _, _, told in QUESTIONS.values():
-        for name in told:
-            kind = getattr(documents, name)
-            schema = {
-                "$schema": "https://json-schema.org/draft/2020-12/schema",
-                "title": name,
-                "description": f"{inspect.getdoc(kind)} Version {documents.VERSION}: keys are added, never taken away.",
-                **schema_of(kind),
-            }
-            found[f"schema/{_file(name)}"] = json.dumps(schema, indent=2)
-    return found
+def _parameters(question: type[Question]) -> Iterator[tuple[str, ...]]:
+    for how in question.options.values():
+        yield f"`{how.name}`", _default(how), f"`{how.flag}`", _meaning(how, question)
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
-    """The schema of a type: what `documents` is made of, and no more."""
-    if is_typeddict(kind):
-        hints = get_type_hints(kind, include_extras=True)
-        needed = [name for name, hint in hints.items() if get_origin(hint) is not NotRequired]
-        inner = {
-            n: schema_of(get_args(h)[0] if get_origin(h) is NotRequired else h)
-            for n, h in hints.items()
-        }
-        return {"type": "object", "properties": inner, "required": needed}
-    origin, of = get_origin(kind), get_args(kind)
-    if origin in {Union, types.UnionType}:
-        return {"anyOf": [schema_of(one) for one in of]}
-    if origin is list:
-        return {"type": "array", "items": schema_of(of[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": schema_of(of[1])}
-    if kind is Any:
-        return {}
-    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-    return {"type": names[kind]}
+def _default(how: Option) -> str:
+    if how.default is MISSING:
+        return "required"
+    return "" if how.default in (None, ()) else shown(how.default)
 
 
-def _file(document: str) -> str:
-    stem = document.removesuffix("Document")
-    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in stem).strip(
-        "-"
-    )
-    return f"{words}.v{documents.VERSION}.json"
+def _meaning(how: Option, question: type[Question]) -> str:
+    """What the command's help says, with parameters where it names options."""
+    parameters = parameters_of(question)
 
+    def renamed(match: re.Match[str]) -> str:
+        name = parameters.get(match[0])
+        return f"`{name}`" if name else f"`{match[0]}`"
 
-def _parameters(question: type) -> Iterator[tuple[str, ...]]:
-    said = dict(_said(question))
-    for one in fields(question):
-        default = (
-            "required"
-            if one.default is MISSING
-            else ""
-            if one.default in {None, ()}
-            else shown(one.default)
-        )
-        yield (
-            f"`{one.name}`",
-            default,
-            "FILE" if one.name == "file" else f"`{_option(one.name)}`",
-            said[one.name],
-        )
-
-
-def _option(name: str) -> str:
-    singular = {"classes": "--class", "domains": "--domain", "constraints": "--constraint"}
-    return singular.get(name) or option_of(name)
+    text = re.sub(r"--[a-z]+(?:-[a-z]+)*", renamed, how.text)
+    if how.choices:
+        sentence, default, rest = text.partition(" (default")
+        text = f"{sentence}: {', '.join(how.choices)}{default}{rest}"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _attributes(answer: type) -> Iterator[tuple[str, str]]:
     for name, said in _said(answer):
         yield f"`{name}`", said
     for name, member in vars(answer).items():
-        if not name.startswith("_") and name not in {"to_dict", "shown", "told"}:
+        if not name.startswith("_") and name not in {"shown", "tables_of"}:
             if isinstance(member, property):
                 yield f"`{name}`", _sentence(member)
             elif inspect.isfunction(member):

@@ -1,56 +1,43 @@
-"""The recommended strategy and interval, the alternatives, and why: for a manifest, or for what is said in words."""
+"""The recommended strategy and checkpoint interval of a job, said in words or by its manifest."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import output
-from mofa_model.answers import short_runs, training
-from mofa_model.answers.advised_training import AdvisedTraining, lifted, request_in_words
-from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Names, Text, Whole
-from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
+from mofa_model import files, presets
+from mofa_model.answers import training
+from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.questions import AdviceQuestion
+from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 from mofa_model.tables import Table
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Predicted, Request
-    from mofa_model.answers.documents import AdviseDocument
     from mofa_model.launch import Launch
+    from mofa_model.manifest.documents import Item
     from mofa_model.manifest.jobs import Asked
+    from mofa_model.manifest.surroundings import Surroundings
     from mofa_model.page import AdviceView
 
-
-@dataclass(frozen=True, kw_only=True)
-class AdviceQuestion(AdvisedTraining):
-    """Which strategy and which checkpoint interval are best."""
-
-    file: Text | None = field(default=None, kw_only=False)
-    """A job's manifest, in place of the words for model, training and machines."""
-    profile: Names = ()
-    """ClusterProfiles for `file`: bundled ones by name, or manifests."""
-    top: Whole = 5
-    """Alternatives to find."""
-    launch: Text | None = None
-    """Trainer whose arguments are wanted: megatron, torchtitan, nemo, deepspeed or accelerate."""
-    probe: Whole = 0
-    """Short runs to propose: those that would make the choice surest."""
-    runs: Text | None = None
-    """What such runs measured: a `runs.csv`."""
-
-
 _OR_A_FILE: Final = "or give a job's file in place of all: mofa advise job.yaml"
+_BESIDE: Final = ("", "answer", "short runs")
+"""Groups of fields that may stand beside a manifest, which says all others itself."""
+_SHOWN: Final = 5
+"""Objects of a file that a message names. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AdviceAnswer(Reply):
-    """The first choice with its odds, others with the reason why they are not the first, and where the rest went."""
+class AdviceAnswer(Answer):
+    """The first choice with its odds, and others with the reason why they are not the first."""
 
     question: AdviceQuestion
     """What was asked."""
     request: Request
-    """The same, understood."""
+    """What the model was asked."""
     advice: Advice
     """The whole answer, typed."""
     launch: Launch | None = None
@@ -90,10 +77,10 @@ class AdviceAnswer(Reply):
     @property
     def tables(self) -> Sequence[Table]:
         """What a person reads on one screen."""
-        return self.told(wide=False)
+        return self.tables_of(wide=False)
 
-    def told(self, *, wide: bool) -> list[Table]:
-        """The same, with the longer lists where it is `wide`."""
+    def tables_of(self, *, wide: bool) -> list[Table]:
+        """The tables; `wide` has every choice, the measured runs and what became of the rest."""
         from mofa_model.answers.advise_tables import tables
 
         return tables(self.advice, self.launch, wide=wide)
@@ -111,10 +98,6 @@ class AdviceAnswer(Reply):
 
         return view_of(self.request, self.advice, self.launch.arguments if self.launch else ())
 
-    def to_dict(self) -> AdviseDocument:
-        """The answer as plain data, the same as `-o json`."""
-        return cast("AdviseDocument", output.as_data(self.document))
-
     def shown(self) -> Sequence[Any]:
         """The same sections as a page has."""
         from mofa_model.page import advice_sections
@@ -131,31 +114,18 @@ class AdviceAnswer(Reply):
             raise self.refused
 
 
-@dataclass(frozen=True, kw_only=True)
-class Understood:
-    """A question that can be searched."""
+@asked_by(AdviceQuestion)
+def advise(
+    question: AdviceQuestion,
+    advance: Callable[[float], None] = lambda _: None,
+    launched_by: str = "",
+) -> AdviceAnswer:
+    """The best parallel strategy and checkpoint interval of a job, with its odds, alternatives and reasons."""
+    from mofa_model.advice import advise as search
 
-    question: AdviceQuestion
-    """What was asked."""
-    request: Request
-    """What the model is asked."""
-    asked: Asked | None
-    """What the manifest asks, where there is one."""
-    trainer: str
-    """Trainer whose arguments are wanted; empty where none are."""
-
-
-def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
-    """What is searched; `launched_by` is an option that needs a launch, where nobody names its trainer."""
-    if question.file:
-        from mofa_model.answers import advise_file
-
-        question = advise_file.with_model(question)
-    if question.launch and not question.file:
-        question = _with_framework(question)
-    asked = advise_file.asked(question) if question.file else None
-    request = _from_words(question) if asked is None else _from_manifest(question, asked)
-    request = short_runs.asked(question, request)
+    question = settled(question)
+    asked = _manifest(question)
+    request = request_of(question, asked)
     trainer = question.launch or ""
     if launched_by and not trainer:
         from mofa_model.manifest.advised import trainer_of
@@ -163,80 +133,177 @@ def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
         if not (trainer := trainer_of(request.framework)):
             named = f"framework {request.framework}"
             raise BadValue(launched_by, named, "say for which trainer: --launch TRAINER")
-    return Understood(question=question, request=request, asked=asked, trainer=trainer)
-
-
-def answered(given: Understood, advance: Callable[[float], None] | None = None) -> AdviceAnswer:
-    """The answer; one without a recommendation is an answer too."""
-    from mofa_model.advice import advise as search
-
-    advice = search(given.request) if advance is None else search(given.request, advance)
-    if given.asked is not None:
+    advice = search(request, advance)
+    if asked is not None:
         from mofa_model.manifest.jobs import told
 
-        advice = told(given.asked, advice)
+        advice = told(asked, advice)
     launch, refused = None, None
-    if given.trainer and advice.strategy is not None:
+    if trainer and advice.strategy is not None:
         from mofa_model.manifest.advised import launch_of
 
         try:
-            launch = launch_of(given.request, advice, given.trainer)
+            launch = launch_of(request, advice, trainer)
         except InputError as error:
-            refused = error  # the answer stands, whatever this trainer can be told
+            refused = error  # the advice stands, though this trainer cannot be told of it
     return AdviceAnswer(
-        question=given.question,
-        request=given.request,
-        advice=advice,
-        launch=launch,
-        refused=refused,
+        question=question, request=request, advice=advice, launch=launch, refused=refused
     )
 
 
-@asked_by(AdviceQuestion)
-def advise(question: AdviceQuestion) -> AdviceAnswer:
-    """The best parallel strategy and checkpoint interval of a job, with its odds, alternatives and reasons."""
-    return answered(understood(question))
+def settled(question: AdviceQuestion) -> AdviceQuestion:
+    """The question with its model and trainer at their own places.
+
+    A model may be given in the place of a job's file, and a launch is for its own trainer.
+    """
+    if question.file and _is_model(question.file):
+        if question.model is not None:
+            right = f"{question.file} is a model too; give one of them"
+            raise BadValue("--model", question.model, right)
+        question = replace(question, file=None, model=question.file)
+    if question.launch and not question.file:
+        from mofa_model.manifest.advised import framework_for
+
+        framework = training.framework_of(question)
+        chosen = framework_for(question.launch, framework)
+        question = question if chosen == framework else replace(question, framework=chosen)
+    return question
 
 
-def _with_framework(asked: AdviceQuestion) -> AdviceQuestion:
-    """A launch is for its own trainer: that is what is searched, where no other is named."""
-    from mofa_model.manifest.advised import framework_for
+def request_of(question: AdviceQuestion, asked: Asked | None = None) -> Request:
+    """What the model is asked by a question, and by the manifest that it names."""
+    request = _from_words(question) if asked is None else _from_manifest(question, asked)
+    request = replace(request, top=question.top, probe=question.probe)
+    if not question.runs:
+        return request
+    from mofa_model.calibrate.short_runs import with_short_runs
 
-    framework = training.framework_of(asked)
-    chosen = framework_for(str(asked.launch), framework)
-    return asked if chosen == framework else replace(asked, framework=chosen)
+    if request.framework == "any":
+        raise BadValue("--runs", question.runs, "say which trainer ran them: --framework TRAINER")
+    return with_short_runs(request, question.runs)
 
 
-def _from_words(asked: AdviceQuestion) -> Request:
-    if asked.profile:
-        ought = "it goes with a manifest; give FILE, or say --gpu and --nodes"
-        raise BadValue("--profile", asked.profile[0], ought)
-    training.require(asked, also=_OR_A_FILE)
-    return replace(request_in_words(asked), top=_top(asked.top))
+def _from_words(question: AdviceQuestion) -> Request:
+    if question.profile:
+        right = "it goes with a manifest; give FILE, or say --gpu and --nodes"
+        raise BadValue("--profile", question.profile[0], right)
+    training.require(question, also=_OR_A_FILE)
+    return training.request_of(question)
 
 
 def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
     from mofa_model.manifest.jobs import request_of
 
     request = request_of(asked)
-    changes: dict[str, object] = {
-        "top": _top(question.top),
-        "lifted": lifted(question),
-        "risk": question.risk,
-        "odds": not question.by_estimate,
-    }
+    framework, current = request.framework, question.current
     if question.launch:
         from mofa_model.manifest.advised import framework_for
 
-        changes["framework"] = framework_for(question.launch, request.framework)
-    if question.objective:
-        changes["objective"] = question.objective
-    if question.current:
-        changes["current"] = training.layout_of(question.current, request.problems[0], "--current")
-    return replace(request, constraints=(*request.constraints, *question.constraints), **changes)  # type: ignore[arg-type]
+        framework = framework_for(question.launch, framework)
+    return replace(
+        request,
+        lifted=training.lifted(question),
+        risk=question.risk,
+        odds=not question.by_estimate,
+        framework=framework,
+        objective=question.objective or request.objective,
+        current=training.layout_of(current, request.problems[0], "--current")
+        if current
+        else request.current,
+        constraints=(*request.constraints, *question.constraints),
+    )
 
 
-def _top(value: int) -> int:
-    if not 0 <= value <= 100:
-        raise BadValue("--top", value, "give a number from 0 to 100")
-    return value
+def _manifest(question: AdviceQuestion) -> Asked | None:
+    """What the manifest of a question asks; None where it names none."""
+    if not question.file:
+        return None
+    found = asked_in(question.file, question.profile)
+    asked_how = (question.options[name] for name in question.given())
+    if given := [how.flag for how in asked_how if how.group not in _BESIDE]:
+        right = (
+            "it is a job's file, which says such things itself: write it there, or give all by"
+            " options and no file"
+        )
+        raise BadValue(", ".join(given), question.file, right)
+    return found
+
+
+def _is_model(word: str) -> bool:
+    """Whether a word is a model: a preset, a model hub's config.json or the folder with it."""
+    kind = files.found(word)
+    if kind == "folder":
+        return files.found(f"{word}/config.json") == "file"
+    if not kind:
+        return bool(presets.meanings("models", word)) or presets.is_address(word)
+    if not word.endswith(".json"):
+        return False
+    try:
+        found = json.loads(files.read_text(word))
+    except ValueError:  # said by whoever reads it as a job
+        return False
+    return (
+        isinstance(found, dict)
+        and "kind" not in found
+        and not {"model_type", "architectures"}.isdisjoint(found)
+    )
+
+
+def asked_in(path: str, profiles: Sequence[str]) -> Asked:
+    """What the one job of a file asks.
+
+    Its profile is looked for in the same file, in `profiles`, then among those of the package.
+    """
+    from mofa_model.manifest import jobs
+    from mofa_model.manifest.documents import LARGEST, Documents
+    from mofa_model.manifest.surroundings import named_profiles, surroundings
+
+    stream = Documents.parse(files.read_text(path, largest=LARGEST), path)
+    around = surroundings([stream], [one for word in profiles for one in named_profiles(word)])
+    found = _jobs(stream.items, around)
+    if not found:
+        raise BadFile(path, _nothing(stream.items))
+    if len(found) > 1:
+        raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; `mofa annotate` takes many")
+    return jobs.asked(found[0], around)
+
+
+def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
+    """The TrainingJobs; else jobs of other kinds that ask for advice; else those that do not."""
+    from mofa_model.kinds import job_kind
+    from mofa_model.manifest import jobs
+
+    ours = [item for item in items if jobs.is_training_job(item)]
+    if ours:
+        return ours
+    others = [item for item in items if job_kind(item.api_version, item.kind)]
+    asking = [item for item in others if jobs.mode_of(item, around) not in {None, "Disabled"}]
+    return asking or others
+
+
+def _nothing(items: Sequence[Item]) -> str:
+    """What a file without any job holds, and what takes it."""
+    from mofa_model.kinds import KINDS
+    from mofa_model.manifest.surroundings import POLICY, PROFILE
+
+    if not items:
+        return "is empty; give a TrainingJob, or a job of a kind that you have"
+    kinds = {item.kind for item in items}
+    ours = sorted({"TrainingJob", *(kind.kind for kind in KINDS)})
+    for kind in sorted(kinds - {PROFILE, POLICY}):
+        if near := get_close_matches(kind, ours, n=1):
+            return f"holds no job but {_named(items)}: kind {kind!r} is unknown; did you mean {near[0]}?"
+    if kinds == {PROFILE}:
+        return (
+            f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, or to "
+            "`mofa ettr --profile`"
+        )
+    if POLICY in kinds:
+        return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
+    return f"holds no job but {_named(items)}; give one of {', '.join(ours)}, or a model hub's config.json"
+
+
+def _named(items: Sequence[Item]) -> str:
+    names = [f"{item.kind or 'something without a kind'} {item.name}".rstrip() for item in items]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -9,9 +9,7 @@ from typing import Any, Final
 from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted
 from mofa_model.advice.reasons import gained
-from mofa_model.answers import short_runs
-from mofa_model.answers.evidence import nearest
-from mofa_model.bands import in_percent
+from mofa_model.bands import Basis, in_percent
 from mofa_model.bars import bars
 from mofa_model.launch import Launch
 from mofa_model.search import Rejection
@@ -20,6 +18,10 @@ from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB, Range
 
+_DISTANCE: Final = (
+    "A run says half as much for each unit of distance. The error is predicted over measured step time - 1, by a fit that did not "
+    "see the run's group; `there` is what is another."
+)
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
 
@@ -32,7 +34,8 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
         found += [_choices(advice, shown), _layouts(advice, shown)]
     elif advice.current is not None:
         found.append(_layouts(advice, ()))
-    found += short_runs.table(advice)
+    if advice.probes:
+        found.append(_probes(advice))
     if advice.frontier:
         found.append(_frontier(advice))
     if advice.nearest:
@@ -44,7 +47,7 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
             )
         )
     if wide and advice.basis is not None:
-        found.append(nearest(advice.basis))
+        found.append(nearest_runs(advice.basis))
     if wide or advice.strategy is None:
         found.append(_counts(advice))
     if launch is not None:
@@ -318,6 +321,43 @@ def _frontier(advice: Advice) -> Table:
             )
         )
     return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
+
+
+def _probes(advice: Advice) -> Table:
+    """Short runs to make."""
+    columns = (
+        Column("run"),
+        Column("step", unit="s"),
+        Column("GiB"),
+        Column("fits", align="right"),
+        Column("layout, and what it is worth", align="left"),
+    )
+    rows = tuple(
+        (
+            probe.name,
+            probe.predicted.step_seconds.target,
+            round(probe.predicted.memory_bytes.target / GIB),
+            in_percent(probe.odds.fits),
+            f"{short_strategy(probe.strategy)}: {probe.reason}",
+        )
+        for probe in advice.probes
+    )
+    return Table(title="Short runs to make", columns=columns, rows=rows)
+
+
+def nearest_runs(basis: Basis) -> Table:
+    """The measured runs that are most like a layout."""
+    columns = (
+        Column("run"),
+        Column("distance"),
+        Column("error", unit="%"),
+        Column("there", align="left"),
+    )
+    rows = tuple(
+        (run.name, round(run.distance, 2), run.error, " ".join(run.differs))
+        for run in basis.nearest
+    )
+    return Table(title="Nearest measured runs", columns=columns, rows=rows, notes=(_DISTANCE,))
 
 
 def _counts(advice: Advice) -> Table:

@@ -2,51 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final
 
-from mofa_model import output, units
-from mofa_model.answers import ettr_figures, ettr_vary, job_text
-from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.job import JobWords, job_of
-from mofa_model.answers.question import Real, Text, Whole
-from mofa_model.errors import BadValue, UnknownName
+from mofa_model import output, plots, units
+from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.job import every_of, job_of
+from mofa_model.answers.question import names, switch
+from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
+from mofa_model.answers.vary import parse_vary
+from mofa_model.errors import BadUnit, BadValue
+from mofa_model.reliability import (
+    budget,
+    deadline,
+    interval,
+    model,
+    objective,
+    paper,
+    recovery,
+    renewal,
+)
+from mofa_model.reliability.curve import ettr_curve
+from mofa_model.reliability.model import Job, one_tier
+from mofa_model.reliability.watchdog import watchdog
 from mofa_model.tables import Column, Table
 
-if TYPE_CHECKING:
-    from mofa_model.answers.documents import EttrDocument, VariedEttrDocument
-    from mofa_model.reliability.model import Job
-
-
-@dataclass(frozen=True, kw_only=True)
-class EttrQuestion(JobWords):
-    """How much of the wall time of a job becomes training."""
-
-    interval: Whole | None = None
-    """Steps between saves; without it the best."""
-    every: Text | None = None
-    """Saves of the nearest tier for one of each tier: "1,5,60"; without it the best."""
-    method: Text = "exact"
-    """The model that answers: exact or paper."""
-    level: Real = 0.9
-    """Level of the band."""
-    curve: Whole = 0
-    """Intervals to list around the best."""
-    vary: Text | None = None
-    """A field and its values: the best interval at each, "rate=0.0025..0.04"."""
-    total_steps: Real | None = None
-    """Steps of the run: adds the time to finish."""
-    deadline: Text | None = None
-    """Time to finish in, with `total_steps`: adds nodes and spares."""
-    scaling: Real = 1.0
-    """Step time goes as nodes to the power of minus this."""
-    window: Text = "7 d"
-    """Length of the run whose scatter is told."""
+TRUSTED: Final = 0.05
+"""Failure load below which the paper's form is right to half a point. [1]"""
+BROKEN: Final = 0.2
+"""Failure load beyond which it is not to be used. [1]"""
+_VARIED: Final = tuple(
+    name
+    for name, how in ReliabilityQuestion.options.items()
+    if how.reader not in (names, switch) and name != "profile"
+)
+"""Fields that can vary."""
+_BEST: Final = (
+    Column("interval steps"),
+    Column("ettr", unit="%"),
+    Column("lower", unit="%"),
+    Column("upper", unit="%"),
+    Column("paper steps"),
+    Column("paper ettr", unit="%"),
+)
+"""What is said of each value of a field that varies."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EttrAnswer(Reply):
+class EttrAnswer(Answer):
     """The share of wall time that becomes training, the best interval, and where the rest goes."""
 
     question: EttrQuestion
@@ -70,7 +75,7 @@ class EttrAnswer(Reply):
     def tables(self) -> Sequence[Table]:
         """What people read."""
         if self.job is None:
-            return [ettr_vary.table(self.document["varied"], self.document["rows"])]
+            return [_varied_table(self.document["varied"], self.document["rows"])]
         return _tables(self.document)
 
     @property
@@ -80,73 +85,56 @@ class EttrAnswer(Reply):
             return self.tables[-1]
         return output.as_record(self.document)
 
-    def to_dict(self) -> EttrDocument | VariedEttrDocument:
-        """The answer as plain data, the same as `-o json`."""
-        return cast("EttrDocument | VariedEttrDocument", output.as_data(self.document))
-
     def points(self) -> list[dict[str, Any]]:
         """The curve that was asked for, or one that is fine enough to be drawn."""
         if self.job is None:
             return []
-        return ettr_figures.points(self.job, self.document)
+        said, found = self.document, self.document["interval"]
+        fine = 25 if len(self.job.blocking) > 1 else 121
+        drawn = (found["steps"], tuple(found["every"]), fine, said["level"])
+        return said["curve"] or curve(self.job, *drawn)
+
+    def draw(self, path: str) -> None:
+        """Draw the curve, or the field that varies, to an SVG or PNG file."""
+        if self.job is not None:
+            found = self.document["interval"]
+            plots.ettr_curve(path, self.points(), found["steps"], found["seconds"])
+            return
+        field = self.document["varied"]
+        lines = {
+            label: [(_place(row[field]), row[name]) for row in self.document["rows"]]
+            for label, name in (("exact", "ettr"), ("paper's form", "paper_ettr"))
+        }
+        plots.lines(path, lines, x=field.replace("_", " "), y="ETTR", percent=True)
 
     def shown(self) -> Sequence[Any]:
         """The curve, and the tables."""
-        from mofa_model.page.notebook import ettr_curve
+        from mofa_model.page.figures import checkpoint_curve
 
-        told = self.document
-        drawn = [] if self.job is None else [ettr_curve(self.points(), told["interval"])]
-        return [*drawn, *super().shown()]
+        if self.job is None:
+            return super().shown()
+        drawn = [(p["seconds"], p["lower"], p["ettr"], p["upper"]) for p in self.points()]
+        found = self.document["interval"]
+        return [checkpoint_curve(drawn, found["seconds"], found["steps"]), *super().shown()]
 
 
 @asked_by(EttrQuestion)
 def ettr(question: EttrQuestion) -> EttrAnswer:
     """Effective training time of a job on nodes that fail, and the checkpoint interval that gives most of it."""
-    _check(question)
+    if not 0 < question.level < 1:
+        raise BadValue("--level", question.level, "give a level between 0 and 1, for example 0.9")
+    if question.deadline and not question.total_steps:
+        raise BadValue("--deadline", question.deadline, "give --total-steps with it")
     if question.vary:
-        varied, rows = ettr_vary.varied(question)
-        return EttrAnswer(question=question, document={"varied": varied, "rows": rows})
+        field, values = parse_vary(question.vary, _VARIED)
+        rows = [_varied_row(question, field, value) for value in values]
+        return EttrAnswer(question=question, document={"varied": field, "rows": rows})
     job = job_of(question)
     every = every_of(question.every, len(job.blocking))
     if question.method == "paper" and len(job.blocking) > 1:
-        job = _nearest_remote(job)
+        job = one_tier(job, len(job.blocking) - 1)  # the paper's one tier: every failure reads it
         every = None
-    return EttrAnswer(
-        question=question, document=ettr_figures.answer(job, question, every), job=job
-    )
-
-
-def _check(asked: EttrQuestion) -> None:
-    if asked.interval is not None and not 1 <= asked.interval <= 10**9:
-        raise BadValue("--interval", asked.interval, "give steps between saves, one or more")
-    job_text.within(asked.scaling, "--scaling", 0, 2)
-    if not 0 < asked.level < 1:
-        raise BadValue("--level", asked.level, "give a level between 0 and 1, for example 0.9")
-    if not 0 <= asked.curve <= 10_000:
-        raise BadValue("--curve", asked.curve, "give at most 10000 intervals")
-    if asked.deadline and not asked.total_steps:
-        raise BadValue("--deadline", asked.deadline, "give --total-steps with it")
-    if asked.total_steps is not None and not 1 <= asked.total_steps <= 1e15:
-        raise BadValue("--total-steps", asked.total_steps, "give steps of the run, one or more")
-    if asked.method not in {"exact", "paper"}:
-        raise UnknownName("--method", asked.method, ("exact", "paper"))
-
-
-def every_of(text: str | None, tiers: int) -> tuple[int, ...] | None:
-    """Saves of the nearest tier for one of each tier, as people write them."""
-    if text is None:
-        return None
-    numbers = tuple(units.count(part, field="--every") for part in text.split(","))
-    if len(numbers) != tiers or min(numbers) < 1:
-        raise BadValue("--every", text, f"give {tiers} numbers of one or more, one for each tier")
-    return numbers
-
-
-def _nearest_remote(job: Any) -> Any:
-    """The paper knows one tier: the last, which every failure can read."""
-    from mofa_model.reliability.model import one_tier
-
-    return replace(one_tier(job, len(job.blocking) - 1))
+    return EttrAnswer(question=question, document=_document(job, question, every), job=job)
 
 
 def _tables(answer: dict[str, Any]) -> list[Table]:
@@ -235,3 +223,216 @@ def _range(band: dict[str, float | None]) -> str:
         return "never" if value is None else units.format(value, "s")
 
     return f"{told(band['target'])} ({told(band['lower'])} … {told(band['upper'])})"
+
+
+def _varied_row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
+    """The best interval at one value of a field, everything else as given."""
+    changed: dict[str, Any] = {field: value}
+    question = replace(asked, **changed)
+    job = job_of(question)
+    best = interval.recommend(job)
+    band = objective.ettr_band(job, best.steps, best.every, level=asked.level)
+    steps = paper_form(job, 1)["steps"]
+    return {
+        field: getattr(question, field),
+        "interval_steps": best.steps,
+        "ettr": float(band.target),
+        "lower": float(band.lower),
+        "upper": float(band.upper),
+        "paper_steps": steps,
+        "paper_ettr": paper_form(job, steps)["ettr"],
+    }
+
+
+def _varied_table(field: str, rows: list[dict[str, Any]]) -> Table:
+    return Table(
+        title="ETTR at the best interval",
+        columns=(Column(field.replace("_", " ")), *_BEST),
+        rows=tuple(tuple(row.values()) for row in rows),
+    )
+
+
+def _place(value: Any) -> Any:
+    """Where a value stands on an axis: a time by its seconds, text as it is."""
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return units.parse(value, "s", field="--vary")
+    except BadUnit:
+        return value
+
+
+def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict[str, Any]:
+    """Everything that the tables and the JSON of `mofa ettr` say."""
+    best = interval.recommend(job, every=every)
+    steps = asked.interval or best.steps
+    if asked.method == "paper" and asked.interval is None:
+        steps = paper_form(job, 1)["steps"]
+    band = objective.ettr_band(job, steps, best.every, level=asked.level)
+    form = paper_form(job, steps)
+    told: dict[str, Any] = {
+        "model": asked.method,
+        "ettr": {
+            "lower": float(band.lower),
+            "target": float(band.target),
+            "upper": float(band.upper),
+        },
+        "level": asked.level,
+        "interval": _interval(job, best, steps, asked),
+        "paper": form,
+        "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
+        "failures_per_node_day": _rate(job, asked.level),
+        "save_s": {
+            "blocking": [float(x) for x in job.blocking],
+            "background": [float(x) for x in job.background],
+        },
+        "scatter": _scatter(
+            job, steps, best.every, units.parse(asked.window, "s", field="--window")
+        ),
+        "budget": _budget(job, steps, best.every),
+    }
+    if (found := watchdog(job, steps, best.every)) is not None:
+        told["watchdog"] = {"timeout_s": found.timeout, "worth": found.worth}
+    if asked.method == "paper":
+        told["ettr"] = _paper_band(job, steps, asked.level)
+    told["curve"] = curve(job, steps, best.every, asked.curve, asked.level)
+    if asked.total_steps:
+        told |= _ending(job, steps, best.every, asked)
+    return told
+
+
+def curve(
+    job: Job, steps: int, every: tuple[int, ...], count: int, level: float
+) -> list[dict[str, Any]]:
+    """ETTR over intervals from a sixteenth to sixteen times `steps`, with the band and the paper's form."""
+    if count == 0:
+        return []
+    return [
+        {
+            "steps": point.steps,
+            "seconds": point.seconds,
+            "ettr": point.ettr,
+            "lower": point.lower,
+            "upper": point.upper,
+            "paper": paper_form(job, point.steps)["ettr"],
+        }
+        for point in ettr_curve(job, steps, every, count, level)
+    ]
+
+
+def paper_form(job: Job, steps: int) -> dict[str, Any]:
+    """The paper's form for the last tier, its interval, and whether it may be trusted here."""
+    rate, mean = float(model.failure_rate(job)), float(model.mean_recovery(job))
+    save, step = float(job.blocking[-1]), float(job.step_time)
+    load = rate * (mean + steps * step / 2)
+    trust = (
+        "small failure load"
+        if load < TRUSTED
+        else "failure load above 0.05"
+        if load < BROKEN
+        else "beyond its range"
+    )
+    async_saves = any(float(x) > 0 for x in job.background)
+    if async_saves:
+        trust += "; background copies are not in it"
+    return {
+        "ettr": float(paper.ettr(rate, steps, step, save, mean)),
+        "steps": int(paper.best_interval(rate, step, save, mean, most=interval.MOST_STEPS)),
+        "failure_load": load,
+        "trust": trust,
+    }
+
+
+def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
+    low, high = objective.rate_scales(job, level)
+    lower, target, upper = (
+        paper_form(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low)
+    )
+    return {"lower": lower, "target": target, "upper": upper}
+
+
+def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion) -> dict[str, Any]:
+    low, high = objective.rate_scales(job, asked.level)
+    scale = float(interval.minimax_rate(low, high))
+    away = interval.departure(job, best)
+    robust = (
+        best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
+    )
+    return {
+        "steps": steps,
+        "seconds": steps * float(job.step_time),
+        "every": list(best.every),
+        "tier_steps": [steps * n for n in best.every],
+        "best_steps": best.steps,
+        "best_ettr": best.ettr,
+        "half": away.half,
+        "double": away.double,
+        "flat_from": away.flat[0],
+        "flat_to": away.flat[1],
+        "minimax_steps": robust.steps,
+    }
+
+
+def _rate(job: Job, level: float) -> dict[str, float]:
+    mean = float(model.failure_rate(job)) / float(job.nodes) * units.DAY
+    low, high = objective.rate_scales(job, level)
+    return {"lower": mean * low, "target": mean, "upper": mean * high}
+
+
+def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
+    """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
+    rate = float(model.failure_rate(job))
+    sources = model.sources(job)
+    busiest = max(
+        range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier)
+    )
+    slope = sum(
+        s.share * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+    )
+    if window <= 0:
+        raise BadValue("--window", window, "give a time above zero")
+    sd = renewal.deviation(
+        rate,
+        model.survived(job),
+        slope,
+        steps * every[busiest] * float(job.step_time),
+        float(job.blocking[busiest]),
+        float(job.background[busiest]),
+        job.reliability.slowdown,
+        window,
+    )
+    return {"sd": float(sd), "window_s": window}
+
+
+def _budget(job: Job, steps: int, every: tuple[int, ...]) -> dict[str, float]:
+    found = budget.budget(job, steps, every)
+    told = {
+        "training": found.training,
+        "waiting for nodes": found.waiting_for_nodes,
+        "saving": found.saving,
+        "waiting for copies": found.waiting_for_copies,
+        "slowed by copies": found.slowed_by_copies,
+        **{f"recovering, {name}": share for name, share in found.recovering.items()},
+        **{f"work redone, {name}": share for name, share in found.redoing.items()},
+    }
+    return {name: float(share) for name, share in told.items()}
+
+
+def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -> dict[str, Any]:
+    band = objective.ettr_band(job, steps, every, level=asked.level)
+    start, total = job.reliability.start, float(asked.total_steps or 0)
+    times = {
+        name: _finite(float(objective.finish_time(total, float(job.step_time), ettr, start)))
+        for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
+    }
+    told: dict[str, Any] = {"finish_s": times}
+    if asked.deadline:
+        limit = units.parse(asked.deadline, "s", field="--deadline")
+        told["deadline"] = {"nodes_needed": deadline.nodes_for(job, total, limit, asked.scaling)}
+        if job.reliability.spares is not None:
+            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(job, total, limit)
+    return told
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) and value < 1e290 else None

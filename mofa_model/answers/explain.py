@@ -1,34 +1,89 @@
-"""One strategy: every time term and memory term, per stage, with equation numbers; or what is known of runs like it."""
+"""One strategy: every term of its step and of its memory, with equation numbers; or what is known of runs like it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from mofa_model import output
-from mofa_model.answers import evidence
-from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Text
-from mofa_model.answers.training import TrainingWords, layout_of, problems_of, require
-from mofa_model.tables import Table
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from mofa_model.answers.documents import ExplainDocument
+from mofa_model.answers.advise_tables import nearest_runs
+from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.questions import ExplainQuestion
+from mofa_model.answers.training import layout_of, problems_of, require
+from mofa_model.bands import (
+    Basis,
+    Feature,
+    bands_of,
+    basis_of,
+    coordinates,
+    features_of,
+    measured_runs,
+)
+from mofa_model.blocks import Layer
+from mofa_model.estimate import Estimate, StepTime, estimate
+from mofa_model.estimate.footprint import Footprint, host_room, overflow, room
+from mofa_model.estimate.layer import LayerTime
+from mofa_model.estimate.routing import RISK, fullest_rank
+from mofa_model.estimate.step import tokens_per_second, utilisation
+from mofa_model.search import SearchCase
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy
+from mofa_model.tables import Cell, Column, Table
+from mofa_model.units import GIB, Range, format
 
+STEP: Final[Mapping[str, tuple[str, str]]] = {
+    "stages": ("(7) (8) (11)", "work of the slowest stage, all micro-batches"),
+    "bubble": ("(10) (12)", "fill and drain of the pipeline, slower stages"),
+    "hops": ("(23)", "exposed pipeline hops"),
+    "data": ("(13) (24)", "exposed gradient and parameter traffic"),
+    "embedding": ("(13)", "all-reduce of a tied embedding"),
+    "optimizer": ("(26) (28)", "the update"),
+    "overhead": ("ours", "host time of a step"),
+    "straggler": ("ours", "waiting for the slowest of many nodes"),
+}
+"""Terms of a step: equation and meaning, in the order in which they add up to Eq. (14)."""
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainQuestion(TrainingWords):
-    """Where the time and the memory of one strategy go."""
+LAYER: Final[Mapping[str, tuple[str, str]]] = {
+    "linear": ("(1) (19)", "matrix products with weights"),
+    "attention": ("(1)", "scores, softmax, weighted values"),
+    "elementwise": ("(19)", "norms, residuals, activations, routing"),
+    "tensor": ("(20)", "exposed tensor-parallel collectives"),
+    "context": ("(21)", "exposed context-parallel messages"),
+    "expert": ("(22)", "exposed dispatch and combine"),
+    "offload": ("(34)", "exposed way of activations to the host"),
+    "forward": ("(7)", "the whole forward pass"),
+    "backward": ("(8) (35)", "the whole backward pass"),
+    "recompute": ("(30) (32)", "forward work done again"),
+    "communication": ("(2) (3)", "all collectives, exposed or not"),
+}
+"""Terms of a layer and micro-batch; forward times, unless they say otherwise."""
 
-    strategy: Text = ""
-    """The layout, "tp=8,pp=4", or a trainer's flags; data parallelism follows from the devices."""
-    evidence: bool = False
-    """Tell the measured runs that the prediction rests on, feature by feature, in place of the terms."""
+MEMORY: Final[Mapping[str, tuple[str, str]]] = {
+    "weights": ("(4)", "weights"),
+    "gradients": ("(4)", "accumulated gradients"),
+    "optimizer": ("(25) (27)", "master weights and moments"),
+    "buffers": ("ours", "buckets, gathered parameters and inputs, workspaces of products"),
+    "reserve": ("(6)", "what the stack holds before the first layer"),
+    "activations": ("(5) (29) (31) (33)", "micro-batches in flight"),
+    "backward": ("(31)", "what the backward pass of a layer makes anew above the loss"),
+    "logits": ("Table 2", "head and loss"),
+    "update": ("ours", "workspace of the update"),
+    "fragmentation": ("ours", "reserved beyond what is allocated"),
+    "graphs": ("ours", "held by CUDA graphs"),
+}
+"""Terms of device memory."""
+_COUNTED: Final = (
+    "How many measured runs have each feature, and their median error by fits that did not see their groups: here, of the stack on "
+    "these devices; of the stack anywhere; on these devices; in this format; all. Sizes count runs of half to twice as much."
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExplainAnswer(Reply):
+class ExplainAnswer(Answer):
     """The terms of a strategy, or the measured runs that it rests on."""
 
     question: ExplainQuestion
@@ -61,10 +116,6 @@ class ExplainAnswer(Reply):
 
         return {NAMES[name]: term["seconds"] for name, term in self.document["step"].items()}
 
-    def to_dict(self) -> ExplainDocument:
-        """The answer as plain data, the same as `-o json`."""
-        return cast("ExplainDocument", output.as_data(self.document))
-
     def shown(self) -> Sequence[Any]:
         """The parts of the step as a bar, and the tables."""
         from mofa_model.page.figures import parts
@@ -80,19 +131,317 @@ class ExplainAnswer(Reply):
 @asked_by(ExplainQuestion)
 def explain(question: ExplainQuestion) -> ExplainAnswer:
     """Where the time and the memory of one strategy go, whether it fits or not."""
-    from mofa_model.explanation import explain as terms_of
-    from mofa_model.explanation import records
-
     require(question, first={} if question.strategy else {"--strategy": "tp=2"})
     problem = problems_of(question)[0]
-    strategy = layout_of(question.strategy, problem, "--strategy")
+    strategy = layout_of(str(question.strategy), problem, "--strategy")
     if question.evidence:
-        tables, told, rows = evidence.evidence(problem, strategy)
-        return ExplainAnswer(question=question, document=told, tables=tuple(tables), records=rows)
-    found = terms_of(problem.workload, problem.cluster, strategy)
+        return _evidence(question, problem, strategy)
+    document = terms(problem.workload, problem.cluster, strategy)
     return ExplainAnswer(
         question=question,
-        document=found.document,
-        tables=found.tables,
-        records=records(found.document),
+        document=document,
+        tables=term_tables(document),
+        records=term_records(document),
     )
+
+
+def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
+    """All that is known of runs like one layout."""
+    runs, here = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
+    basis, seen = basis_of(runs, here), features_of(runs, here)
+    bands = bands_of(runs, here)
+    document = {
+        "strategy": format_strategy(strategy),
+        "model": problem.workload.model.name,
+        "gpu": here.device,
+        "gpus": int(problem.cluster.gpus),
+        "stack": here.stack,
+        "evidence": basis,
+        "bands": {name: {"low": band.lower, "high": band.upper} for name, band in bands.items()},
+        "features": seen,
+    }
+    records = _feature_table(seen)
+    tables = (_evidence_table(document, basis, bands), nearest_runs(basis), records)
+    return ExplainAnswer(question=question, document=document, tables=tables, records=records)
+
+
+def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Range]) -> Table:
+    place = f"{document['model']} on {document['gpus']} {document['gpu']} ({basis.of})"
+    rows = [("nearest run", basis.nearest_run)]
+    rows += [
+        (f"{name}, band", f"{band.lower:.3g} to {band.upper:.3g} of the estimate")
+        for name, band in bands.items()
+    ]
+    rows.append(("confidence", f"{basis.confidence:.0%}"))
+    return Table(
+        title=f"{place}: {document['strategy']}; {basis.evidence}",
+        columns=(Column("known"), Column("value", align="left")),
+        rows=tuple(rows),
+    )
+
+
+def _feature_table(found: Sequence[Feature]) -> Table:
+    """The evidence map of one layout."""
+    where = list(found[0].seen)
+    columns = [Column("feature"), Column("value", align="left")]
+    for at, name in enumerate(where):
+        columns += [
+            Column(name),
+            Column("error" if not at else f"error, {name}", unit="%", wide=0 < at < len(where) - 1),
+        ]
+    return Table(
+        title="Measured runs by feature",
+        columns=tuple(columns),
+        rows=tuple(
+            (
+                one.name,
+                one.value,
+                *(cell for seen in one.seen.values() for cell in (seen.runs, seen.error)),
+            )
+            for one in found
+        ),
+        notes=(_COUNTED,),
+    )
+
+
+def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str, Any]:
+    """Every term of one strategy, in SI."""
+    found = estimate(workload, cluster, strategy)
+    layers = dict(zip(_names(workload.model.kinds), found.layers, strict=True))
+    return {
+        "strategy": format_strategy(strategy),
+        "model": workload.model.name,
+        "gpu": cluster.device.name,
+        "gpus": int(cluster.gpus),
+        "stack": cluster.calibration.stack,
+        "evidence": basis_of(measured_runs(), coordinates(workload, cluster, strategy)),
+        "summary": _summary(workload, cluster, strategy, found),
+        "step": _terms(STEP, found.step),
+        "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
+        "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
+        "stages": _stages(workload, found),
+        "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
+    }
+
+
+def term_tables(document: Mapping[str, Any]) -> tuple[Table, ...]:
+    """The terms for people: summary, step, layers, stages, memory."""
+    made = (_summary_table, _step_table, _layer_table, _stage_table, _memory_table)
+    return tuple(table(document) for table in made)
+
+
+def term_records(document: Mapping[str, Any]) -> Table:
+    """Every number of an explanation as a row for programs, in SI."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, number in document["summary"].items():
+        unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
+        rows.append(("summary", None, name, float(number), unit, None))
+    for name, term in document["step"].items():
+        rows.append(("step", None, name, term["seconds"], "s", term["equation"]))
+    for kind, terms in document["layers"].items():
+        rows += [
+            ("layer", kind, name, term["seconds"], "s", term["equation"])
+            for name, term in terms.items()
+        ]
+    rows += [("head", None, name, seconds, "s", None) for name, seconds in document["head"].items()]
+    firsts = [str(stage["first"]) for stage in document["stages"]]
+    for stage, first in zip(document["stages"], firsts, strict=True):
+        for name, number in stage.items():
+            unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
+            rows.append(("stage", first, name, float(number), unit, None))
+    for name, term in document["memory"].items():
+        told = zip(firsts, term["bytes"], strict=True)
+        rows += [("memory", first, name, size, "B", term["equation"]) for first, size in told]
+    columns = ("part", "of", "quantity", "value", "unit", "equation")
+    return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
+
+
+def _names(kinds: Sequence[Layer]) -> list[str]:
+    """What layers are called: by experts or none, and by their blocks where that does not tell them apart."""
+    short = ["with experts" if kind.routed else "plain" for kind in kinds]
+    if len(set(short)) == len(short):
+        return short
+    return [kind.name for kind in kinds]
+
+
+def _summary(
+    workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate
+) -> dict[str, Any]:
+    step, load, uneven = (
+        float(found.step_time),
+        fullest_rank(workload, strategy),
+        dict[str, float](),
+    )
+    if load is not None:
+        risk = overflow(workload, cluster, strategy)
+        uneven = {
+            "load_mean": float(load.mean),
+            "load_tail": float(load.tail),
+            "out_of_memory": float(risk),
+        }
+    return {
+        "step_seconds": step,
+        "tokens_per_second": float(tokens_per_second(workload, step)),
+        "mfu": float(utilisation(workload, cluster, step)),
+        "micro_batches": int(found.micro_batches),
+        "memory_bytes": float(found.memory.peak),
+        "memory_limit_bytes": float(room(cluster)),
+        "host_bytes": float(found.memory.host),
+        "host_limit_bytes": float(host_room(cluster)),
+        "fits": bool(found.memory.fits(cluster)),
+        **uneven,
+    }
+
+
+def _terms(known: Mapping[str, tuple[str, str]], terms: StepTime | LayerTime) -> dict[str, Any]:
+    return {
+        name: {"seconds": float(getattr(terms, name)), "equation": equation, "meaning": meaning}
+        for name, (equation, meaning) in known.items()
+    }
+
+
+def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
+    s, t = found.stages, found.stage
+    routed = np.array([kind.routed for kind in workload.model.kinds])
+    peak = np.broadcast_to(found.memory.total, np.shape(s.count))
+    return [
+        {
+            "stages": int(s.count[k]),
+            "first": int(s.position[k]),
+            "dense_layers": int(s.held[~routed, k].sum()),
+            "expert_layers": int(s.held[routed, k].sum()),
+            "embedding": bool(s.embedding[k]),
+            "head": bool(s.head[k]),
+            "device_seconds": float(_at(t.device, k)),
+            "launch_seconds": float(_at(t.launch, k)),
+            "seconds": float(_at(t.total, k)),
+            "memory_bytes": float(peak[k]),
+        }
+        for k in range(len(s.count))
+    ]
+
+
+def _memory(memory: Footprint, kinds: int) -> dict[str, Any]:
+    return {
+        name: {
+            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, name), (kinds,))],
+            "equation": equation,
+            "meaning": meaning,
+        }
+        for name, (equation, meaning) in MEMORY.items()
+    }
+
+
+def _at(values: Any, kind: int) -> Any:
+    array: NDArray[Any] = np.asarray(values)
+    return array[kind] if array.ndim else array
+
+
+def _summary_table(d: Mapping[str, Any]) -> Table:
+    s = d["summary"]
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("step", format(s["step_seconds"], "s")),
+        ("tokens a second", f"{s['tokens_per_second']:,.0f}"),
+        ("MFU", f"{s['mfu']:.1%}"),
+        ("micro-batches", s["micro_batches"]),
+        (
+            "device memory",
+            f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {'fits' if s['fits'] else 'does not fit'}",
+        ),
+        ("nearest run", d["evidence"].nearest_run),
+        (
+            "host memory of a node",
+            f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB",
+        ),
+    )
+    if "load_mean" in s:
+        load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+        rows += (
+            ("fullest rank of experts", load),
+            ("out of memory in a run", f"{s['out_of_memory']:.2%}"),
+        )
+    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): {d['strategy']}; {d['evidence'].evidence}"
+    return Table(
+        title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows
+    )
+
+
+def _step_table(d: Mapping[str, Any]) -> Table:
+    total = d["summary"]["step_seconds"]
+    rows = [
+        (name, term["seconds"], term["seconds"] / total, term["equation"], term["meaning"])
+        for name, term in d["step"].items()
+    ]
+    rows.append(("step", total, 1.0, "(14)", "all of it"))
+    return Table(title="Step", columns=_TERM_COLUMNS, rows=tuple(rows))
+
+
+_TERM_COLUMNS: Final = (
+    Column("term"),
+    Column("time", unit="s"),
+    Column("share", unit="%"),
+    Column("equation"),
+    Column("meaning"),
+)
+
+
+def _layer_table(d: Mapping[str, Any]) -> Table:
+    kinds = list(d["layers"])
+    columns = (
+        Column("term"),
+        *(Column(kind, unit="s") for kind in kinds),
+        Column("equation"),
+        Column("meaning"),
+    )
+    rows = tuple(
+        (name, *(d["layers"][kind][name]["seconds"] for kind in kinds), equation, meaning)
+        for name, (equation, meaning) in LAYER.items()
+    )
+    note = f"Head and loss, forward and backward: {format(sum(d['head'].values()), 's')}."
+    return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))
+
+
+def _stage_table(d: Mapping[str, Any]) -> Table:
+    columns = (
+        Column("stages"),
+        Column("first"),
+        Column("layers"),
+        Column("with experts", wide=True),
+        Column("holds"),
+        Column("device", unit="s"),
+        Column("launches", unit="s"),
+        Column("time", unit="s"),
+        Column("memory", unit="B"),
+    )
+    rows = tuple(
+        (
+            s["stages"],
+            s["first"],
+            s["dense_layers"] + s["expert_layers"],
+            s["expert_layers"],
+            " and ".join(name for name in ("embedding", "head") if s[name]) or "layers",
+            s["device_seconds"],
+            s["launch_seconds"],
+            s["seconds"],
+            s["memory_bytes"],
+        )
+        for s in d["stages"]
+    )
+    return Table(title="Stages, one micro-batch", columns=columns, rows=rows)
+
+
+def _memory_table(d: Mapping[str, Any]) -> Table:
+    firsts = [s["first"] for s in d["stages"]]
+    columns = (
+        Column("term"),
+        *(Column(f"stage {first}", unit="B") for first in firsts),
+        Column("equation"),
+        Column("meaning", wide=len(firsts) > 2),
+    )
+    rows = [
+        (name, *term["bytes"], term["equation"], term["meaning"])
+        for name, term in d["memory"].items()
+    ]
+    totals = [s["memory_bytes"] for s in d["stages"]]
+    rows.append(("peak", *totals, "(6)", "all of it"))
+    return Table(title="Device memory by kind of stage", columns=columns, rows=tuple(rows))

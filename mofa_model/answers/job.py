@@ -1,14 +1,13 @@
-"""What `ettr` and `simulate` ask about: a job, its failures, its checkpoints; and what that means."""
+"""The job that a question on reliability describes: its failures, recoveries and checkpoints."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
-from mofa_model.answers import job_text
-from mofa_model.answers.question import Names, Real, Text, Whole, WordedQuestion
+from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
 from mofa_model.reliability.model import Job
@@ -19,8 +18,11 @@ from mofa_model.spec.reliability import (
     PAPER_RATE,
     PRIOR_WEIGHT,
     CheckpointTier,
+    Domain,
+    FailureLaw,
     FailureMode,
     FailureRate,
+    Hangs,
     RecoveryTime,
     Reliability,
 )
@@ -35,85 +37,17 @@ _OF_PROFILE: Final = (
     "queue",
     "spares",
 )
-"""What a profile replaces."""
-_BOUNDS: Final = {
-    "nodes": (1, 1e7),
-    "rate": (0, job_text.MOST_RATE),
-    "failures": (0, 1e12),
-    "node_days": (1e-6, 1e15),
-    "slowdown": (0, 1e3),
-    "spares": (0, 1e7),
-    "shards": (1, 1e9),
-    "gpus_per_node": (1, 1e6),
-}
-_KEEPING: Final = {one.value for one in RecoveryClass if one.keeps_pods}
-"""Classes that wait in no queue."""
+"""Fields that a profile replaces."""
+_CERTAIN: Final = 1e9
+"""Failures beyond which an assumption is taken as certain, before their rate loses its digits. [1]"""
+_KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
+"""Classes whose recoveries wait in no queue."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobWords(WordedQuestion):
-    """A job on nodes that fail, and how it saves."""
-
-    nodes: Real
-    """Nodes of the job."""
-    step: Text
-    """Step time without failures, for example "28 s"."""
-    profile: Text | None = None
-    """Failures, recoveries, spares and storage of a ClusterProfile: a bundled one or a manifest."""
-    rate: Real | None = None
-    """Assumed failures per node-day; without it 0.005, the paper's."""
-    prior_weight: Real = PRIOR_WEIGHT
-    """Failures that the assumption is worth; infinity = certain."""
-    failures: Whole | None = None
-    """Failures seen; with `node_days`, in place of `rate`."""
-    node_days: Real | None = None
-    """Node-days in which they were seen."""
-    classes: Names = ()
-    """Recovery classes, each NAME:SHARE:MEAN[:LAW[:CV[:TIER]]]; without them the paper's."""
-    mttr: Text | None = None
-    """One recovery time for all failures, in place of classes."""
-    domains: Names = ()
-    """Nodes that fail together, each NAME:NODES:RATE:MEAN[:TIER]; RATE per domain and day."""
-    law: Text = "exponential"
-    """Time between failures: exponential, weibull:SHAPE, mixture:SHARE:SHORT."""
-    queue: Text | None = None
-    """Queue that recoveries of pods and jobs wait in: MEAN[:LAW[:CV]]."""
-    hang: Text | None = None
-    """Failures that end no process until this timeout, and their share of all: "15min:0.3"."""
-    idle_recovery: bool = False
-    """Whether nothing fails while the job recovers."""
-    spares: Whole | None = None
-    """Spare nodes; without them a broken node is replaced at once."""
-    repair: Text = "24 h"
-    """Repair time of a node, with `spares`."""
-    save: Text | None = None
-    """Blocking part of a save, nearest tier first: "0.2s,1s,2s"; without it 30 s."""
-    copy: Text | None = None
-    """Background copy until a save is durable, as many as in `save`; without it 0 s."""
-    slowdown: Real = COPY_SLOWDOWN
-    """Slowdown of steps while copying, 0.02 = 2 %."""
-    storage: Names = ()
-    """Tiers by their bandwidths, each NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], in place of `save` and `copy`."""
-    checkpoint_size: Text | None = None
-    """Size of a checkpoint, for `storage`."""
-    model: Text | None = None
-    """Preset or `config.json` whose size gives the checkpoint's, in place of `checkpoint_size`."""
-    precision: Text = "bf16"
-    """Training recipe of `model`."""
-    shards: Whole | None = None
-    """Ranks that write distinct shards; without it all GPUs."""
-    gpus_per_node: Whole = 8
-    """GPUs in a node."""
-
-
-def job_of(asked: JobWords) -> Job:
+def job_of(asked: ReliabilityQuestion) -> Job:
     """The job that the words describe."""
-    for name, (least, most) in _BOUNDS.items():
-        job_text.within(getattr(asked, name), f"--{name.replace('_', '-')}", least, most)
-    if asked.prior_weight != math.inf:
-        job_text.within(asked.prior_weight, "--prior-weight", 1e-6, 1e9)
     reliability = _profile(asked) if asked.profile else None
-    storage = tuple(job_text.storage_of(text) for text in asked.storage)
+    storage = tuple(_storage_of(text) for text in asked.storage)
     if reliability is not None and not (storage or asked.save):
         storage = reliability.tiers
     blocking, background = _storage_times(asked, storage) if storage else _times(asked)
@@ -122,43 +56,56 @@ def job_of(asked: JobWords) -> Job:
     else:
         reliability = _fitted(reliability, storage, len(blocking))
     if asked.hang is not None:
-        reliability = replace(reliability, hangs=job_text.hangs_of(asked.hang))
+        reliability = replace(reliability, hangs=hangs_of(asked.hang))
     return Job(
         nodes=asked.nodes,
-        step_time=job_text.time_of(asked.step, "--step", least=1e-9),
+        step_time=time_of(asked.step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
         reliability=reliability,
     )
 
 
-def _described(asked: JobWords, storage: tuple[CheckpointTier, ...], tiers: int) -> Reliability:
+def _described(
+    asked: ReliabilityQuestion, storage: tuple[CheckpointTier, ...], tiers: int
+) -> Reliability:
     """Reliability from the words alone."""
     return Reliability(
         classes=_classes(asked, tiers),
         tiers=storage,
-        slowdown=asked.slowdown,
-        law=job_text.law_of(asked.law),
+        slowdown=COPY_SLOWDOWN if asked.slowdown is None else asked.slowdown,
+        law=_law_of(asked.law),
         failures_during_recovery=not asked.idle_recovery,
-        queue=job_text.recovery_of(asked.queue.split(":"), "--queue") if asked.queue else None,
+        queue=_recovery_of(asked.queue.split(":"), "--queue") if asked.queue else None,
         spares=asked.spares,
-        repair=job_text.time_of(asked.repair, "--repair"),
-        domains=tuple(job_text.domain_of(text, tiers) for text in asked.domains),
+        repair=time_of(asked.repair, "--repair"),
+        domains=tuple(_domain_of(text, tiers) for text in asked.domains),
     )
 
 
-def _profile(asked: JobWords) -> Reliability:
-    """Reliability of a profile; options that would say the same twice are refused."""
-    from mofa_model.answers import job_profile
+def _profile(asked: ReliabilityQuestion) -> Reliability:
+    """Reliability of a profile: its assumptions blended with the history in its status.
 
-    twice = [name for name in _OF_PROFILE if getattr(asked, name) not in (None, ())]
+    Fields that would say the same twice are refused.
+    """
+    from mofa_model.manifest.failures import reliability_of
+    from mofa_model.manifest.inputs import cluster_of
+    from mofa_model.manifest.surroundings import named_profile
+    from mofa_model.manifest.training_job import FailureAssumptions
+
+    twice = [asked.options[name].flag for name in _OF_PROFILE if name in asked.given()]
     if twice:
-        raise BadValue(
-            "--profile",
-            asked.profile,
-            f"it states what --{twice[0].replace('_', '-')} would; give one of them",
-        )
-    return job_profile.reliability(str(asked.profile), int(asked.nodes))
+        right = f"it states what {twice[0]} would; give one of them"
+        raise BadValue("--profile", asked.profile, right)
+    profile = named_profile(str(asked.profile))
+    return reliability_of(
+        FailureAssumptions(),
+        profile.spec,
+        profile.status.evidence(),
+        cluster=cluster_of(profile.spec, int(asked.nodes)),
+        asynchronous=True,
+        path="profile",
+    )
 
 
 def _fitted(
@@ -170,14 +117,14 @@ def _fitted(
     return replace(reliability, tiers=storage, classes=classes, domains=domains)
 
 
-def rate_of(asked: JobWords) -> FailureRate:
+def _rate_of(asked: ReliabilityQuestion) -> FailureRate:
     """The total failure rate: counts if given, else the assumption."""
     if (asked.failures is None) != (asked.node_days is None):
         raise BadValue("--failures", asked.failures, "give --failures and --node-days together")
     if asked.failures is None:
-        return FailureRate.assumed(
-            PAPER_RATE if asked.rate is None else asked.rate, asked.prior_weight
-        )
+        rate = PAPER_RATE if asked.rate is None else asked.rate
+        weight = PRIOR_WEIGHT if asked.prior_weight is None else asked.prior_weight
+        return FailureRate.assumed(rate, math.inf if weight > _CERTAIN else weight)
     if asked.rate is not None:
         raise BadValue("--rate", asked.rate, "give --rate, or --failures and --node-days")
     return FailureRate(
@@ -185,15 +132,15 @@ def rate_of(asked: JobWords) -> FailureRate:
     )
 
 
-def _classes(asked: JobWords, tiers: int) -> tuple[FailureMode, ...]:
-    total = rate_of(asked)
+def _classes(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
+    total = _rate_of(asked)
     if asked.mttr is not None and asked.classes:
         raise BadValue("--mttr", asked.mttr, "give --mttr or --class, not both")
     if asked.mttr is not None:
-        mean = job_text.time_of(asked.mttr, "--mttr")
+        mean = time_of(asked.mttr, "--mttr")
         given = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]
     elif asked.classes:
-        given = [job_text.class_of(text) for text in asked.classes]
+        given = [_class_of(text) for text in asked.classes]
     else:
         given = [
             (
@@ -217,7 +164,7 @@ def _classes(asked: JobWords, tiers: int) -> tuple[FailureMode, ...]:
             rate=_part(total, part),
             recovery=recovery,
             tier=tier,
-            queues=name not in _KEEPING,
+            queues=name not in _KEEPING_PODS,
         )
         for name, part, recovery, tier in given
     )
@@ -230,16 +177,16 @@ def _part(total: FailureRate, part: float) -> FailureRate:
     return FailureRate(failures=total.failures * part, exposure=total.exposure)
 
 
-def _times(asked: JobWords) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    blocking = job_text.times_of(asked.save or "30 s", "--save")
-    background = job_text.times_of(asked.copy, "--copy") if asked.copy else (0.0,) * len(blocking)
+def _times(asked: ReliabilityQuestion) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    blocking = _times_of(asked.save or "30 s", "--save")
+    background = _times_of(asked.copy, "--copy") if asked.copy else (0.0,) * len(blocking)
     if len(blocking) != len(background):
         raise BadValue("--copy", asked.copy, f"give {len(blocking)} times, as in --save")
     return blocking, background
 
 
 def _storage_times(
-    asked: JobWords, tiers: tuple[CheckpointTier, ...]
+    asked: ReliabilityQuestion, tiers: tuple[CheckpointTier, ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if asked.save or asked.copy:
         raise BadValue("--save", asked.save or asked.copy, "give --storage, or --save and --copy")
@@ -250,6 +197,16 @@ def _storage_times(
     return tuple(float(b) for b, _ in pairs), tuple(float(b) for _, b in pairs)
 
 
+def every_of(text: str | None, tiers: int) -> tuple[int, ...] | None:
+    """Saves of the nearest tier for one of each tier, as people write them."""
+    if text is None:
+        return None
+    numbers = tuple(units.count(part, field="--every") for part in text.split(","))
+    if len(numbers) != tiers or min(numbers) < 1:
+        raise BadValue("--every", text, f"give {tiers} numbers of one or more, one for each tier")
+    return numbers
+
+
 def size_of(text: str) -> float:
     """The size of a checkpoint. [B]"""
     size = units.parse(text, "B", field="--checkpoint-size")
@@ -258,7 +215,7 @@ def size_of(text: str) -> float:
     return size
 
 
-def _size(asked: JobWords) -> float:
+def _size(asked: ReliabilityQuestion) -> float:
     if (asked.checkpoint_size is None) == (asked.model is None):
         field, given = (
             ("--storage", asked.storage[0]) if asked.storage else ("--profile", asked.profile)
@@ -272,3 +229,118 @@ def _size(asked: JobWords) -> float:
     name = presets.resolve("precisions", asked.precision, field="--precision")
     recipe, count = presets.precision(name), total_parameters(presets.model_named(str(asked.model)))
     return float(checkpoint.checkpoint_bytes(count, recipe.weight, recipe.optimizer))
+
+
+def _class_of(text: str) -> tuple[str, float, RecoveryTime, int]:
+    """A recovery class: name, share, recovery time, tier."""
+    name, *rest = text.split(":")
+    if len(rest) not in {2, 3, 4, 5}:
+        raise BadValue(
+            "--class",
+            text,
+            "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1",
+        )
+    tier = int(_number_of(rest[4], "--class")) if len(rest) == 5 else 0
+    share = _number_of(rest[0], "--class")
+    if not 0 <= share <= 1:
+        raise BadValue("--class", text, "the share of a class is between 0 and 1")
+    return name, share, _recovery_of(rest[1:4], "--class"), tier
+
+
+def _recovery_of(parts: list[str], field: str) -> RecoveryTime:
+    """A recovery time from its parts: mean, law, spread."""
+    mean = time_of(parts[0], field)
+    if len(parts) == 1:
+        return RecoveryTime(mean=mean, law="deterministic")
+    return RecoveryTime(
+        mean=mean, law=parts[1], cv=_number_of(parts[2], field) if len(parts) > 2 else 1.0
+    )
+
+
+def _domain_of(text: str, tiers: int) -> Domain:
+    """Nodes that fail together, in a job of `tiers` checkpoint tiers."""
+    parts = text.split(":")
+    if len(parts) not in {4, 5}:
+        raise BadValue(
+            "--domain", text, "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h"
+        )
+    return Domain(
+        name=parts[0],
+        nodes=units.count(parts[1], field="--domain"),
+        rate=_number_of(parts[2], "--domain") / units.DAY,
+        recovery=_recovery_of(parts[3:4], "--domain"),
+        tier=int(_number_of(parts[4], "--domain")) if len(parts) == 5 else tiers - 1,
+    )
+
+
+def _law_of(text: str) -> FailureLaw:
+    """The law of the time between failures."""
+    kind, *numbers = text.split(":")
+    values = [_number_of(number, "--law") for number in numbers]
+    if kind == "weibull" and len(values) == 1:
+        return FailureLaw(kind=kind, shape=values[0])
+    if kind == "mixture" and len(values) == 2:
+        return FailureLaw(kind=kind, short_share=values[0], short_mean=values[1])
+    if kind == "exponential" and not values:
+        return FailureLaw()
+    raise BadValue("--law", text, "write exponential, weibull:0.7 or mixture:0.5:0.17")
+
+
+def hangs_of(text: str) -> Hangs:
+    """Failures that have to be noticed first: after what time, and which share of all."""
+    timeout, _, share = text.partition(":")
+    found = _number_of(share, "--hang") if share else 1.0
+    if not 0 <= found <= 1:
+        raise BadValue(
+            "--hang",
+            text,
+            "write TIMEOUT[:SHARE] with a share between 0 and 1, for example 15min:0.3",
+        )
+    return Hangs(timeout=time_of(timeout, "--hang"), share=found)
+
+
+def _times_of(text: str, field: str) -> tuple[float, ...]:
+    """Times separated by commas. [s]"""
+    return tuple(time_of(part.strip(), field) for part in text.split(","))
+
+
+def time_of(text: str, field: str, *, least: float = 0.0) -> float:
+    """A time of `least` or more. [s]"""
+    value = units.parse(text, "s", field=field)
+    if value < least:
+        raise BadValue(
+            field, text, "give a time of zero or more" if least == 0 else "give a time above zero"
+        )
+    return value
+
+
+def _storage_of(text: str) -> CheckpointTier:
+    """A checkpoint tier by its bandwidths."""
+    name, *rates = text.split(":")
+    if not 1 <= len(rates) <= 3:
+        raise BadValue(
+            "--storage",
+            text,
+            "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'",
+        )
+    node, total, snapshot = (
+        [units.parse(r, "B/s", field="--storage") for r in rates] + [math.inf, math.inf]
+    )[:3]
+    return CheckpointTier(
+        name=name,
+        node_bandwidth=node,
+        total_bandwidth=total,
+        snapshot_bandwidth=snapshot,
+        asynchronous=len(rates) == 3,
+    )
+
+
+def _number_of(text: str, field: str) -> float:
+    """A finite number that is zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadValue(field, text, "give a number") from None
+    if not math.isfinite(value) or value < 0:
+        raise BadValue(field, text, "give a finite number that is zero or more")
+    return value

@@ -1,82 +1,210 @@
-"""What people write, as a value: a question is frozen, its fields are text, numbers and names, and each is of its sort.
+"""A question is a frozen dataclass; each of its fields says once how it may be asked.
 
-    Text    a name or a sentence            Number  a whole number or a quantity: 512, "15T", "2 GB/s"; kept as text
-    Real    a plain number: 0.005, "0.5%"   Whole   a plain whole number
-    Names   one name, or several            bool    yes or no
-    Fields  what varies: {"gpus": [64, 128]}, "gpus=64..128", or several such texts
+    class EttrQuestion(Question):
+        level: float = option(real, "--level P", "level of the band", default=0.9)
 
-The same classes are asked by the command, by Python and by a page, so each field takes text for a number too.
+From these fields follow the options of the command (`add_options`), the parameters of the Python
+function, the form of the page and the reference. Nothing slow is imported here: help and
+completion read questions.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from numbers import Integral
 from numbers import Real as AnyReal
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
-from mofa_model import units
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, UnknownName
 
-Text: TypeAlias = str
 Number: TypeAlias = str | int | float
-Real: TypeAlias = float
-Whole: TypeAlias = int
+"""A count or a quantity: 512, "15T", "2 GB/s"; kept as text."""
 Names: TypeAlias = str | tuple[str, ...] | list[str]
-Fields: TypeAlias = str | tuple[str, ...] | list[str] | Mapping[str, Any]
-
-RENAMED: Final[Mapping[str, str]] = {
-    "seq": "sequence_length",
-    "global-batch": "global_batch_size",
-    "lora": "adapter_rank",
-    "release": "framework_version",
-    "constraint": "constraints",
-    "class": "classes",
-}
-"""Options whose parameter has another name: that of the manifest's field, or that of several."""
-_OPTIONS: Final = {parameter: option for option, parameter in RENAMED.items()}
-
-
-def parameter_of(option: str) -> str:
-    """The parameter of an option: a field of a question, of a page's form and of its address.
-
-    >>> parameter_of("--global-batch"), parameter_of("--checkpoint-size")
-    ('global_batch_size', 'checkpoint_size')
-    """
-    name = option.removeprefix("--").replace("_", "-")
-    return RENAMED.get(name, name.replace("-", "_"))
-
-
-def option_of(parameter: str) -> str:
-    """The option of a parameter.
-
-    >>> option_of("global_batch_size"), option_of("checkpoint_size")
-    ('--global-batch', '--checkpoint-size')
-    """
-    return f"--{_OPTIONS.get(parameter, parameter.replace('_', '-'))}"
+"""One text, or several."""
+Variations: TypeAlias = Names | Mapping[str, Any]
+"""What varies: {"gpus": [64, 128]}, "gpus=64..128", or several such texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordedQuestion:
-    """Words of somebody who asks; a value that is of another sort than its field is refused here."""
+class Option:
+    """How a field of a question is asked."""
+
+    name: str
+    """The field: a parameter in Python and in the address of a page."""
+    reader: Callable[[Any, str], Any]
+    """Brings what was given to the field's form; the second argument is what errors call it."""
+    flags: tuple[str, ...]
+    """Options of the command, the one that errors name last; one word without hyphens is an argument."""
+    metavar: str
+    """What stands for the value in the command's help."""
+    text: str
+    """What it means, in one sentence without capital and full stop."""
+    default: Any
+    """What holds where nobody says anything; `MISSING` where it has to be said."""
+    group: str
+    """Heading of the command's help under which it stands."""
+    choices: tuple[str, ...]
+    """The only values that there are; empty where there are others."""
+    bounds: tuple[float, float] | None
+    """Least and greatest number."""
+    presets: str
+    """Kind of presets that it names; empty where it names none."""
+
+    @property
+    def flag(self) -> str:
+        """The option that errors name."""
+        return self.flags[-1]
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has to be said."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the command takes the option several times."""
+        return self.reader is names and self.default == ()
+
+    def read(self, value: Any) -> Any:
+        """A value in the field's form; one that cannot be right is refused."""
+        if value is None:
+            return None
+        found = self.reader(value, self.flag)
+        if self.choices and found not in self.choices:
+            raise UnknownName(self.flag, found, self.choices)
+        if self.bounds and not self.bounds[0] <= found <= self.bounds[1]:
+            right = "give a number from {:g} to {:g}".format(*self.bounds)
+            raise BadValue(self.flag, found, right)
+        return found
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command that give a value."""
+        if self.reader is switch:
+            return [self.flag]
+        several = value if isinstance(value, tuple) else (value,)
+        if self.reader is variations:
+            return [self.flag, *several]
+        flag = [self.flag] if self.flag.startswith("-") else []
+        return [word for one in several for word in (*flag, str(one))]
+
+
+def option(
+    reader: Callable[[Any, str], Any],
+    flags: str,
+    text: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    kw_only: bool = True,
+    group: str | None = None,
+    choices: tuple[str, ...] = (),
+    bounds: tuple[float, float] | None = None,
+    presets: str = "",
+) -> Any:
+    """A field of a question; `flags` are its options and what stands for the value: "--seq S".
+
+    A field without a `group` stands in the group of the field before it.
+    """
+    *names_of_option, last = flags.split(" ")
+    asked = (*names_of_option, last) if last.startswith("-") else tuple(names_of_option)
+    metavar = "" if last.startswith("-") else last
+    how = {
+        "reader": reader, "flags": asked or (last,), "metavar": metavar, "text": text,
+        "default": default, "group": group, "choices": choices, "bounds": bounds, "presets": presets,
+    }  # fmt: skip
+    return field(default=default, kw_only=kw_only, metadata=how)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+class Question:
+    """What somebody asks; subclasses are frozen dataclasses whose fields are made by `option`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    options: ClassVar[dict[str, Option]] = {}
+    """How each field is asked, by its name."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+        group, cls.options = "", {}
+        for one in dataclasses.fields(cls):
+            group = group if one.metadata["group"] is None else one.metadata["group"]
+            cls.options[one.name] = Option(name=one.name, **{**one.metadata, "group": group})
 
     def __post_init__(self) -> None:
-        """Bring every field to its sort."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            sort = str(one.type).removesuffix(" | None")
-            if value is not None and sort in _SORTS:
-                object.__setattr__(self, one.name, _SORTS[sort](value, option_of(one.name)))
+        """Bring every field to its form."""
+        for name, how in self.options.items():
+            object.__setattr__(self, name, how.read(getattr(self, name)))
+
+    def given(self) -> dict[str, Any]:
+        """Fields that are not as they are where nobody says anything."""
+        values = {name: getattr(self, name) for name in self.options}
+        return {
+            name: value for name, value in values.items() if value != self.options[name].default
+        }
+
+    def command(self, verb: str) -> str:
+        """The command line that asks the same."""
+        said = (self.options[name].words(value) for name, value in self.given().items())
+        return shlex.join(["mofa", verb, *(word for words in said for word in words)])
 
 
-def _text(value: Any, field: str) -> str:
+Q = TypeVar("Q", bound=Question)
+
+
+def add_options(
+    parser: ArgumentParser, kind: type[Question]
+) -> dict[str, ArgumentParser | _ArgumentGroup]:
+    """Give a verb the options of a question; the result has the groups of its help, by heading."""
+    groups: dict[str, ArgumentParser | _ArgumentGroup] = {"": parser}
+    for name, how in kind.options.items():
+        if how.group not in groups:
+            groups[how.group] = parser.add_argument_group(how.group)
+        extra: dict[str, Any] = {"help": _help(how), "default": None}
+        if how.reader is switch:
+            extra |= {"action": "store_true", "default": False}
+        elif how.choices:
+            extra["choices"] = how.choices
+        else:
+            extra["metavar"] = how.metavar or how.flag
+        if how.is_repeated:
+            extra["action"] = "append"
+        elif how.reader is variations:
+            extra["nargs"] = "+"
+        if not how.flag.startswith("-"):
+            groups[how.group].add_argument(name, nargs="?", **extra)
+            continue
+        if how.is_required:
+            extra["required"] = True
+        groups[how.group].add_argument(*how.flags, dest=name, **extra)
+    return groups
+
+
+def _help(how: Option) -> str:
+    """What the command's help says of an option."""
+    text = f"{how.text}; may be repeated" if how.is_repeated else how.text
+    if how.default not in (None, (), False, dataclasses.MISSING):
+        shown = how.default[0] if isinstance(how.default, tuple) else how.default
+        text += f" (default: {shown:g})" if isinstance(shown, float) else f" (default: {shown})"
+    return text.replace("%", "%%")
+
+
+def question_of(kind: type[Q], arguments: Namespace) -> Q:
+    """The question that a command's options ask."""
+    said = {name: getattr(arguments, name, None) for name in kind.options}
+    return kind(**{name: value for name, value in said.items() if value is not None})
+
+
+def text(value: Any, field: str) -> str:
+    """A name or a sentence."""
     if not isinstance(value, str) and not hasattr(value, "__fspath__"):
         raise BadValue(field, value, "give text")
     return str(value)
 
 
-def _number(value: Any, field: str) -> str:
+def number(value: Any, field: str) -> str:
     """A number as the text that people would write, so that it is read in one place."""
     if isinstance(value, bool) or not isinstance(value, str | AnyReal):
         raise BadValue(field, value, "give a number, or text with a unit")
@@ -85,20 +213,27 @@ def _number(value: Any, field: str) -> str:
     return str(int(value)) if isinstance(value, Integral) else f"{float(value):.15g}"
 
 
-def _real(value: Any, field: str) -> float:
+def real(value: Any, field: str) -> float:
+    """A plain number: 0.005, "0.5%"."""
+    from mofa_model import units
+
     try:
         return units.number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         raise BadValue(field, value, "give a number") from None
 
 
-def _whole(value: Any, field: str) -> int:
+def whole(value: Any, field: str) -> int:
+    """A whole number."""
+    from mofa_model import units
+
     if not isinstance(value, bool | str) and isinstance(value, Integral):
         return int(value)
-    return units.count(value if isinstance(value, str) else _number(value, field), field=field)
+    return units.count(value if isinstance(value, str) else number(value, field), field=field)
 
 
-def _names(value: Any, field: str) -> tuple[str, ...]:
+def names(value: Any, field: str) -> tuple[str, ...]:
+    """One text or several."""
     if isinstance(value, str) or hasattr(value, "__fspath__"):
         return (str(value),)
     found = tuple(value) if isinstance(value, Iterable) else (value,)
@@ -107,32 +242,23 @@ def _names(value: Any, field: str) -> tuple[str, ...]:
     return found
 
 
-def _fields(value: Any, field: str) -> tuple[str, ...]:
+def variations(value: Any, field: str) -> tuple[str, ...]:
+    """Fields with their values as texts: {"gpus": [64, 128]} is "gpus=64,128"."""
     if not isinstance(value, Mapping):
-        return _names(value, field)
+        return names(value, field)
 
-    def text(given: Any) -> str:
+    def written(given: Any) -> str:
         if isinstance(given, str):
             return given
         several = given if isinstance(given, Iterable) else (given,)
         words = (str(one).lower() if isinstance(one, bool) else one for one in several)
-        return ",".join(_number(one, field) for one in words)
+        return ",".join(number(one, field) for one in words)
 
-    return tuple(f"{name}={text(given)}" for name, given in value.items())
+    return tuple(f"{name}={written(given)}" for name, given in value.items())
 
 
-def _switch(value: Any, field: str) -> bool:
+def switch(value: Any, field: str) -> bool:
+    """Yes or no."""
     if not isinstance(value, bool):
         raise BadValue(field, value, "give True or False")
     return value
-
-
-_SORTS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "Text": _text,
-    "Number": _number,
-    "Real": _real,
-    "Whole": _whole,
-    "Names": _names,
-    "Fields": _fields,
-    "bool": _switch,
-}

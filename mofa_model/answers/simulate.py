@@ -4,45 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mofa_model import output, units
-from mofa_model.answers import job_text
-from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.ettr import every_of
-from mofa_model.answers.job import JobWords, job_of
-from mofa_model.answers.question import Text, Whole
-from mofa_model.errors import BadValue
+from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.job import every_of, job_of, time_of
+from mofa_model.answers.questions import SimulateQuestion
 from mofa_model.tables import Column, Table
 from mofa_model.units import Range
 
 if TYPE_CHECKING:
-    from mofa_model.answers.documents import SimulateDocument
     from mofa_model.reliability.model import Job
     from mofa_model.simulator.runs import Runs, TimelineStretch
     from mofa_model.simulator.scenario import Scenario
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulateQuestion(JobWords):
-    """What happens to runs of a job."""
-
-    duration: Text = "7 d"
-    """Length of a run."""
-    runs: Whole = 400
-    """Number of runs."""
-    seed: Whole = 1
-    """Seed of the random numbers."""
-    interval: Whole | None = None
-    """Steps between saves; without it the best."""
-    every: Text | None = None
-    """Saves of the nearest tier for one of each tier: "1,5,60"; without it the best."""
-    timeline: Whole = 0
-    """Stretches of one run to tell."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SimulateAnswer(Reply):
+class SimulateAnswer(Answer):
     """How ETTR scatters over runs, and what time is lost to."""
 
     question: SimulateQuestion
@@ -65,10 +43,6 @@ class SimulateAnswer(Reply):
         """One row of figures; with a timeline its stretches."""
         return self.tables[-1] if self.document["timeline"] else output.as_record(self.document)
 
-    def to_dict(self) -> SimulateDocument:
-        """The answer as plain data, the same as `-o json`."""
-        return cast("SimulateDocument", output.as_data(self.document))
-
     def shown(self) -> Sequence[Any]:
         """Where nine of ten runs lie, with the exact model on it, and the tables."""
         from mofa_model.page.figures import band
@@ -88,7 +62,6 @@ def simulate(
     from mofa_model.reliability import interval, model
     from mofa_model.simulator import runs
 
-    _check(question)
     job = job_of(question)
     every = every_of(question.every, len(job.blocking))
     if question.interval is None or (every is None and len(job.blocking) > 1):
@@ -97,7 +70,7 @@ def simulate(
     else:
         steps, every = question.interval, every or (1,)
     scenario = scenario_of(job, steps, every)
-    duration = job_text.time_of(question.duration, "--duration", least=1e-9)
+    duration = time_of(question.duration, "--duration", least=1e-9)
     seen = [0.0]
 
     def progress(share: float) -> None:
@@ -119,10 +92,10 @@ def simulate(
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
     """The job as the simulator takes it."""
-    from mofa_model.reliability import laws, model
+    from mofa_model.reliability import model
     from mofa_model.simulator.scenario import Cause, Scenario
 
-    rate, sources = float(model.failure_rate(job)), laws.sources_of(job.reliability)
+    rate, sources = float(model.failure_rate(job)), model.sources(job)
     return Scenario(
         rate=rate,
         causes=tuple(
@@ -142,17 +115,6 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
         law=job.reliability.law,
         during_recovery=job.reliability.failures_during_recovery,
     )
-
-
-def _check(asked: SimulateQuestion) -> None:
-    if not 1 <= asked.runs <= 100_000:
-        raise BadValue("--runs", asked.runs, "give a number of runs from 1 to 100000")
-    if asked.seed < 0:
-        raise BadValue("--seed", asked.seed, "give a seed of zero or more")
-    if asked.interval is not None and not 1 <= asked.interval <= 10**9:
-        raise BadValue("--interval", asked.interval, "give steps between saves, one or more")
-    if not 0 <= asked.timeline <= 100_000:
-        raise BadValue("--timeline", asked.timeline, "give a number of stretches from 0 to 100000")
 
 
 def _document(

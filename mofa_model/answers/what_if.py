@@ -13,15 +13,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mofa_model import presets
-from mofa_model.answers.advise import AdviceAnswer, AdviceQuestion, advise
-from mofa_model.answers.door import command_of, in_python
-from mofa_model.answers.question import parameter_of
-from mofa_model.answers.sweep import FIGURES, SweepAnswer, SweepQuestion, sweep
-from mofa_model.answers.sweep_fields import Point, parse_vary, points_of
-from mofa_model.answers.sweep_points import Row
+from mofa_model.answers.advise import AdviceAnswer, advise
+from mofa_model.answers.answer import in_python, parameters_of
+from mofa_model.answers.questions import AdviceQuestion, SweepQuestion
+from mofa_model.answers.sweep import FIGURES, Row, SweepAnswer, sweep
 from mofa_model.answers.training import framework_of
+from mofa_model.answers.vary import Point, parse_vary, points_of
 from mofa_model.errors import BadValue, InputError, Missing, MofaError
-from mofa_model.page.form import FormField
+from mofa_model.page.markup import FormField
 from mofa_model.search import trainers
 from mofa_model.strategy_text import pairs_of
 
@@ -55,6 +54,38 @@ FIRST: Final[Mapping[str, str]] = {
 """What the form proposes where nobody has said anything."""
 
 
+_LABELS: Final = {
+    "model": "Model",
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "sequence_length": "Sequence length",
+    "global_batch_size": "Global batch",
+    "tokens": "Tokens of the run",
+    "framework": "Trainer",
+    "precision": "Precision",
+    "objective": "Best is",
+    "current": "Today\u2019s layout",
+    "failure_rate": "Failures a node-day",
+    "hang": "Hangs",
+    "checkpoint_bandwidth": "Storage of a node",
+    "vary": "Vary",
+    "y": "Draw",
+}
+"""Fields of the form and what the page calls them: those of a question, and `y`, which is drawn."""
+_HINTS: Final = {
+    "model": "a preset",
+    "framework": "",
+    "current": "tp=4,pp=2,sp=true",
+    "vary": "gpus=64..512, at most two fields",
+}
+"""Hints where a page takes less than the command."""
+_ONLY: Final = ("framework", "objective", "y")
+"""Fields that take nothing but one of their choices."""
+_PARAMETERS: Final = {
+    flag: name for flag, name in parameters_of(SweepQuestion).items() if name in _LABELS
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
     """A form that was sent, and what came of it."""
@@ -72,41 +103,39 @@ class WhatIf:
 
     def commands(self) -> list[str]:
         """Command lines that ask the same."""
-        found = [] if self.answer is None else [command_of("advise", self.answer.question)]
-        return found if self.sweep is None else [*found, command_of("sweep", self.sweep.question)]
+        found = [] if self.answer is None else [self.answer.question.command("advise")]
+        return found if self.sweep is None else [*found, self.sweep.question.command("sweep")]
 
 
 def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
     """The form; `models` may be asked for beside the presets."""
-    known = {kind: tuple(presets.names(kind)) for kind in ("models", "devices", "precisions")}
-    return (
-        FormField(name="model", label="Model", hint="a preset", choices=(*models, *known["models"])),
-        FormField(name="gpu", label="GPU", hint="a device preset", choices=known["devices"]),
-        FormField(name="gpus", label="GPUs", hint="whole nodes, or a part of one"),
-        FormField(name="sequence_length", label="Sequence length", hint="tokens: 8192, 8k"),
-        FormField(name="global_batch_size", label="Global batch", hint="sequences in a step, or 4M tokens"),
-        FormField(name="tokens", label="Tokens of the run", hint="15T; may be empty"),
-        FormField(name="framework", label="Trainer", choices=("", *trainers()), only=True),
-        FormField(name="precision", label="Precision", hint="bf16; several by commas", choices=known["precisions"]),
-        FormField(name="objective", label="Best is", choices=("time", "throughput", "cost"), only=True),
-        FormField(name="current", label="Today\u2019s layout", hint="tp=4,pp=2,sp=true; may be empty"),
-        FormField(name="failure_rate", label="Failures a node-day", hint="0.005 where it is empty"),
-        FormField(name="hang", label="Hangs", hint="15min:0.3, a timeout and its share"),
-        FormField(name="checkpoint_bandwidth", label="Storage of a node", hint="2 GB/s where it is empty"),
-        FormField(name="vary", label="Vary", hint="gpus=64..512, at most two fields"),
-        FormField(name="y", label="Draw", choices=DRAWN, only=True),
-    )  # fmt: skip
+    choices = {
+        "model": (*models, *presets.names("models")),
+        "framework": ("", *trainers()),
+        "y": DRAWN,
+    }
+    fields = []
+    for name, label in _LABELS.items():
+        how = AdviceQuestion.options.get(name)
+        known = choices.get(name, ())
+        if how is not None and not known:
+            known = how.choices or tuple(presets.names(how.presets) if how.presets else ())
+        hint = _HINTS.get(name, "" if how is None or how.choices else how.text.partition(" (")[0])
+        only = name in _ONLY
+        fields.append(FormField(name=name, label=label, hint=hint, choices=known, only=only))
+    return tuple(fields)
 
 
 def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
     """The answer to a form, or what cannot be right in it."""
-    known = [one.name for one in form_fields(models)]
-    values = {name: text.strip() for name, text in given.items() if name in known and text.strip()}
+    values = {
+        name: text.strip() for name, text in given.items() if name in _LABELS and text.strip()
+    }
     if not values:
         return WhatIf(values=FIRST)
     found = WhatIf(values=values)
     try:
-        with in_python(known):
+        with in_python(_PARAMETERS):
             question = _question(values, models)
             found = replace(found, answer=_advised(question))
             if "vary" in values:
@@ -116,13 +145,13 @@ def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
         return replace(
             found,
             errors={
-                parameter_of(name): f"is missing; for example {one}"
-                for name, one in error.examples.items()
+                _PARAMETERS[flag]: f"is missing; for example {example}"
+                for flag, example in error.examples.items()
             },
         )
     except MofaError as error:
-        field, _, why = str(error).partition(": ")
-        return replace(found, errors={field: why} if field in known else {"": str(error)})
+        name, _, why = str(error).partition(": ")
+        return replace(found, errors={name: why} if name in _LABELS else {"": str(error)})
     return found
 
 
@@ -161,12 +190,8 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
         raise BadValue(
             "vary", vary, f"{count} points; a page draws {POINTS}, and `mofa sweep` any number"
         )
-    named = {
-        one: getattr(question, one)
-        for one in SweepQuestion.__dataclass_fields__
-        if hasattr(question, one)
-    }
-    asked = SweepQuestion(**named, vary=texts)
+    shared = {n: value for n, value in question.given().items() if n in SweepQuestion.options}
+    asked = SweepQuestion(**shared, vary=texts)
     left: list[int] = []
 
     def carry(

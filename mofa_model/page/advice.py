@@ -1,30 +1,94 @@
-"""One advice as a page: what to run, what it will do, where the time and the memory go, and why not something else."""
+"""One advice as a page: what to run, what it will do, where time and memory go, and why not something else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
+import numpy as np
+
 from mofa_model import units
+from mofa_model.advice import Advice, Request
+from mofa_model.advice.finalists import priced
+from mofa_model.advice.reasons import NAMES, gained, terms_of
+from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.bands import in_percent
 from mofa_model.errors import MofaError
+from mofa_model.estimate.footprint import Footprint
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_model.page.view import AdviceView
-from mofa_model.strategy_text import parse_strategy, short_strategy
+from mofa_model.reliability.curve import CurvePoint, ettr_curve
+from mofa_model.search import Rejection
+from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 from mofa_model.units import DAY, GIB, Range
 
+LEVEL: Final = 0.9
+"""Level of the band of the failure rate. [1]"""
+POINTS: Final = 41
+"""Points of the ETTR curve. [1]"""
 _LAYOUT: Final = re.compile(r"\btp=\d+(?:,[a-z-]+=[\w:+/.-]*\w)+")
 """A layout in the long form."""
+_NOT_OF_A_DEVICE: Final = ("host", "usable", "last")
+"""Fields of a footprint that are no term of device memory."""
+_MOODS: Final = {"Recommended": "good", "LowConfidence": "warn"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdviceView:
+    """An advice with what a page draws of its strategy; it crosses from a worker process."""
+
+    advice: Advice
+    """The advice."""
+    step_parts: Mapping[str, float] = field(default_factory=dict)
+    """Terms of the step, with the factor that running jobs or short runs taught. [s]"""
+    memory_parts: Mapping[str, float] = field(default_factory=dict)
+    """Terms of the fullest stage's memory. [B]"""
+    curve: tuple[CurvePoint, ...] = ()
+    """ETTR over intervals."""
+    launch: tuple[str, ...] = ()
+    """Launch arguments."""
+
+    @property
+    def title(self) -> str:
+        """Model and machines."""
+        return f"{self.advice.model} on {self.advice.gpus} {self.advice.device}"
+
+
+def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> AdviceView:
+    """The view of an advice; its strategy, where there is one, is priced once more."""
+    if advice.strategy is None or advice.predicted is None:
+        return AdviceView(advice=advice)
+    request = request.of(advice.trainer)
+    named = (p for p in request.problems if p.workload.training.precision.name == advice.precision)
+    problem = next(named, request.problems[0])
+    gpus = advice.nodes * int(problem.cluster.gpus_per_node)
+    problem = replace(problem, cluster=replace(problem.cluster, gpus=gpus))
+    best, p = priced(problem, advice.strategy), advice.predicted
+    learned = p.step_seconds.target / best.step_time if request.tried else float(request.learned)
+    job = job_of(request, problem, advice.nodes, advice.strategy, best.step_time * learned)
+    interval = best_interval(request, job)
+    share = p.memory_bytes.target / float(best.estimate.memory.peak)
+    parts = terms_of(best.step)
+    return AdviceView(
+        advice=advice,
+        step_parts={NAMES[name]: learned * seconds for name, seconds in parts.items()},
+        memory_parts={name: share * b for name, b in _memory(best.estimate.memory).items()},
+        curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
+        launch=launch,
+    )
 
 
 def advice_page(view: AdviceView) -> str:
     """A page that needs no other file."""
-    foot = f"MoFa Advisor {view.version}. Bands hold with a probability of {view.confidence:.0%}."
-    foot += f" Nearest measured run: {view.nearest_run}." if view.nearest_run else ""
+    advice = view.advice
+    foot = f"MoFa Advisor {advice.model_version}. "
+    foot += f"Bands hold with a probability of {float(advice.confidence):.0%}."
+    if advice.basis is not None:
+        foot += f" Nearest measured run: {advice.basis.nearest_run}."
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
 
 
@@ -45,175 +109,147 @@ def in_short(said: str) -> str:
 
 
 def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
-    """What stands between the heading and the footer; `told` = status and explanation were said already."""
-    first = el(
-        "p",
-        el("strong", view.status, class_=_mood(view.status)),
-        f": {in_short(view.explanation)}.",
-    )
-    found = [] if told else [first]
-    if view.caveats:
-        found.append(el("ul", *(el("li", caveat) for caveat in view.caveats)))
-    if view.strategy:
-        found += [
-            _key(view),
-            *_strategy(view),
-            *_others(view),
-            *_time(view),
-            *_memory(view),
-            *_checkpoints(view),
-        ]
-    found += _failures(view)
-    if view.rejected:
-        rows = [(name, f"{count:,}", meaning) for name, count, meaning in view.rejected]
-        found += [
-            el("h2", "What was left out"),
-            el(
-                "details",
-                el("summary", "Layouts by the reason that left them out"),
-                table(("reason", "strategies", "meaning"), rows, numbers=(1,)),
-            ),
-        ]
+    """What stands between the heading and the footer.
+
+    `told` leaves out status and explanation, where the page has said them already.
+    """
+    advice = view.advice
+    status = advice.status.value
+    mood = el("strong", status, class_=_MOODS.get(status, "bad"))
+    found = [] if told else [el("p", mood, f": {in_short(advice.explanation)}.")]
+    if caveats := [one for one in advice.caveats if one not in advice.doubts]:
+        found.append(el("ul", *(el("li", caveat) for caveat in caveats)))
+    if advice.strategy is not None:
+        found += [*_key(advice), *_strategy(view), *_others(advice)]
+        found += [*_parts(view), *_checkpoints(view)]
+    found += _failures(advice)
+    if advice.rejected:
+        rows = [(n, f"{count:,}", Rejection(n).meaning) for n, count in advice.rejected.items()]
+        left_out = table(("reason", "strategies", "meaning"), rows, numbers=(1,))
+        summary = el("summary", "Layouts by the reason that left them out")
+        found += [el("h2", "What was left out"), el("details", summary, left_out)]
     return found
 
 
-def _key(view: AdviceView) -> ET.Element:
-    p = view.predicted
-    told = [
-        ("Step", _band(p["step_seconds"], lambda x: units.format(x, "s"))),
-        ("Tokens a second", _band(p["tokens_per_second"], lambda x: f"{x:,.0f}")),
-        ("MFU", _band(p["mfu"], lambda x: f"{x:.1%}")),
-        ("Effective training time", _band(p["ettr"], lambda x: f"{x:.1%}")),
-        ("Odds", _odds(view)),
-        ("Device memory", _memory_of(view)),
-        ("Checkpoint every", (f"{view.checkpoint_steps} steps", units.format(view.checkpoint_seconds, "s", 3))),
-    ]  # fmt: skip
-    if p["duration_seconds"].target:
-        told.append(("Time to finish", _band(p["duration_seconds"], lambda x: f"{x / DAY:.1f} d")))
-    return el(
-        "dl",
-        *(
-            el("div", el("dt", name), el("dd", first, el("small", more)))
-            for name, (first, more) in told
-        ),
-        class_="key",
+def _key(advice: Advice) -> list[ET.Element]:
+    """The figures that people look for first."""
+    if (p := advice.predicted) is None:
+        return []
+    memory, ends = _band(p.memory_bytes, lambda x: f"{x / GIB:.1f}")
+    limit = float(advice.memory_limit_bytes) / GIB
+    every = units.format(float(advice.checkpoint_interval_seconds or 0), "s", 3)
+    figures_shown = [
+        ("Step", _band(p.step_seconds, lambda x: units.format(x, "s"))),
+        ("Tokens a second", _band(p.tokens_per_second, lambda x: f"{x:,.0f}")),
+        ("MFU", _band(p.mfu, lambda x: f"{x:.1%}")),
+        ("Effective training time", _band(p.ettr, lambda x: f"{x:.1%}")),
+        ("Odds", _odds(advice)),
+        ("Device memory", (f"{memory} GiB", f"{ends} of {limit:.1f} GiB")),
+        ("Checkpoint every", (f"{advice.checkpoint_interval_steps} steps", every)),
+    ]
+    if p.duration_seconds.target:
+        duration = _band(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")
+        figures_shown.append(("Time to finish", duration))
+    cells = (
+        el("div", el("dt", name), el("dd", first, el("small", more)))
+        for name, (first, more) in figures_shown
     )
+    return [el("dl", *cells, class_="key")]
 
 
-def _odds(view: AdviceView) -> tuple[str, str]:
+def _odds(advice: Advice) -> tuple[str, str]:
     """The chance that it fits, and that it beats today's layout where there is one."""
-    beats = "" if view.beats is None else f"beats today's layout with {in_percent(view.beats)}; "
-    return f"fits: {in_percent(view.fits)}", f"{beats}bands hold with {in_percent(view.confidence)}"
-
-
-def _memory_of(view: AdviceView) -> tuple[str, str]:
-    """The estimate, and its band."""
-    first, ends = _band(view.predicted["memory_bytes"], lambda x: f"{x / GIB:.1f}")
-    return f"{first} GiB", f"{ends} of {view.memory_limit / GIB:.1f} GiB"
+    fits, beats = (advice.odds.fits, advice.odds.beats) if advice.odds else (0.0, None)
+    said = "" if beats is None else f"beats today's layout with {in_percent(beats)}; "
+    more = f"{said}bands hold with {in_percent(advice.confidence)}"
+    return f"fits: {in_percent(fits)}", more
 
 
 def _strategy(view: AdviceView) -> list[ET.Element]:
+    layout = format_strategy(view.advice.strategy) if view.advice.strategy else ""
     found = [
         el("h2", "Strategy"),
-        el("p", el("code", in_short(view.strategy))),
-        el("details", el("summary", "Every axis"), el("p", el("code", view.strategy))),
+        el("p", el("code", in_short(layout))),
+        el("details", el("summary", "Every axis"), el("p", el("code", layout))),
     ]
-    if view.current is not None:
-        layout, gain, reason = view.current
-        told = [f"the advice is {gain}"] if gain else [] if reason else ["cannot run"]
-        found.append(
-            el(
-                "p",
-                "Today's layout ",
-                el("code", layout),
-                f": {'; '.join(filter(None, (*told, reason)))}.",
-            )
-        )
+    if (today := view.advice.current) is not None:
+        gain = gained(view.advice)
+        said = [f"the advice is {gain}"] if gain else [] if today.reason else ["cannot run"]
+        said += [today.reason] if today.reason else []
+        found.append(el("p", "Today's layout ", el("code", today.short), f": {'; '.join(said)}."))
     if view.launch:
-        found.append(
-            el(
-                "details",
-                el("summary", "Launch arguments"),
-                el("pre", el("code", shell_lines(view.launch))),
-            )
-        )
+        lines = el("pre", el("code", shell_lines(view.launch)))
+        found.append(el("details", el("summary", "Launch arguments"), lines))
     return found
 
 
-def _time(view: AdviceView) -> list[ET.Element]:
+def _parts(view: AdviceView) -> list[ET.Element]:
+    sizes = {name: size / GIB for name, size in view.memory_parts.items()}
     return [
         el("h2", "Where the time of a step goes"),
         figures.parts("Parts of a step", view.step_parts, "{:.3g} s"),
-    ]
-
-
-def _memory(view: AdviceView) -> list[ET.Element]:
-    sizes = {name: size / GIB for name, size in view.memory_parts.items()}
-    return [
         el("h2", "What fills the device"),
         figures.parts("Parts of the fullest stage's memory", sizes, "{:.3g} GiB"),
     ]
 
 
 def _checkpoints(view: AdviceView) -> list[ET.Element]:
-    points = [(float(p.seconds), p.ettr.lower, p.ettr.target, p.ettr.upper) for p in view.curve]
-    drawn = figures.curve(
-        "Effective training time over the checkpoint interval",
+    advice = view.advice
+    points = [(float(p.seconds), float(p.lower), float(p.ettr), float(p.upper)) for p in view.curve]
+    drawn = figures.checkpoint_curve(
         points,
-        mark=(view.checkpoint_seconds, f"{view.checkpoint_steps} steps"),
-        across="work between saves",
-        up="effective training time",
+        float(advice.checkpoint_interval_seconds or 0),
+        int(advice.checkpoint_interval_steps or 0),
     )
     rows = [
         (
             str(p.steps),
             units.format(float(p.seconds), "s"),
-            *(f"{x:.2%}" for x in (p.ettr.lower, p.ettr.target, p.ettr.upper)),
+            *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)),
         )
         for p in view.curve[::4]
     ]
     numbers = table(("steps", "work", "lower", "ETTR", "upper"), rows, numbers=range(5))
-    return [
-        el("h2", "Checkpoints"),
-        drawn,
-        el("details", el("summary", "The curve as a table"), numbers),
-    ]
+    details = el("details", el("summary", "The curve as a table"), numbers)
+    return [el("h2", "Checkpoints"), drawn, details]
 
 
-def _others(view: AdviceView) -> list[ET.Element]:
+def _others(advice: Advice) -> list[ET.Element]:
     rows: list[tuple[Node, ...]] = [
         (
-            one.name,
-            el("code", one.strategy),
-            units.format(one.step, "s"),
-            f"{one.memory / GIB:.1f}",
-            f"{one.ettr:.1%}",
-            in_percent(one.fits),
-            in_percent(one.beats),
-            one.reason,
+            other.name,
+            el("code", short_strategy(other.strategy)),
+            units.format(other.predicted.step_seconds.target, "s"),
+            f"{other.predicted.memory_bytes.target / GIB:.1f}",
+            f"{other.predicted.ettr.target:.1%}",
+            in_percent(other.odds.fits),
+            in_percent(other.odds.beats or 0.0),
+            other.reason,
         )
-        for one in view.alternatives
+        for other in (*advice.alternatives, *advice.probes)
     ]
     if not rows:
         return []
-    than = "beats the first" if view.current is None else "beats today's"
+    than = "beats the first" if advice.current is None else "beats today's"
     headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
-    found = [
-        el("h2", "Other choices"),
-        table(headings, rows, numbers=(2, 3, 4, 5, 6)),
-    ]
-    if view.nearest:
-        found += [
-            el("h2", "What would change the answer"),
-            el("ul", *(el("li", in_short(change)) for change in view.nearest)),
-        ]
+    found = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
+    if advice.nearest:
+        changes = (el("li", in_short(change)) for change in advice.nearest)
+        found += [el("h2", "What would change the answer"), el("ul", *changes)]
     return found
 
 
-def _failures(view: AdviceView) -> list[ET.Element]:
-    if not view.failures:
+def _failures(advice: Advice) -> list[ET.Element]:
+    if not advice.failures:
         return []
-    rows = [(name, f"{rate:.3g}", units.format(mean, "s", 3)) for name, rate, mean in view.failures]
+    rows = [
+        (
+            failure.name,
+            f"{1000 * float(failure.per_node_day):.3g}",
+            units.format(float(failure.recovery_seconds), "s", 3),
+        )
+        for failure in advice.failures
+    ]
     headings = ("recovery class", "failures in 1,000 node-days", "mean recovery")
     return [el("h2", "Assumed and observed failures"), table(headings, rows, numbers=(1, 2))]
 
@@ -222,5 +258,12 @@ def _band(band: Range, show: Callable[[float], str]) -> tuple[str, str]:
     return show(band.target), f"{show(band.lower)} to {show(band.upper)}"
 
 
-def _mood(status: str) -> str:
-    return {"Recommended": "good", "LowConfidence": "warn"}.get(status, "bad")
+def _memory(footprint: Footprint) -> dict[str, float]:
+    """Terms of device memory on the fullest kind of stage. [B]"""
+    totals = np.atleast_1d(np.asarray(footprint.total))
+    fullest = int(np.argmax(totals))
+    names = (term.name for term in fields(Footprint) if term.name not in _NOT_OF_A_DEVICE)
+    return {
+        name: float(np.broadcast_to(getattr(footprint, name), totals.shape)[fullest])
+        for name in names
+    }

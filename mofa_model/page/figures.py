@@ -133,6 +133,19 @@ def curve(
     )
 
 
+def checkpoint_curve(
+    points: Sequence[tuple[float, float, float, float]], seconds: float, steps: int
+) -> ET.Element:
+    """ETTR over the checkpoint interval, with the interval that is recommended."""
+    return curve(
+        "Effective training time over the checkpoint interval",
+        points,
+        mark=(seconds, f"{steps} steps"),
+        across="work between saves",
+        up="effective training time",
+    )
+
+
 def band(
     title: str,
     expected: Range,

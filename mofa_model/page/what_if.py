@@ -1,4 +1,4 @@
-"""The what-if page: a form, its answer with the odds first, and what other values would make of it."""
+"""The what-if page (a form, its answer and a sweep), and what a notebook shows of an answer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from typing import Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 
-from mofa_model.page.advice import advice_sections
+from mofa_model.page.advice import AdviceView, advice_sections
 from mofa_model.page.figures import LineDrawing, lines
-from mofa_model.page.form import FormField, form, told
-from mofa_model.page.markup import Node, el, page, text
-from mofa_model.page.notebook import table_of
-from mofa_model.page.view import AdviceView
-from mofa_model.tables import Table
+from mofa_model.page.markup import (
+    STYLE,
+    FormField,
+    Node,
+    el,
+    form,
+    form_errors,
+    page,
+    table,
+    text,
+)
+from mofa_model.tables import Table, for_people
 
 SWEPT: Final = "What other values would do"
+_BOX: Final = "mofa-advisor"
+_STYLE: Final = f".{_BOX}{{{STYLE.replace(':root', '&').replace('body{', '&{')}}}"
+"""The page's style, each rule below the box: nested rules, which browsers know since 2023."""
 
 
 def what_if_page(
@@ -33,7 +43,7 @@ def what_if_page(
     content: list[Node] = [el("h1", title)]
     if not alone:
         content += [
-            *told(errors, fields),
+            *form_errors(errors, fields),
             form(fields, values, errors, action="/", button="Answer"),
         ]
     if view is None and not errors:
@@ -47,11 +57,11 @@ def what_if_page(
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
         content += [*advice_sections(view), *swept, *_asked_again(values, commands, alone=alone)]
-    foot = (
-        ""
-        if view is None
-        else f"MoFa Advisor {view.version}. Nearest measured run: {view.nearest_run}."
-    )
+    foot = ""
+    if view is not None:
+        basis = view.advice.basis
+        run = "" if basis is None else basis.nearest_run
+        foot = f"MoFa Advisor {view.advice.model_version}. Nearest measured run: {run}."
     return text(page(title, *content, foot=foot))
 
 
@@ -78,3 +88,19 @@ def _asked_again(values: Mapping[str, str], commands: Sequence[str], *, alone: b
             el("p", el("a", "This answer as one file", href=address), ", to keep or to send.")
         )
     return [*found, el("pre", el("code", "\n".join(commands)))]
+
+
+def notebook_view(shown: Sequence[Node]) -> str:
+    """HTML of an answer."""
+    return text(el("div", el("style", _STYLE), *shown, class_=_BOX))
+
+
+def table_of(told: Table) -> ET.Element:
+    """A table of an answer, as people read it."""
+    people = for_people(told)
+    right = [at for at, column in enumerate(people.columns) if column.align == "right"]
+    rows = [tuple(str(cell) for cell in row) for row in people.rows]
+    made = table(
+        [column.name for column in people.columns], rows, numbers=right, caption=people.title
+    )
+    return el("div", made, *(el("p", note, class_="note") for note in people.notes))

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import output, terminal
-from mofa_model.verbs import advise_runs, problem_options
+from mofa_model import files, output, plots, terminal
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import AdviceQuestion
+from mofa_model.errors import BadFile, BadValue, InputError, why
 
 if TYPE_CHECKING:
-    from mofa_model.answers.advise import AdviceAnswer
+    from mofa_model.advice import Advice, Request
+    from mofa_model.launch import Launch
+    from mofa_model.search import SearchCase
+    from mofa_model.strategy import Strategy
 
+STEP: Final = "step.svg"
+ETTR: Final = "ettr.svg"
+LEVEL: Final = 0.9
+"""Level of the band of the failure rate, in the picture of ETTR. [1]"""
 EXAMPLES: Final = """\
 examples:
   mofa advise examples/llama3-405b.yaml
@@ -29,96 +42,154 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the manifest or the flags, and what to answer."""
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        help="a job's manifest, in place of the flags, - is standard input; or a model's config.json",
-    )
-    parser.add_argument(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="NAME|FILE",
-        help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
-    )
-    problem_options.add_options(parser)
-    parser.add_argument(
-        "--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer"
-    )
-    ask = parser.add_argument_group("answer")
-    problem_options.add_choice(ask)
-    ask.add_argument(
-        "--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)"
-    )
-    ask.add_argument(
-        "--launch",
-        metavar="TRAINER",
-        help="print the arguments for megatron, torchtitan, nemo, deepspeed or accelerate",
-    )
-    ask.add_argument(
+    """Add the question, and what to make of its answer."""
+    answer = add_options(parser, AdviceQuestion)["answer"]
+    answer.add_argument(
         "--flags-only",
         action="store_true",
         help="print the arguments for the trainer and nothing else",
     )
-    ask.add_argument(
+    answer.add_argument(
         "--save-dir",
         metavar="FOLDER",
         help="write the launch script, a manifest, the answer and a README",
     )
-    ask.add_argument(
+    answer.add_argument(
         "--as",
         dest="saved_kind",
         metavar="KIND",
         help="JobSet (default), TrainJob, PyTorchJob or RayJob",
     )
-    ask.add_argument(
+    answer.add_argument(
         "--overwrite", action="store_true", help="--save-dir into a folder that is not empty"
     )
-    ask.add_argument(
+    answer.add_argument(
         "--plots",
         metavar="FOLDER",
         help="draw step.svg and ettr.svg, where the time goes, into a folder",
     )
-    problem_options.add_failures(parser)
-    advise_runs.add_options(parser)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Answer; exit code 3 where nothing can be recommended."""
-    from mofa_model.answers.advise import AdviceQuestion, answered, understood
-    from mofa_model.answers.door import question_of
-    from mofa_model.verbs import advise_launch
+    from mofa_model.answers.advise import advise
 
-    if arguments.plots:
-        from mofa_model.verbs import advise_pictures
-    advise_launch.check(arguments)
-    given = understood(question_of(AdviceQuestion, arguments), advise_launch.needed_by(arguments))
-    if arguments.plots:
-        advise_pictures.prepare(arguments.plots)
+    question = question_of(AdviceQuestion, arguments)
+    _check(arguments, question)
+    launched_by = (
+        "--flags-only" if arguments.flags_only else "--save-dir" if arguments.save_dir else ""
+    )
     with output.progress("searching", total=1.0) as advance:
-        found = answered(given, advance)
+        found = advise.of(question, advance, launched_by)
     if arguments.flags_only:
-        advise_launch.print_flags(found.launch)
+        _print_flags(found.launch)
+    elif arguments.output == "html":
+        from mofa_model.page import advice_page
+
+        terminal.put(advice_page(found.view()))
     else:
-        _print(arguments.output, found)
+        tables = found.tables_of(wide=arguments.output != "table")
+        output.emit(arguments.output, tables, found.document, records=found.records)
     if arguments.save_dir and found.launch is not None:
-        advise_launch.save(arguments, found, found.launch)
+        from mofa_model.verbs import advise_folder
+
+        names = advise_folder.save(arguments.save_dir, found, arguments.saved_kind or "JobSet")
+        terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
     if arguments.plots:
-        for path in advise_pictures.draw(found.request, found.advice, arguments.plots):
+        for path in _draw(found.request, found.advice, arguments.plots):
             terminal.tell(f"drawn: {path}")
     found.raise_for_status()
     return 0
 
 
-def _print(form: str, found: AdviceAnswer) -> None:
-    if form == "html":
-        from mofa_model.page import advice_page
+def _check(arguments: Namespace, question: AdviceQuestion) -> None:
+    """Refuse what does not go together, and what cannot be written, before anything is searched."""
+    if arguments.flags_only and arguments.output != "table":
+        right = "it is a form of output itself; leave -o out"
+        raise BadValue("--flags-only", arguments.output, right)
+    if arguments.flags_only and question.probe:
+        raise InputError("--flags-only: it prints one launch; leave --probe out")
+    if arguments.save_dir:
+        from mofa_model.verbs import advise_folder
 
-        terminal.put(advice_page(found.view()))
+        advise_folder.kind_of(arguments.saved_kind or "JobSet")
+        files.check_folder(arguments.save_dir, overwrite=arguments.overwrite)
+    else:
+        for flag, said in (("--as", arguments.saved_kind), ("--overwrite", arguments.overwrite)):
+            if said:
+                raise InputError(f"{flag}: it goes with --save-dir FOLDER")
+    if arguments.plots:
+        plots.check("--plots", STEP)
+        try:
+            Path(arguments.plots).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadFile(arguments.plots, f"cannot be made: {why(error)}") from error
+
+
+def _print_flags(launch: Launch | None) -> None:
+    """One line for `eval "torchrun … $(mofa advise …)"`; what else it needs goes to stderr."""
+    if launch is None:
         return
-    output.emit(
-        form, found.told(wide=form != "table"), document=found.document, records=found.records
+    sys.stdout.write(shlex.join(launch.arguments) + "\n")
+    needs = [f"{name}={value} in the environment" for name, value in launch.environment.items()]
+    needs += [f"a file {name}, which --save-dir writes" for name in launch.files]
+    if needs:
+        terminal.tell(f"mofa advise: the launch needs {', '.join(needs)}")
+
+
+def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
+    """Draw both pictures; the paths of the files, none where there is nothing to draw."""
+    from mofa_model.advice.finalists import priced_together
+    from mofa_model.advice.reasons import NAMES, terms_of
+    from mofa_model.advice.saves import best_interval, job_of
+    from mofa_model.answers.ettr import curve
+
+    if advice.strategy is None or advice.precision is None or advice.predicted is None:
+        return ()
+    compared = [(advice.strategy, advice.trainer, advice.precision, advice.nodes)]
+    compared += [
+        (one.strategy, one.trainer, one.precision, one.nodes) for one in advice.alternatives
+    ]
+    today = advice.current
+    if today is not None and today.strategy is not None and today.predicted is not None:
+        compared.append((today.strategy, advice.trainer, advice.precision, request.nodes))
+    found = priced_together(
+        [
+            (_problem(request.of(trainer), recipe, nodes), s)
+            for s, trainer, recipe, nodes in compared
+        ]
     )
+    labels = [_label(one.strategy) for one in found]
+    bars = {
+        f"{label}\n(today)" if today is not None and number > len(advice.alternatives) else label: {
+            NAMES[name]: seconds for name, seconds in terms_of(one.step).items()
+        }
+        for number, (label, one) in enumerate(zip(labels, found, strict=True))
+    }
+    best = found[0]
+    step = advice.predicted.step_seconds.target
+    job = job_of(request, best.problem, advice.nodes, best.strategy, step)
+    interval = best_interval(request, job)
+    points = curve(job, interval.steps, interval.every, 33 if len(job.blocking) > 1 else 121, LEVEL)
+    paths = (str(Path(folder) / STEP), str(Path(folder) / ETTR))
+    plots.step_terms(paths[0], bars, f"{advice.model} on {advice.gpus} {advice.device}")
+    plots.ettr_curve(paths[1], points, interval.steps, interval.steps * step)
+    return paths
+
+
+def _problem(request: Request, precision: str, nodes: int) -> SearchCase:
+    """The problem of a precision on a number of nodes."""
+    named = (p for p in request.problems if p.workload.training.precision.name == precision)
+    problem = next(named, request.problems[0])
+    cluster = replace(problem.cluster, gpus=nodes * int(problem.cluster.gpus_per_node))
+    return replace(problem, cluster=cluster)
+
+
+def _label(strategy: Strategy) -> str:
+    """Degrees in the first line, features in the second."""
+    from mofa_model.strategy_text import short_strategy
+
+    words = short_strategy(strategy).split()
+    degrees = [word for word in words if word[-1].isdigit()]
+    return " ".join(degrees) + "\n" + " ".join(word for word in words if word not in degrees)

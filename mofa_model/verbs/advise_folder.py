@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, output, presets
 from mofa_model.advice import Advice
@@ -16,6 +19,10 @@ from mofa_model.kinds.kind import MOUNTED, NewJob
 from mofa_model.kinds.pods import GPU
 from mofa_model.launch import Launch, launch_script, program_of, unverified
 from mofa_model.terminal import printable
+
+if TYPE_CHECKING:
+    from mofa_model.advice import Request
+    from mofa_model.answers.advise import AdviceAnswer
 
 SCRIPT: Final = "launch.sh"
 _IMAGE: Final = "registry.example/{trainer}:VERSION"
@@ -29,21 +36,40 @@ def kind_of(name: str) -> JobKind:
     return made[name.lower()]
 
 
-def save(
-    folder: str, advice: Advice, launch: Launch, document: Mapping[str, Any], kind: JobKind
-) -> list[str]:
-    """Write the folder; names of its files."""
-    gpus = advice.gpus // advice.nodes
+def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
+    """Write the launch of an answer, and one for each short run to make; names of the files."""
+    from mofa_model.manifest.advised import launch_of
+
+    advice, launch, kind = found.advice, found.launch, kind_of(kind_name)
+    if launch is None:
+        return []
+    probes = [
+        launch_of(
+            found.request,
+            replace(advice, strategy=probe.strategy, precision=probe.precision),
+            launch.trainer,
+        )
+        for probe in advice.probes
+    ]
     manifest = f"{kind.word}.yaml"
     texts = {
         "README.md": _readme(advice, launch, manifest, kind),
-        SCRIPT: launch_script(launch, advice.nodes, gpus),
+        SCRIPT: launch_script(launch, advice.nodes, advice.gpus // advice.nodes),
         manifest: "---\n".join(map(_yaml, kind.made(_job(advice, launch)))),
-        "advice.json": output.as_json(document),
+        "advice.json": output.as_json(found.document),
         **launch.files,
     }
     files.write_folder(folder, texts, programs=[SCRIPT])
-    return list(texts)
+    names = list(texts)
+    for probe, made in zip(advice.probes, probes, strict=True):
+        name = probe.name.replace(" ", "-")
+        script = launch_script(made, probe.nodes, int(probe.strategy.gpus) // probe.nodes)
+        files.write_folder(f"{folder}/{name}", {SCRIPT: script, **made.files}, programs=[SCRIPT])
+        names.append(name)
+    if probes:
+        files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(found.request, advice))
+        names.append("runs.csv")
+    return names
 
 
 def _job(advice: Advice, launch: Launch) -> NewJob:
@@ -99,3 +125,24 @@ def _readme(advice: Advice, launch: Launch, manifest: str, kind: JobKind) -> str
 
 Written for {launch.release}. {verified}{notes}
 """
+
+
+def _runs_to_fill_in(request: Request, advice: Advice) -> str:
+    """The short runs as a table, without what they will measure."""
+    from mofa_model.calibrate.short_runs import COLUMNS
+    from mofa_model.strategy_text import format_strategy
+
+    first = request.problems[0]
+    said: dict[str, Any] = {
+        "model": first.workload.model.name,
+        "gpu": first.cluster.device.name,
+        "global_batch": int(first.workload.training.global_batch),
+        "sequence": int(first.workload.training.sequence),
+    }
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for one in advice.probes:
+        own = {"id": one.name, "gpus": int(one.strategy.gpus), "precision": one.precision}
+        writer.writerow({**said, **own, "strategy": format_strategy(one.strategy)})
+    return text.getvalue()

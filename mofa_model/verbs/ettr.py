@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output, plots
-from mofa_model.verbs import job_options
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import EttrQuestion
 
 EXAMPLES: Final = """\
 examples:
@@ -33,64 +34,21 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the job's options, and what to say of it."""
-    job_options.add_options(parser)
-    ask = parser.add_argument_group("answer")
-    ask.add_argument(
-        "--interval", type=int, metavar="K", help="steps between saves (default: the best)"
-    )
-    ask.add_argument(
-        "--every",
-        metavar="1,M,N",
-        help="saves of the nearest tier for one of each tier (default: the best)",
-    )
-    ask.add_argument(
-        "--method",
-        choices=("exact", "paper"),
-        default="exact",
-        help="the model that answers (default: exact)",
-    )
-    ask.add_argument("--level", default=0.9, metavar="P", help="level of the band (default: 0.9)")
-    ask.add_argument(
-        "--curve", type=int, default=0, metavar="N", help="list N intervals around the best"
-    )
-    ask.add_argument(
-        "--vary",
-        metavar="FIELD=VALUES",
-        help="best interval at each value: rate=0.0025..0.04, save=2s,20s",
-    )
-    ask.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
-    ask.add_argument("--total-steps", metavar="S", help="steps of the run: adds the time to finish")
-    ask.add_argument(
-        "--deadline",
-        metavar="TIME",
-        help="time to finish in, with --total-steps: adds nodes and spares",
-    )
-    ask.add_argument(
-        "--scaling", default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)"
-    )
-    ask.add_argument(
-        "--window",
-        default="7 d",
-        metavar="TIME",
-        help="length of the run whose scatter is told (default: 7 d)",
-    )
+    """Add the question, and a picture of its answer."""
+    answer = add_options(parser, EttrQuestion)["answer"]
+    answer.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Answer for one job."""
-    from mofa_model.answers import ettr_figures, ettr_vary
-    from mofa_model.answers.door import question_of
-    from mofa_model.answers.ettr import EttrQuestion, ettr
+    from mofa_model.answers.ettr import ettr
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
     with output.progress("pricing intervals"):
         found = ettr.of(question_of(EttrQuestion, arguments))
-    if arguments.plot and found.job is None:
-        ettr_vary.plot(arguments.plot, found.document["varied"], found.document["rows"])
-    elif arguments.plot:
-        ettr_figures.plot(found.points(), found.document, arguments.plot)
+    if arguments.plot:
+        found.draw(arguments.plot)
     output.emit(arguments.output, found.tables, found.document, records=found.records)
     return 0

@@ -6,8 +6,9 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output, plots
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.tables import broken
-from mofa_model.verbs import problem_options
 
 EXAMPLES: Final = """\
 examples:
@@ -25,34 +26,23 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the strategy, the job and the machines."""
-    parser.add_argument(
-        "--strategy",
-        metavar="TEXT",
-        help="tp=8,pp=4,… or a trainer's flags; dp follows from the devices",
-    )
-    parser.add_argument(
-        "--evidence",
-        action="store_true",
-        help="tell the measured runs that the prediction rests on, feature by feature",
-    )
+    """Add the question, and a picture of its answer."""
+    add_options(parser, ExplainQuestion)
     parser.add_argument(
         "--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png"
     )
-    problem_options.add_options(parser)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Explain one strategy; one that does not fit is explained as well."""
-    from mofa_model.answers.door import question_of
-    from mofa_model.answers.explain import ExplainQuestion, explain
+    from mofa_model.answers.explain import explain
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
     found = explain.of(question_of(ExplainQuestion, arguments))
-    if arguments.plot and not arguments.evidence:
+    if arguments.plot and not found.question.evidence:
         title = "\n".join(broken(found.document["strategy"], 90))
         plots.step_terms(arguments.plot, {"": found.step_terms()}, title)
-    output.emit(arguments.output, found.tables, document=found.document, records=found.records)
+    output.emit(arguments.output, found.tables, found.document, records=found.records)
     return 0

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from mofa_model import output
 from mofa_model.tables import Column, Table
-from mofa_model.units import Range
 
 if TYPE_CHECKING:
     from mofa_model.reliability.observed import Assessment
@@ -64,7 +63,7 @@ def tables(found: Assessment) -> list[Table]:
                     *(Column(name, unit="s") for name in ("lower", "mean", "upper")),
                 ),
                 rows=tuple(
-                    (name, r.mean.lower, r.mean.target, r.mean.upper)
+                    (name, float(r.low), float(r.mean), float(r.high))
                     for name, r in found.recoveries.items()
                 ),
             )
@@ -87,16 +86,5 @@ def tables(found: Assessment) -> list[Table]:
 
 def document(found: Assessment) -> dict[str, Any]:
     """The same for programs."""
-    return {
-        **output.as_data(found),
-        "shares": {name: _bounds(share) for name, share in found.shares.items()},
-        "recoveries": {
-            name: _bounds(seen.mean) | {"law": output.as_data(seen.law)}
-            for name, seen in found.recoveries.items()
-        },
-        "contradicted": found.contradicted,
-    }
-
-
-def _bounds(posterior: Range) -> dict[str, Any]:
-    return {"mean": posterior.target, "low": posterior.lower, "high": posterior.upper}
+    data: dict[str, Any] = output.as_data(found)
+    return {**data, "contradicted": found.contradicted}

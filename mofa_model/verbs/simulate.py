@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output
-from mofa_model.verbs import job_options
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import SimulateQuestion
 
 EXAMPLES: Final = """\
 examples:
@@ -21,36 +22,14 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the job's options, and how long and how often to run it."""
-    job_options.add_options(parser)
-    ask = parser.add_argument_group("simulation")
-    ask.add_argument(
-        "--duration", default="7 d", metavar="TIME", help="length of a run (default: 7 d)"
-    )
-    ask.add_argument(
-        "--runs", type=int, default=400, metavar="N", help="number of runs (default: 400)"
-    )
-    ask.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default: 1)"
-    )
-    ask.add_argument(
-        "--interval", type=int, metavar="K", help="steps between saves (default: the best)"
-    )
-    ask.add_argument(
-        "--every",
-        metavar="1,M,N",
-        help="saves of the nearest tier for one of each tier (default: the best)",
-    )
-    ask.add_argument(
-        "--timeline", type=int, default=0, metavar="N", help="show the first N stretches of one run"
-    )
+    """Add the question."""
+    add_options(parser, SimulateQuestion)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Simulate, and set the exact model beside it."""
-    from mofa_model.answers.door import question_of
-    from mofa_model.answers.simulate import SimulateQuestion, simulate
+    from mofa_model.answers.simulate import simulate
 
     with output.progress("simulating", total=1.0) as advance:
         found = simulate.of(question_of(SimulateQuestion, arguments), advance)

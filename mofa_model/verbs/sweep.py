@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from mofa_model import output, plots
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import SweepQuestion
 from mofa_model.errors import BadValue, InputError, SourceUnreachable
-from mofa_model.verbs import problem_options
 
 EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies
@@ -35,19 +36,8 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the job, what varies, and how the work is carried."""
-    parser.add_argument(
-        "--vary", nargs="+", default=[], metavar="FIELD=VALUES", help="fields and their values"
-    )
-    parser.add_argument(
-        "--strategy", metavar="TEXT", help="price this layout everywhere (default: search the best)"
-    )
-    problem_options.add_options(parser)
-    parser.add_argument(
-        "--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer"
-    )
-    problem_options.add_choice(parser.add_argument_group("answer"))
-    problem_options.add_failures(parser)
+    """Add the question, and what carries the work."""
+    add_options(parser, SweepQuestion)
     work = parser.add_argument_group("work")
     work.add_argument(
         "--jobs",
@@ -72,18 +62,17 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Answer at every point; 3 where no point has an answer."""
-    from mofa_model.answers.door import question_of
-    from mofa_model.answers.sweep import FIGURES, SweepQuestion, sweep
-    from mofa_model.answers.sweep_fields import parse_vary, points_of
+    from mofa_model.answers.sweep import FIGURES, sweep
+    from mofa_model.answers.vary import parse_vary, points_of
 
-    varied = [parse_vary(text) for text in arguments.vary]
+    question = question_of(SweepQuestion, arguments)
     if arguments.y not in FIGURES:
         raise BadValue("--y", arguments.y, f"one of {', '.join(FIGURES)}")
     if arguments.plot:
         plots.check("--plot", arguments.plot)
-    count = len(points_of(varied))
+    count = len(points_of([parse_vary(text) for text in question.vary]))
     with output.progress("sweeping", total=count) as advance, _carrier(arguments, count) as carry:
-        found = sweep.of(question_of(SweepQuestion, arguments), carry, advance)
+        found = sweep.of(question, carry, advance)
     if arguments.plot:
         drawn = found.lines(arguments.y)
         plots.lines(arguments.plot, drawn.lines, x=drawn.across, y=drawn.up, percent=drawn.percent)

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from mofa_model.answers.explain import LAYER, MEMORY, STEP, terms
 from mofa_model.cli import main
 from mofa_model.estimate import estimate
-from mofa_model.explanation import LAYER, MEMORY, STEP, explain
 from mofa_model.presets import cluster, model, precision
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
@@ -33,7 +33,7 @@ def parts(name, text):
 @pytest.mark.parametrize("name, text", LAYOUTS)
 def test_terms_add_up_to_the_estimate(name, text):
     w, c, s = parts(name, text)
-    found, told = estimate(w, c, s), explain(w, c, s).document
+    found, told = estimate(w, c, s), terms(w, c, s)
     assert sum(term["seconds"] for term in told["step"].values()) == pytest.approx(
         float(found.step_time)
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mofa_model import cli, presets
 from mofa_model.answers import training
-from mofa_model.answers.door import question_of
-from mofa_model.answers.training import FailingTraining
+from mofa_model.answers.question import question_of
+from mofa_model.answers.questions import LayoutQuestion
 from mofa_model.errors import BadValue
 from mofa_model.spec.part import part_of, places
 from mofa_model.verbs import advise
@@ -30,7 +30,7 @@ def asked(*words):
     """Machines and failures that flags ask for."""
     parser = ArgumentParser()
     advise.configure(parser)
-    question = question_of(FailingTraining, parser.parse_args([*JOB, *words]))
+    question = question_of(LayoutQuestion, parser.parse_args([*JOB, *words]))
     cluster = training.problems_of(question)[0].cluster
     return cluster, training.reliability_of(question, cluster), training.nodes_of(question)
 

@@ -9,11 +9,10 @@ import pytest
 from each import each
 
 from mofa_model import presets
-from mofa_model.answers.advise import AdviceQuestion, understood
+from mofa_model.answers.advise import AdviceQuestion, asked_in
 from mofa_model.answers.advise import advise as ask
-from mofa_model.answers.advise_file import asked_in
-from mofa_model.answers.sweep import SweepQuestion
-from mofa_model.answers.sweep_points import _request
+from mofa_model.answers.advise import request_of as request_in_words
+from mofa_model.answers.sweep import SweepQuestion, _request
 from mofa_model.axes.choices import OFFLOADED
 from mofa_model.axes.frameworks import framework, trainers
 from mofa_model.axes.words import Number, Switch
@@ -116,16 +115,16 @@ def test_every_door_prices_each_trainer_with_its_own_stack(tmp_path):
     lines = (EXAMPLES / "llama3-405b.yaml").read_text().splitlines()
     job.write_text("\n".join(line for line in lines if "framework:" not in line))
     own = {name: presets.stack_of(name) for name in trainers()}
-    words = understood(AdviceQuestion(**WORDS)).request
+    words = request_in_words(AdviceQuestion(**WORDS))
     swept = _request(SweepQuestion(**WORDS, vary=("mbs=1",)), {}, {})
     manifest = request_of(asked_in(str(job), (str(EXAMPLES / "h100-east.yaml"),)))
     for request in (words, swept, manifest):
         assert request.framework == "any"
         assert {name: case.cluster.calibration.stack for name, (case,) in request.trainers} == own
         assert request.of("torchtitan").problems == dict(request.trainers)["torchtitan"]
-    named = understood(AdviceQuestion(**WORDS, framework="torchtitan")).request
+    named = request_in_words(AdviceQuestion(**WORDS, framework="torchtitan"))
     assert words.of("torchtitan") == named
-    stated = understood(AdviceQuestion(**WORDS, stack="hai-llm")).request
+    stated = request_in_words(AdviceQuestion(**WORDS, stack="hai-llm"))
     assert stated.of("megatron").problems[0].cluster.calibration.stack == "hai-llm"
 
 

@@ -13,7 +13,7 @@ from operator_objects import profile, training_job
 
 from mofa_model import presets
 from mofa_model.advice import advise
-from mofa_model.answers.advise_file import asked_in
+from mofa_model.answers.advise import asked_in
 from mofa_model.manifest.jobs import request_of
 from mofa_operator import kubectl
 from mofa_operator.verbs import cluster_options

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
-from mofa_model.answers.door import question_of
-from mofa_model.answers.question import option_of
-from mofa_model.answers.training import TrainingWords, problems_of
+from mofa_model.answers import question
+from mofa_model.answers.questions import TrainingQuestion
+from mofa_model.answers.training import problems_of
 from mofa_model.blocks import Block, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec import Transformer
 from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
-from mofa_model.verbs import problem_options
 
 if TYPE_CHECKING:
     from mofa_lab.traces.prices import Layout
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: ArgumentParser) -> None:
     """What was traced."""
-    problem_options.add_options(parser)
+    question.add_options(parser, TrainingQuestion)
     parser.add_argument(
         "--strategy",
         metavar="LAYOUT",
@@ -53,12 +52,12 @@ def traced(arguments: Namespace) -> Layout:
 
     for name in ("model", "gpu", "sequence_length", "global_batch_size", "strategy"):
         if getattr(arguments, name) is None:
-            raise InputError(
-                f"{option_of(name)}: is missing; a trace does not say it, so it must be given"
-            )
+            how = TrainingQuestion.options.get(name)
+            flag = how.flag if how else f"--{name}"
+            raise InputError(f"{flag}: is missing; a trace does not say it, so it must be given")
     gpus = units.count(arguments.gpus, field="--gpus") if arguments.gpus else None
     strategy = parse_strategy(arguments.strategy, gpus=gpus, field="--strategy")
-    (problem, *more) = problems_of(question_of(TrainingWords, arguments), nodes=1)
+    (problem, *more) = problems_of(question.question_of(TrainingQuestion, arguments), nodes=1)
     if more:
         raise BadValue("--precision", arguments.precision, "give the one that was traced")
     cluster = replace(problem.cluster, gpus=strategy.gpus)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -14,8 +14,16 @@ from mofa_model.annotations import PREFIX
 from mofa_model.answers.what_if import form_fields
 from mofa_model.page import AdviceView, advice_sections, in_short
 from mofa_model.page.figures import LineDrawing, band, lines
-from mofa_model.page.form import FormField, form, told
-from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.page.markup import (
+    FormField,
+    Node,
+    el,
+    form,
+    form_errors,
+    page,
+    table,
+    text,
+)
 from mofa_model.units import GIB, HOUR
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.shapes import AdvisedStatus, PredictedEnds
@@ -93,22 +101,14 @@ _AS_IT_IS: Final = "as the job says"
 @cache
 def fields() -> tuple[FormField, ...]:
     """What may be different; whatever is empty stays as the job says it."""
-    known = {one.name: one for one in form_fields()}
-    chosen = (known[name] for name in _ASKED)
-    return (_NODES, *(_open(one) for one in chosen))
+    known = {field.name: field for field in form_fields()}
+    return (_NODES, *(_optional(known[name]) for name in _ASKED))
 
 
-def _open(one: FormField) -> FormField:
+def _optional(field: FormField) -> FormField:
     """A field that may stay empty."""
-    choices = ("", *filter(None, one.choices)) if one.only else one.choices
-    return FormField(
-        name=one.name,
-        label=one.label,
-        hint=one.hint.removesuffix("; may be empty"),
-        choices=choices,
-        only=one.only,
-        empty=_AS_IT_IS,
-    )
+    choices = ("", *filter(None, field.choices)) if field.only else field.choices
+    return replace(field, choices=choices, empty=_AS_IT_IS)
 
 
 def said(query: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +127,7 @@ def what_if_sections(
             "p",
             f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written.",
         ),
-        *told(errors, fields()),
+        *form_errors(errors, fields()),
         form(fields(), changes, errors, action=address, button="Answer"),
     ]
 

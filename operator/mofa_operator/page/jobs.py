@@ -9,8 +9,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from mofa_model.manifest.advised import duration, quantity
-from mofa_model.page.form import FormField, form
-from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.page.markup import FormField, Node, el, form, page, table, text
 from mofa_operator.page.job import BAD, LINKS, ShownJob, address, health, mood
 
 _HEADINGS: Final = (

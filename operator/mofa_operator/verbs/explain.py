@@ -36,8 +36,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Ask as the operator would, and explain the layout."""
     from mofa_model.advice import Unplaced, advise
+    from mofa_model.answers.explain import term_records, term_tables, terms
     from mofa_model.answers.training import layout_of
-    from mofa_model.explanation import explain, records
     from mofa_model.manifest.jobs import request_of
     from mofa_model.search import ANY
     from mofa_operator.decide.question import asked
@@ -66,8 +66,7 @@ def run(arguments: Namespace) -> int:
         raise NoFeasibleStrategy(advice.explanation if advice else "")
     else:
         strategy = advice.strategy
-    told = explain(problem.workload, problem.cluster, strategy)
-    output.emit(
-        arguments.output, told.tables, document=told.document, records=records(told.document)
-    )
+    document = terms(problem.workload, problem.cluster, strategy)
+    tables, records = term_tables(document), term_records(document)
+    output.emit(arguments.output, tables, document=document, records=records)
     return 0

@@ -12,9 +12,7 @@ from each import each
 
 import mofa_model as mofa
 from mofa_model import cli
-from mofa_model.answers.advise import AdviceQuestion
-from mofa_model.answers.door import command_of
-from mofa_model.answers.ettr import EttrQuestion
+from mofa_model.answers.questions import AdviceQuestion, EttrQuestion
 
 JOB = {
     "model": "llama3-8b",
@@ -39,7 +37,7 @@ def advice():
 
 
 def test_python_and_the_command_give_the_same_answer(advice, capsys):
-    line = command_of("advise", advice.question)
+    line = advice.question.command("advise")
     assert json.loads(said(capsys, f"{line} --json")) == advice.to_dict()
     assert said(capsys, line) == repr(advice)
 
@@ -58,7 +56,7 @@ def test_every_question_is_the_command_s(ask, verb, words):
     import io
 
     found = ask(**words)
-    line, text = command_of(verb, found.question), io.StringIO()
+    line, text = found.question.command(verb), io.StringIO()
     with contextlib.redirect_stdout(text):
         assert cli.main([*shlex.split(line)[1:], "--json"]) == 0
     assert json.loads(text.getvalue()) == found.to_dict()
@@ -95,13 +93,13 @@ def test_a_notebook_shows_tables_and_pictures_in_a_box_of_their_own(advice):
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed")
 def test_a_frame_has_the_rows_of_the_csv(advice, capsys):
     frame = advice.to_frame("pandas")
-    rows = said(capsys, f"{command_of('advise', advice.question)} -o csv").splitlines()
+    rows = said(capsys, f"{advice.question.command('advise')} -o csv").splitlines()
     assert list(frame.columns) == rows[0].split(",")
     assert len(frame) == len(rows) - 1
 
 
 def test_a_frame_without_its_library_says_what_to_install(advice, monkeypatch):
-    monkeypatch.setattr("mofa_model.answers.door._module", lambda _: None)
+    monkeypatch.setattr("mofa_model.answers.answer._module", lambda _: None)
     with pytest.raises(
         mofa.InputError, match="pandas or polars is not installed; pip install pandas"
     ):

@@ -83,7 +83,7 @@ def test_a_sweep_stops_where_a_page_would_take_too_long(monkeypatch):
         ({"checkpoint_bandwidth": "0 B/s"}, "checkpoint_bandwidth", "above zero"),
         ({"current": "--config /etc/passwd"}, "current", "unknown name"),
         ({"current": "tp=3"}, "current", "3"),
-        ({"objective": "fame"}, "objective", "time, throughput, cost"),
+        ({"objective": "fame"}, "objective", "cost, throughput, time"),
         ({"vary": "gpus=63"}, "vary", "whole nodes"),
         ({"vary": "colour=red"}, "vary", "unknown name"),
         ({"vary": "model=/etc/passwd"}, "vary", "unknown name"),

@@ -177,7 +177,7 @@ def test_launches_that_were_printed_before_break_the_rules(_, words, variables, 
 def test_the_flagship_costs_what_its_flags_read_back_cost():
     """405B on 2,048 H100s, as the manifest asks for it, with and without offload."""
     from mofa_model.advice import advise
-    from mofa_model.answers.advise_file import asked_in
+    from mofa_model.answers.advise import asked_in
     from mofa_model.manifest.advised import launch_of
     from mofa_model.manifest.jobs import request_of
 

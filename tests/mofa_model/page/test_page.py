@@ -96,10 +96,12 @@ def test_every_picture_has_a_role_and_a_title_and_every_table_headings(html):
 
 def test_the_parts_of_the_step_add_up_to_the_step_that_is_told(request_and_advice):
     view = view_of(*request_and_advice)
-    assert sum(view.step_parts.values()) == pytest.approx(view.predicted["step_seconds"].target)
-    assert sum(view.memory_parts.values()) == pytest.approx(view.predicted["memory_bytes"].target)
+    assert sum(view.step_parts.values()) == pytest.approx(view.advice.predicted.step_seconds.target)
+    assert sum(view.memory_parts.values()) == pytest.approx(
+        view.advice.predicted.memory_bytes.target
+    )
     best = max(view.curve, key=lambda point: point.ettr)
-    assert best.steps == pytest.approx(view.checkpoint_steps, rel=0.3)
+    assert best.steps == pytest.approx(view.advice.checkpoint_interval_steps, rel=0.3)
 
 
 def test_an_answer_without_a_strategy_is_a_page_too():

@@ -10,6 +10,7 @@ from operator_objects import job_set, profile, training_job
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
+from mofa_model.strategy_text import format_strategy
 from mofa_operator.control import pages
 from mofa_operator.control.decider import Outdated
 from mofa_operator.control.pages import Pages
@@ -82,8 +83,8 @@ def test_the_view_says_what_the_answer_says(store):
     shown = job(store)
     told = answer(store.snapshot(Key(TRAINING_JOB, "ns", "a"), 0.0).question)
     assert isinstance(shown, AdviceView)
-    assert shown.strategy == told.annotations["advisor.mofa.dev/strategy"]
-    assert (shown.status, shown.explanation) == (told.outcome, told.explanation)
+    assert format_strategy(shown.advice.strategy) == told.annotations["advisor.mofa.dev/strategy"]
+    assert (shown.advice.status.value, shown.advice.explanation) == (told.outcome, told.explanation)
     assert shown.launch == told.arguments
 
 

@@ -39,10 +39,11 @@ def test_a_change_is_in_the_answer(question):
     own, other = view(question), asked(question, nodes="1", tokens="1T")
     assert own.title != other.title
     assert "on 8 h100" in other.title
-    assert other.predicted["duration_seconds"].target > 0
+    assert other.advice.predicted.duration_seconds.target > 0
     longer = asked(question, sequence_length="8k", nodes="1", tokens="1T")
-    assert longer.predicted["step_seconds"].target > other.predicted["step_seconds"].target
-    assert asked(question, current="tp=8", nodes="1").current[0].startswith("tp8")
+    steps = [one.advice.predicted.step_seconds.target for one in (longer, other)]
+    assert steps[0] > steps[1]
+    assert asked(question, current="tp=8", nodes="1").advice.current.short.startswith("tp8")
 
 
 @each(

@@ -1,0 +1,157 @@
+"""An answer, and the Python function that gives it.
+
+    @asked_by(EttrQuestion)
+    def ettr(question): ...     ettr(nodes=32, step="28 s") for people, ettr.of(question) for a verb
+
+Errors of the function name parameters where those of the command name options.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+
+from mofa_model import output
+from mofa_model.answers.question import Question
+from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
+from mofa_model.tables import Table
+
+Words = ParamSpec("Words")
+A = TypeVar("A")
+
+_OPTION: Final = re.compile(r"--[a-z]+(?:-[a-z]+)*")
+
+
+class Door(Generic[Words, A]):
+    """A function that is called with the fields of a question, or by `of` with the question."""
+
+    def __init__(self, kind: Callable[Words, Question], answer: Callable[..., A]) -> None:
+        """`kind` makes the question, `answer` answers it."""
+        self._kind: Any = kind
+        self.of = answer
+        """The answer to a question that is made already; its errors name options."""
+        self.__name__ = self.__qualname__ = answer.__name__
+        self.__module__ = answer.__module__
+        self.__doc__ = answer.__doc__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters, for help and completion."""
+        return inspect.signature(self._kind)
+
+    def __call__(self, *args: Words.args, **words: Words.kwargs) -> A:
+        """The answer; `InputError` where the question cannot be right."""
+        kind: type[Question] = self._kind
+        parameters = parameters_of(kind)
+        with in_python(parameters):
+            for name in words:
+                if name not in kind.options:
+                    aliases = {
+                        flag.strip("-").replace("-", "_"): field
+                        for flag, field in parameters.items()
+                    }
+                    raise UnknownName(f"{self.__name__}()", name, kind.options, aliases=aliases)
+            needed = [how.name for how in kind.options.values() if how.is_required]
+            if absent := [name for name in needed if name not in words]:
+                raise InputError(
+                    f"{lacking(absent)}; give {'them' if absent[1:] else 'it'} to {self.__name__}()"
+                )
+            return self.of(self._kind(*args, **words))
+
+
+def asked_by(
+    kind: Callable[Words, Question],
+) -> Callable[[Callable[..., A]], Door[Words, A]]:
+    """Let people call a function of a question with the fields of that question."""
+    return lambda answer: Door(kind, answer)
+
+
+def parameters_of(kind: type[Question]) -> dict[str, str]:
+    """The parameter of each option of a question."""
+    return {flag: how.name for how in kind.options.values() for flag in how.flags}
+
+
+@contextmanager
+def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
+    """Errors name parameters where the command would name options."""
+
+    def renamed(text: str) -> str:
+        return _OPTION.sub(lambda match: parameters.get(match[0], match[0]), text)
+
+    try:
+        yield
+    except MofaError as error:
+        if isinstance(error, Missing):
+            examples = {renamed(flag): value for flag, value in error.examples.items()}
+            given = ", ".join(f"{name}={value!r}" for name, value in examples.items())
+            error.args = (f"{lacking([*examples])}; for example {given}",)
+        error.args = tuple(renamed(str(word)) for word in error.args)
+        for name in ("field", "right"):
+            if isinstance(said := getattr(error, name, None), str):
+                setattr(error, name, renamed(said))
+        raise
+
+
+class Answer:
+    """What every answer can do: print itself, be a data frame, be plain data, show itself in a notebook."""
+
+    if TYPE_CHECKING:  # each answer has these, as a property or as a field
+
+        @property
+        def tables(self) -> Sequence[Table]:
+            """What people read."""
+
+        @property
+        def records(self) -> Table:
+            """The main table: one row for each thing that was found, in SI."""
+
+        @property
+        def document(self) -> Any:
+            """Everything that is said, for machines."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain data, the same as `-o json`."""
+        data: dict[str, Any] = output.as_data(self.document)
+        return data
+
+    def to_frame(self, library: str = "") -> Any:
+        """The main table, the same as `-o csv`, as a data frame of `pandas` or `polars`."""
+        for name in (library,) if library else ("pandas", "polars"):
+            if name not in {"pandas", "polars"}:
+                raise UnknownName("library", name, ("pandas", "polars"))
+            if (module := _module(name)) is not None:
+                table = self.records
+                cells = {
+                    column.key: [row[place] for row in table.rows]
+                    for place, column in enumerate(table.columns)
+                }
+                return module.DataFrame(cells)
+        raise InputError(
+            f"to_frame: {library or 'pandas or polars'} is not installed; pip install {library or 'pandas'}"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from mofa_model.page.what_if import notebook_view
+
+        return notebook_view(self.shown())
+
+    def shown(self) -> Sequence[Any]:
+        """Elements of a page: the tables, and pictures where there are some."""
+        from mofa_model.page.what_if import table_of
+
+        return [table_of(table) for table in self.tables]
+
+    def __repr__(self) -> str:
+        """The tables as text: what a terminal shows."""
+        return output.render("table", self.tables)
+
+
+def _module(name: str) -> Any:
+    """A library, where it is installed."""
+    return import_module(name) if find_spec(name) else None

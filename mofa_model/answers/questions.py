@@ -1,0 +1,541 @@
+"""What `advise`, `explain`, `sweep`, `ettr` and `simulate` may be asked: one class each.
+
+The sentences stand in the command's help, in the reference of Python and on the page. `training.py`
+and `job.py` read the questions; this module imports nothing slow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from mofa_model.answers.question import (
+    Names,
+    Number,
+    Question,
+    Variations,
+    names,
+    number,
+    option,
+    real,
+    switch,
+    text,
+    variations,
+    whole,
+)
+
+_JOB: Final = "job"
+_MACHINES: Final = "machines"
+_SOFTWARE: Final = "software"
+_ANSWER: Final = "answer"
+_FAILING: Final = "failures and checkpoints"
+_FAILURES: Final = "failures"
+_CHECKPOINTS: Final = "checkpoints; lists by commas, nearest tier first"
+_RUNS: Final = "short runs"
+_SIMULATION: Final = "simulation"
+_HANG: Final = (
+    "failures that end no process until this timeout, and their share of all, for example 15min:0.3"
+)
+_MOST_STEPS: Final = (1, 1e9)
+
+
+class TrainingQuestion(Question):
+    """A model, its training, the machines and the software."""
+
+    model: str | None = option(
+        text,
+        "--model MODEL",
+        "preset, a model hub's config.json, or its id there: ORG/NAME",
+        default=None,
+        group=_JOB,
+        presets="models",
+    )
+    sequence_length: Number | None = option(
+        number, "--seq S", "tokens in a sequence, for example 8192 or 8k", default=None
+    )
+    global_batch_size: Number | None = option(
+        number,
+        "--batch-size --global-batch B",  # the first is what people call it elsewhere
+        "sequences in an optimizer step, or '4M tokens'",
+        default=None,
+    )
+    tokens: Number | None = option(
+        number,
+        "--tokens T",
+        "tokens of the whole run, for example 15T (default: the objective is the step alone)",
+        default=None,
+    )
+    precision: Names = option(
+        names,
+        "--precision P[,…]",
+        "training recipe; of several the search chooses",
+        default=("bf16",),
+        presets="precisions",
+    )
+    optimizer: str = option(text, "--optimizer O", "what updates the weights", default="adamw")
+    adapter_rank: int = option(
+        whole,
+        "--lora RANK",
+        "rank of adapters that are trained beside frozen weights; 0 trains all weights",
+        default=0,
+        bounds=(0, 1e6),
+    )
+    documents: str | None = option(
+        text,
+        "--documents L[:SHARE],…",
+        "lengths of the documents that are packed into a sequence, for example 512:3,8k",
+        default=None,
+    )
+    imbalance: Number | None = option(
+        number,
+        "--imbalance MEAN[:SPREAD]",
+        "load of the fullest rank of experts over the mean, and its standard deviation over"
+        " layers and micro-batches: 1.4:0.3",
+        default=None,
+    )
+    gpu: str | None = option(
+        text,
+        "--gpu GPU",
+        "device, or a cloud's machine: h100-sxm, p5.48xlarge",
+        default=None,
+        group=_MACHINES,
+        presets="devices",
+    )
+    gpus: Number | None = option(
+        number, "--gpus N", "devices, whole nodes or a part of one; or --nodes", default=None
+    )
+    nodes: Number | None = option(number, "--nodes N", "nodes; or --gpus", default=None)
+    gpus_per_node: int | None = option(
+        whole,
+        "--gpus-per-node N",
+        "devices that share a host (default: as the device's system has)",
+        default=None,
+    )
+    domain: int | None = option(
+        whole,
+        "--domain N",
+        "devices that share a scale-up link (default: as the device's system has)",
+        default=None,
+    )
+    scale_up: str | None = option(
+        text,
+        "--scale-up LINK",
+        "fabric or bandwidth inside a node: nvlink4, '450 GB/s'",
+        default=None,
+        presets="fabrics",
+    )
+    scale_out: str | None = option(
+        text,
+        "--scale-out LINK",
+        "fabric or bandwidth of one device between nodes: ndr, '400 Gbit/s'",
+        default=None,
+        presets="fabrics",
+    )
+    host_memory: str | None = option(
+        text, "--host-memory SIZE", "main memory of a node, for example '2 TiB'", default=None
+    )
+    oversubscription: float = option(
+        real, "--oversubscription X", "how much thinner the spine is", default=1.0
+    )
+    headroom: Number = option(
+        number, "--headroom PERCENT", "device memory to leave free, in percent", default="0"
+    )
+    framework: str | None = option(
+        text,
+        "--framework NAME",
+        "trainer, which restricts what is searched (default: the best of all)",
+        default=None,
+        group=_SOFTWARE,
+    )
+    stack: str | None = option(
+        text,
+        "--stack NAME",
+        "stack whose measured constants are used (default: the trainer's)",
+        default=None,
+        presets="stacks",
+    )
+    framework_version: str | None = option(
+        text,
+        "--release R",
+        "release of the stack (default: the newest that is listed)",
+        default=None,
+    )
+    roofline: str = option(
+        text,
+        "--roofline",
+        "how compute is modelled",
+        default="shaped",
+        choices=("theoretical", "modified", "shaped"),
+    )
+
+
+class LayoutQuestion(TrainingQuestion):
+    """The best layout of a training on machines that fail now and then."""
+
+    max_nodes: Number | None = option(
+        number,
+        "--max-nodes N",
+        "advise at most so many nodes, perhaps fewer; in place of --nodes and --gpus",
+        default=None,
+        group=_MACHINES,
+    )
+    objective: str | None = option(
+        text,
+        "--objective",
+        "what is best (default: time, or what the manifest says)",
+        default=None,
+        choices=("time", "throughput", "cost"),
+        group=_ANSWER,
+    )
+    risk: float = option(
+        real, "--risk P", "chance of being out of memory that is taken, 0.1 or 10%", default=0.1
+    )
+    allow: str | None = option(
+        text,
+        "--allow",
+        "choose also what no measured run of the stack has",
+        default=None,
+        choices=("experimental",),
+    )
+    by_estimate: bool = option(
+        switch,
+        "--by-estimate",
+        "choose by the estimates alone, without measured runs: no odds, no simpler layout, nothing"
+        " left out as unmeasured",
+        default=False,
+    )
+    current: str | None = option(
+        text,
+        "--current LAYOUT",
+        "today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside the advice",
+        default=None,
+    )
+    constraints: Names = option(
+        names, "--constraint AXIS=…", "fix, list or bound an axis: tp=1,2, pp<=8", default=()
+    )
+    lift: Names = option(names, "--lift RULE", "expert rule that is not applied", default=())
+    failure_rate: float | None = option(
+        real,
+        "--failure-rate R",
+        "failures per node-day (default: 0.005, the paper's)",
+        default=None,
+        bounds=(0, 1e4),  # more is a slip of the pen
+        group=_FAILING,
+    )
+    hang: str | None = option(
+        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)", default=None
+    )
+    checkpoint_bandwidth: str | None = option(
+        text,
+        "--checkpoint-bandwidth BW",
+        "what a node writes to storage (default: 2 GB/s)",
+        default=None,
+    )
+    checkpoint_size: str | None = option(
+        text,
+        "--checkpoint-size SIZE",
+        "size of a whole checkpoint (default: weights and optimizer states)",
+        default=None,
+    )
+    sync: bool = option(
+        switch, "--sync", "training waits for the write (default: only for the copy)", default=False
+    )
+
+
+class AdviceQuestion(LayoutQuestion):
+    """Which strategy and which checkpoint interval are best."""
+
+    file: str | None = option(
+        text,
+        "FILE",
+        "a job's manifest, in place of the flags, - is standard input; or a model's config.json",
+        default=None,
+        kw_only=False,
+        group="",
+    )
+    profile: Names = option(
+        names,
+        "--profile NAME|FILE",
+        "ClusterProfile for FILE: a bundled one or a manifest",
+        default=(),
+    )
+    top: int = option(
+        whole, "--top K", "alternatives to find", default=5, bounds=(0, 100), group=_ANSWER
+    )
+    launch: str | None = option(
+        text,
+        "--launch TRAINER",
+        "trainer whose arguments are printed: megatron, torchtitan, nemo, deepspeed or accelerate",
+        default=None,
+    )
+    probe: int = option(
+        whole,
+        "--probe N",
+        "name the N runs of 10 to 20 steps that would make the choice surest; --save-dir writes their"
+        " launches and runs.csv",
+        default=0,
+        bounds=(0, 10),
+        group=_RUNS,
+    )
+    runs: str | None = option(
+        text,
+        "--runs FILE",
+        "what such runs measured: runs.csv with step_seconds filled in (docs/search.md)",
+        default=None,
+    )
+
+
+class ExplainQuestion(TrainingQuestion):
+    """Where the time and the memory of one strategy go."""
+
+    strategy: str | None = option(
+        text,
+        "--strategy TEXT",
+        "the layout, tp=8,pp=4,…, or a trainer's flags; dp follows from the devices",
+        default=None,
+        group="",
+    )
+    evidence: bool = option(
+        switch,
+        "--evidence",
+        "tell the measured runs that the prediction rests on, feature by feature, and no terms",
+        default=False,
+    )
+
+
+class SweepQuestion(LayoutQuestion):
+    """What if any field were different."""
+
+    vary: Variations = option(
+        variations,
+        "--vary FIELD=VALUES",
+        "fields and their values: gpus=64..512 mbs=1,2",
+        default=(),
+        group="",
+    )
+    strategy: str | None = option(
+        text,
+        "--strategy TEXT",
+        "price this layout everywhere (default: search the best at each point)",
+        default=None,
+    )
+
+
+class ReliabilityQuestion(Question):
+    """A job on nodes that fail, and how it saves."""
+
+    nodes: float = option(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)
+    step: str = option(
+        text, "--step TIME", "step time without failures, for example '28 s'", group=_JOB
+    )
+    profile: str | None = option(
+        text,
+        "--profile NAME|FILE",
+        "failures, recoveries, spares and storage of a ClusterProfile: a bundled one or a manifest",
+        default=None,
+        group=_FAILURES,
+    )
+    rate: float | None = option(
+        real,
+        "--rate R",
+        "assumed failures per node-day (default: 0.005, the paper's)",
+        default=None,
+        bounds=(0, 1e4),  # more is a slip of the pen
+    )
+    prior_weight: float | None = option(
+        real,
+        "--prior-weight W",
+        "failures that the assumption is worth; inf = certain (default: 2)",
+        default=None,
+        bounds=(1e-6, math.inf),
+    )
+    failures: int | None = option(
+        whole,
+        "--failures K",
+        "failures seen; with --node-days, in place of --rate",
+        default=None,
+        bounds=(0, 1e12),
+    )
+    node_days: float | None = option(
+        real,
+        "--node-days D",
+        "node-days in which they were seen",
+        default=None,
+        bounds=(1e-6, 1e15),
+    )
+    classes: Names = option(
+        names,
+        "--class NAME:SHARE:MEAN[:LAW[:CV[:TIER]]]",
+        "a recovery class, its share of failures, its recovery time (default: the paper's)",
+        default=(),
+    )
+    mttr: str | None = option(
+        text, "--mttr TIME", "one recovery time for all failures, in place of classes", default=None
+    )
+    domains: Names = option(
+        names,
+        "--domain NAME:NODES:RATE:MEAN[:TIER]",
+        "nodes that fail together; RATE per domain and day",
+        default=(),
+    )
+    law: str = option(
+        text,
+        "--law LAW",
+        "time between failures: exponential, weibull:SHAPE, mixture:SHARE:SHORT (short mean over mean)",
+        default="exponential",
+    )
+    queue: str | None = option(
+        text,
+        "--queue MEAN[:LAW[:CV]]",
+        "queue that recoveries of pods and jobs wait in",
+        default=None,
+    )
+    hang: str | None = option(
+        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)", default=None
+    )
+    idle_recovery: bool = option(
+        switch, "--idle-recovery", "nothing fails while the job recovers", default=False
+    )
+    spares: int | None = option(
+        whole,
+        "--spares N",
+        "spare nodes (default: a broken node is replaced at once)",
+        default=None,
+        bounds=(0, 1e7),
+    )
+    repair: str = option(
+        text, "--repair TIME", "repair time of a node, with --spares", default="24 h"
+    )
+    save: str | None = option(
+        text,
+        "--save TIME[,…]",
+        "blocking part of a save (default: 30 s)",
+        default=None,
+        group=_CHECKPOINTS,
+    )
+    copy: str | None = option(
+        text,
+        "--copy TIME[,…]",
+        "background copy until a save is durable, as many as in --save (default: 0 s)",
+        default=None,
+    )
+    slowdown: float | None = option(
+        real,
+        "--slowdown X",
+        "slowdown of steps while copying, 0.02 = 2 % (default: 0.88, as measured)",
+        default=None,
+        bounds=(0, 1e3),
+    )
+    storage: Names = option(
+        names,
+        "--storage NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]]",
+        "a tier by its bandwidths, in place of --save and --copy; with SNAPSHOT_BW its saves are"
+        " asynchronous",
+        default=(),
+    )
+    checkpoint_size: str | None = option(
+        text, "--checkpoint-size BYTES", "size of a checkpoint, for --storage", default=None
+    )
+    model: str | None = option(
+        text,
+        "--model MODEL",
+        "preset or config.json whose size gives the checkpoint's, in place of --checkpoint-size",
+        default=None,
+        presets="models",
+    )
+    precision: str = option(
+        text, "--precision P", "training recipe of --model", default="bf16", presets="precisions"
+    )
+    shards: int | None = option(
+        whole,
+        "--shards N",
+        "ranks that write distinct shards (default: all GPUs)",
+        default=None,
+        bounds=(1, 1e9),
+    )
+    gpus_per_node: int = option(
+        whole, "--gpus-per-node N", "GPUs in a node", default=8, bounds=(1, 1e6)
+    )
+
+
+class EttrQuestion(ReliabilityQuestion):
+    """How much of the wall time of a job becomes training."""
+
+    interval: int | None = option(
+        whole,
+        "--interval K",
+        "steps between saves (default: the best)",
+        default=None,
+        bounds=_MOST_STEPS,
+        group=_ANSWER,
+    )
+    every: str | None = option(
+        text,
+        "--every 1,M,N",
+        "saves of the nearest tier for one of each tier (default: the best)",
+        default=None,
+    )
+    method: str = option(
+        text, "--method", "the model that answers", default="exact", choices=("exact", "paper")
+    )
+    level: float = option(real, "--level P", "level of the band", default=0.9)
+    curve: int = option(
+        whole, "--curve N", "list N intervals around the best", default=0, bounds=(0, 10_000)
+    )
+    vary: str | None = option(
+        text,
+        "--vary FIELD=VALUES",
+        "best interval at each value: rate=0.0025..0.04, save=2s,20s",
+        default=None,
+    )
+    total_steps: float | None = option(
+        real,
+        "--total-steps S",
+        "steps of the run: adds the time to finish",
+        default=None,
+        bounds=(1, 1e15),
+    )
+    deadline: str | None = option(
+        text,
+        "--deadline TIME",
+        "time to finish in, with --total-steps: adds nodes and spares",
+        default=None,
+    )
+    scaling: float = option(
+        real, "--scaling X", "step time goes as nodes^-X", default=1.0, bounds=(0, 2)
+    )
+    window: str = option(
+        text, "--window TIME", "length of the run whose scatter is told", default="7 d"
+    )
+
+
+class SimulateQuestion(ReliabilityQuestion):
+    """What happens to runs of a job."""
+
+    duration: str = option(
+        text, "--duration TIME", "length of a run", default="7 d", group=_SIMULATION
+    )
+    runs: int = option(whole, "--runs N", "number of runs", default=400, bounds=(1, 100_000))
+    seed: int = option(
+        whole, "--seed N", "seed of the random numbers", default=1, bounds=(0, math.inf)
+    )
+    interval: int | None = option(
+        whole,
+        "--interval K",
+        "steps between saves (default: the best)",
+        default=None,
+        bounds=_MOST_STEPS,
+    )
+    every: str | None = option(
+        text,
+        "--every 1,M,N",
+        "saves of the nearest tier for one of each tier (default: the best)",
+        default=None,
+    )
+    timeline: int = option(
+        whole,
+        "--timeline N",
+        "show the first N stretches of one run",
+        default=0,
+        bounds=(0, 100_000),
+    )

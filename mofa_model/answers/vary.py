@@ -1,0 +1,105 @@
+"""The fields of a sweep and their values, as people write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import product
+from typing import Final
+
+from mofa_model.answers.question import switch
+from mofa_model.answers.questions import LayoutQuestion
+from mofa_model.errors import BadValue, UnknownName
+
+PARAMETERS: Final = {
+    how.flag.removeprefix("--").replace("-", "_"): how.name
+    for how in LayoutQuestion.options.values()
+    if how.reader is not switch
+    and not how.is_repeated
+    and how.name not in {"max_nodes", "current", "allow", "optimizer"}
+}
+"""Options that can vary, each with its parameter; `optimizer` is the axis of that name."""
+_FLAGS: Final = {parameter: flag for flag, parameter in PARAMETERS.items()}
+INTERVAL: Final = "interval"
+"""Steps between checkpoints, in place of the best number."""
+_CONSTANTS: Final = ("compute", "host", "links", "overlap", "memory")
+"""Groups of measured constants, which vary as GROUP.NAME: compute.attention_efficiency."""
+_MOST: Final = 100_000
+"""Points of a sweep."""
+_ALIASES: Final = {
+    **dict.fromkeys(("batch", "batch_size", "gbs"), "global_batch"),
+    **dict.fromkeys(("sequence", "seq_len", "seq_length", "context", "context_length"), "seq"),
+    **dict.fromkeys(("device", "accelerator"), "gpu"),
+    **dict.fromkeys(("micro_batch", "micro_batch_size"), "mbs"),
+    "trainer": "framework",
+}
+"""What fields are called elsewhere."""
+_RANGE: Final = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)(?::([x+])(\d+(?:\.\d+)?))?")
+
+Point = dict[str, str]
+"""The value of each field at one point of a sweep."""
+
+
+def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
+    """A field and its values: a list, or a range that doubles unless it says how it goes on.
+
+    >>> parse_vary("gpus=64..512"), parse_vary("mbs=1,2"), parse_vary("interval=10..40:+10")[1]
+    (('gpus', ('64', '128', '256', '512')), ('mbs', ('1', '2')), ('10', '20', '30', '40'))
+    """
+    name, equals, rest = text.partition("=")
+    field, rest = name.strip().lower().replace("-", "_"), rest.strip()
+    if not equals or not rest:
+        raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
+    known = known or (*PARAMETERS, *axis_keys(), INTERVAL, *_constants())
+    if field not in known and _FLAGS.get(field) not in known:
+        raise UnknownName("--vary", field, known, aliases=_ALIASES)
+    if span := re.fullmatch(r"(\d+)-(\d+)", rest):
+        raise BadValue("--vary", text, f"write a range as {field}={span[1]}..{span[2]}")
+    match = _RANGE.fullmatch(rest)
+    if match is None:
+        return field, tuple(part.strip() for part in rest.split(","))
+    value, high = float(match[1]), float(match[2])
+    sign, by = match[3] or "x", float(match[4] or 2)
+    if (sign == "x" and (by <= 1 or value <= 0)) or (sign == "+" and by <= 0):
+        right = "a range must grow: LOW..HIGH, LOW..HIGH:x2 or LOW..HIGH:+10"
+        raise BadValue("--vary", text, right)
+    values = [value]
+    while len(values) <= _MOST and (value := value * by if sign == "x" else value + by) <= high:
+        values.append(value)
+    return field, tuple(f"{value:.12g}" for value in values)
+
+
+def points_of(varied: Sequence[tuple[str, tuple[str, ...]]]) -> list[Point]:
+    """Every combination of the varied values, the last field fastest."""
+    names = [name for name, _ in varied]
+    if len(set(names)) < len(names):
+        raise BadValue("--vary", ", ".join(names), "vary each field once")
+    count = 1
+    for _, values in varied:
+        count *= len(values)
+    if count > _MOST:
+        raise BadValue("--vary", count, f"at most {_MOST} points")
+    return [
+        dict(zip(names, chosen, strict=True))
+        for chosen in product(*(values for _, values in varied))
+    ]
+
+
+def axis_keys() -> tuple[str, ...]:
+    """Keys of the strategy that can vary: they change the given one, or constrain the search."""
+    from mofa_model.strategy import AXES
+
+    return (*(word.key.replace("-", "_") for axis in AXES for word in axis.keys), "dp")
+
+
+def _constants() -> tuple[str, ...]:
+    """Measured constants with their groups."""
+    from mofa_model.spec import Calibration
+
+    default = Calibration()
+    return tuple(
+        f"{group}.{constant.name}"
+        for group in _CONSTANTS
+        for constant in fields(getattr(default, group))
+    )
