@@ -305,7 +305,9 @@ def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations
         if value.level.value not in levels:
             found.append((Rejection.NOT_IN_FRAMEWORK, _in_mode(rows, mode)))
     if value.group:
-        found += _shard_group_rules(shard_group(value, rows, context.cluster), rows, context)
+        found += _shard_group_rules(
+            shard_group(value.group, rows["tp"], context.cluster), rows, context
+        )
     return found
 
 
@@ -328,11 +330,11 @@ def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) ->
     return found
 
 
-def shard_group(value: Shard, rows: Rows, cluster: Cluster) -> NDArray[Any]:
+def shard_group(group: int, tp: Numeric, cluster: Cluster) -> NDArray[Any]:
     """Data-parallel ranks that share one copy; 0 = all. [1]"""
-    if value.group == IN_NODE:
-        return np.floor(cluster.domain / rows["tp"])
-    return np.full(len(rows["tp"]), float(value.group))
+    if group == IN_NODE:
+        return np.floor(cluster.domain / np.asarray(tp))
+    return np.full(np.shape(tp), float(group))
 
 
 def placement_rules(value: Placement, rows: Rows, context: AxisContext) -> Violations:

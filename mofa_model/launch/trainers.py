@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -19,8 +20,7 @@ from mofa_model.launch.table import table
 from mofa_model.placement import stages_in_order
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
-from mofa_model.search.bundles import bundles, judged
-from mofa_model.search.space import shapes_of
+from mofa_model.search.space import bundles_of, idle_rows, shapes_of, violations_of
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import parse_strategy
 
@@ -34,23 +34,24 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
     known, gpus = framework(trainer), int(strategy.gpus)
     # No rule of a trainer asks where devices stand: they are one node.
     cluster = replace(problem.cluster, gpus=gpus, gpus_per_node=gpus)
-    given = AxisContext(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
+    context = AxisContext(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
     recipe = problem.workload.training.precision.name
     axes = Axes(
         {"precision": (recipe,), "nodes": (1,)}
         | {one.name: (one.value_of(strategy),) for one in AXES}
     )
     _had(strategy, known, SHAPE, trainer)
-    shapes = shapes_of(axes, given, 1)
+    shapes = shapes_of(axes, context, 1, Counter())
     if shapes.stuck is not None:
         name, reason = shapes.stuck
         raise _refused(strategy, _AXES[name], _told(reason, trainer))
-    found = judged(axes, given, shapes.rows)
-    acting = {axis.name: axis for axis in FEATURES if not found[axis.name].idle[0]}
+    idle = idle_rows(shapes.rows)
+    violations = violations_of(axes, context, shapes.rows)
+    acting = {axis.name: axis for axis in FEATURES if not idle[axis.name][0]}
     _had(strategy, known, acting.values(), trainer)
-    (bundle,) = bundles(axes, known, found)
+    (bundle,) = bundles_of(axes, known, idle, violations)
     for axis in acting.values():  # what acts on nothing is not said
-        for reason, bad in found[axis.name].against[0]:
+        for reason, bad in violations[axis.name][0]:
             if bad[0]:
                 raise _refused(strategy, axis, _told(reason, trainer))
         beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)

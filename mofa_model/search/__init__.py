@@ -2,20 +2,18 @@
 
 May import: estimate, reliability and what stands below; numpy and the standard library. Imported by: advice, verbs.
 
-    axes         the values on every axis of one search
-    constraints  what fixes, lists or bounds an axis, as people write it
-    bundles      features that a trainer refuses together
-    space        enumerates legal shapes and their features, and counts the rest
-    floor        step times that shapes cannot beat, and the order in which they are priced
-    blocks       rows of one schedule, and what each can have
-    states       what stays in memory and is sent once a step
-    works        what a micro-batch does
-    local        what one device does, on the distinct local shapes
-    room         memory: what has no room at all, what fits of every state beside a work
-    price        memory first, then time
-    rank         keeps the best of the stream
-    effort       what one question may cost
-    explore      walks node counts and precisions; the entry
+    explore            walks numbers of nodes and precisions; the entry, with question, candidate and ranking
+    axes               the values on every axis of one search
+    constraints        what fixes, lists or bounds an axis, as people write it
+    space              enumerates legal shapes and their features, and counts the rest
+    lower_bound        step times that shapes cannot beat, and the order in which they are priced
+    blocks             rows of one schedule, and what each can have: options of a micro-batch, choices of overlap
+    optimizer_states   what stays in memory and is sent once a step
+    local              the work of one device, on the distinct local shapes
+    memory_fit         what has no room at all, and what fits of every state beside an option
+    price              memory first, then time
+    rank               keeps the best of the stream
+    effort             how much computing one question may cost
 
 A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
 """
@@ -35,24 +33,7 @@ from mofa_model.search.explore import (
 from mofa_model.search.rank import Score
 
 __all__ = [
-    "ANY",
-    "ASIDE",
-    "LIFTABLE",
-    "MEANING",
-    "Candidate",
-    "Constraint",
-    "Effort",
-    "Framework",
-    "Ranking",
-    "Rejection",
-    "Score",
-    "SearchCase",
-    "SearchQuestion",
-    "framework",
-    "frameworks",
-    "parse_constraint",
-    "parse_constraints",
-    "require",
-    "search",
-    "trainers",
-]
+    "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Framework", "Ranking", "Rejection", "Score",
+    "SearchCase", "SearchQuestion", "framework", "frameworks", "parse_constraint", "parse_constraints", "require",
+    "search", "trainers",
+]  # fmt: skip

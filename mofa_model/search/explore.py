@@ -18,10 +18,10 @@ from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained, named_by, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
+from mofa_model.search.optimizer_states import least_checkpoint
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
-from mofa_model.search.space import features_of, shapes_of
-from mofa_model.search.states import least_checkpoint
+from mofa_model.search.space import shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
@@ -165,7 +165,6 @@ def _axes_of(question: SearchQuestion) -> tuple[Axes, Mapping[str, tuple[float, 
 
 def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
     first = question.problems[0]
-    per_node = int(first.cluster.gpus_per_node)
     full, bounds = _axes_of(question)
     keys = {constraint.key for constraint in question.constraints}
     axes = full.supported_by(question.framework, question.built)
@@ -173,9 +172,9 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     if Rejection.NOT_MEASURED not in question.lifted:
         every, axes = axes, axes.known(question.has, keys)
         rejected[Rejection.NOT_MEASURED] = every.raw - axes.raw
-    found: dict[int, list[Candidate]] = {}
-    misses: list[Candidate] = []
-    lean: list[Candidate] = []
+    best: dict[int, list[Candidate]] = {}
+    near: list[Candidate] = []
+    leanest: list[Candidate] = []
     searched = pruned = 0
     effort = question.effort
     effort.of(first.workload.model)
@@ -185,54 +184,58 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
-            here = SearchCase(
-                workload=problem.workload, cluster=replace(problem.cluster, gpus=nodes * per_node)
+            gpus = nodes * int(first.cluster.gpus_per_node)
+            case = SearchCase(
+                workload=problem.workload, cluster=replace(problem.cluster, gpus=gpus)
             )
-            given = AxisContext(
-                workload=here.workload,
-                cluster=here.cluster,
+            context = AxisContext(
+                workload=case.workload,
+                cluster=case.cluster,
                 framework=question.framework,
                 lifted=question.lifted | wanted,
                 bounds=bounds,
                 memory_share=question.share,
             )
             effort.spend(NUMBER)
-            shapes = shapes_of(axes, given, nodes)
-            rejected += shapes.rejected
+            shapes = shapes_of(axes, context, nodes, rejected)
             effort.spend(ROW * shapes.made + SHAPE * len(shapes.index))
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
             effort.spend(PLACE)
-            features = features_of(axes, given, shapes)
-            rejected += features.rejected
-            pruned += features.pruned
-            score = question.score(here, nodes, least_checkpoint(axes, here.workload))
-            leaders = Leaders(question.keep, score, question.apart, effort, cut=question.below)
-            if features.legal.any():
-                part = _scaled(advance, share / len(shapes.index))
-                rejected += price(axes, given, shapes, features, leaders, part)
+            shapes = with_features(axes, context, shapes, rejected)
+            leaders = Leaders(
+                keep=question.keep,
+                score=question.score(case, nodes, least_checkpoint(axes, case.workload)),
+                apart=question.apart,
+                effort=effort,
+                cut=question.below,
+                pruned=shapes.pruned,
+                rejected=rejected,
+            )
+            if shapes.strategies.any():
+                price(axes, context, shapes, leaders, _scaled(advance, share / len(shapes.index)))
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
-            found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
-            if leaders.missed.index >= 0:
-                step, index, memory = (
-                    leaders.missed.step,
-                    leaders.missed.index,
-                    leaders.missed.memory,
-                )
-                misses.append(_candidate(axes, here, nodes, step, step, memory, index))
-            if not leaders.searched and leaders.leanest[1] >= 0:
-                lean.append(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest))
+
+            columns = (leaders.index, leaders.memory, leaders.steps, leaders.scores)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
+            if leaders.near_index >= 0:
+                found = leaders.near_index, leaders.near_memory, leaders.near_step
+                near.append(_candidate(axes, case, nodes, *found, score=leaders.near_step))
+            if not leaders.searched and leaders.leanest_index >= 0:
+                found = leaders.leanest_index, leaders.leanest_memory, np.inf
+                leanest.append(_candidate(axes, case, nodes, *found, score=np.inf))
     return Ranking(
         best={
-            n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some
+            n: tuple(sorted(some, key=order)[: question.keep]) for n, some in best.items() if some
         },
         raw=full.raw,
         searched=searched,
         pruned=pruned,
         rejected=+rejected,
-        near=min(misses, key=lambda miss: (-miss.nodes, miss.step), default=None),
-        leanest=min(lean, key=lambda miss: miss.memory) if lean and not searched else None,
+        near=min(near, key=lambda one: (-one.nodes, one.step), default=None),
+        leanest=None if searched else min(leanest, key=lambda one: one.memory, default=None),
         axes=axes,
         stuck=stuck,
     )
@@ -247,25 +250,18 @@ def order(candidate: Candidate) -> tuple[float, float, int]:
     return candidate.score, float(candidate.step), candidate.index
 
 
-def _candidates(axes: Axes, problem: SearchCase, nodes: int, leaders: Leaders) -> list[Candidate]:
-    columns = (leaders.scores, leaders.steps, leaders.memory, leaders.index)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [_candidate(axes, problem, nodes, *row) for row in rows]
-
-
 def _candidate(
     axes: Axes,
-    problem: SearchCase,
+    case: SearchCase,
     nodes: int,
-    score: float,
-    step: float,
-    memory: float,
     index: int,
+    memory: float,
+    step: float,
+    score: float,
 ) -> Candidate:
-    strategy = strategy_of(axes.decode(index), problem.cluster)
     return Candidate(
-        strategy=strategy,
-        problem=problem,
+        strategy=strategy_of(axes.decode(index), case.cluster),
+        problem=case,
         nodes=nodes,
         score=score,
         step=step,

@@ -1,7 +1,7 @@
-"""What one device does, on the distinct local shapes: thousands of strategies share a few hundred of them.
+"""The work of one device, on the distinct local shapes: thousands of strategies share a few hundred of them.
 
 The time and the activations of a layer depend on the degrees that cut it up and on the features of its work, not on
-stages, data parallelism or sharding. Each kind of work is asked for once and spread over the rows.
+stages, data parallelism or sharding. Each option of a micro-batch is priced once and spread over the rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,24 +30,22 @@ from mofa_model.units import Seconds
 LOCAL: Final = tuple(
     name for axis in SHAPE if axis.local for name in axis.fields if name in DEGREES
 )
-"""Degrees that the work of one device on a layer depends on."""
+"""Degrees on which the work of one device on a layer depends."""
 _TIMES: Final = tuple(name for axis in within(Scope.WORK, Scope.LAYER) for name in axis.fields)
-"""Features that its time depends on; of the layers that are recomputed only whether some or all are."""
+"""Features on which its time depends; of recomputed layers only whether they are some or all."""
 _STORED: Final = tuple(
     name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES
 )
-"""Features that its activations depend on."""
-
+"""Features on which its activations depend."""
 FEW: Final = 16
-"""Rows are few where there are so many times more."""
+"""Rows are few where the table has so many times more."""
 
 Array = NDArray[Any]
-_Terms = TypeVar("_Terms")
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSums:
-    """A layer's time as a stage asks for it. [s]"""
+    """The times of a layer that a stage asks for: `LayerTime` without its parts. [s]"""
 
     forward: Seconds
     backward: Seconds
@@ -57,108 +55,84 @@ class LayerSums:
 
 Times = tuple[tuple[LayerSums, ...], Seconds]
 """Layers of every kind, and head with loss. [s]"""
-Stored = tuple[StoredLayer, ...]
 
 
-class Locals:
-    """The distinct local shapes of some rows, and what was asked of them."""
+class LocalShapes:
+    """The distinct local shapes of some rows; what was priced of them is kept."""
 
     def __init__(self, workload: Workload, cluster: Cluster, table: Rows, members: Array) -> None:
-        self._workload, self._cluster = workload, cluster
+        self._workload, self._cluster, self._table = workload, cluster, table
         self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
         rows = {name: table[name][members] for name in ("mode", *LOCAL)}
         first, place = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
         # `distinct` goes by the first column first: one mode stands behind the other.
-        parts = [(first[rows["mode"][first] == at], mode) for at, mode in enumerate(ContextMode)]
-        self._kinds = tuple(
-            LocalShapes(
-                workload,
-                cluster,
-                _shape({name: rows[name][some] for name in LOCAL}, mode),
-                some.size,
-            )
-            for some, mode in parts
-            if some.size
-        )
+        self._shapes = [
+            varied(Strategy(), **{name: rows[name][some] for name in LOCAL}, context_mode=mode)
+            for at, mode in enumerate(ContextMode)
+            if len(some := first[rows["mode"][first] == at])
+        ]
+        """One family for each mode of context parallelism."""
         self.position = np.full(len(table["mode"]), -1)
-        """The place of every row of the table among what is answered; -1 for others than the members."""
+        """The local shape of every row of the table; -1 for others than the members."""
         self.position[members] = place
-        self._asked: dict[Hashable, Any] = {}
-        self._table = table
+        self._priced: dict[Hashable, Any] = {}
 
-    def narrowed(self, members: Array) -> Locals:
-        """The same for few of the rows; for many it pays to ask for all, once."""
+    def narrowed(self, members: Array) -> LocalShapes:
+        """The same for few of the rows; for many it pays to price all at once."""
         if not len(members) or FEW * len(members) > len(self.position):
             return self
-        return Locals(self._workload, self._cluster, self._table, members)
+        return LocalShapes(self._workload, self._cluster, self._table, members)
 
     def times(self, work: Strategy) -> Times:
-        """Times of layers and head under a kind of work, on every local shape."""
-        return self._ask(_TIMES, work, self._times)
+        """Times of layers and head under the features of a strategy, on every local shape."""
+        times: Times = self._on_every_shape(_TIMES, work, self._times)
+        return times
 
-    def stored(self, work: Strategy) -> Stored:
-        """Activations of layers under a kind of work, on every local shape."""
-        return self._ask(_STORED, work, self._stored)
+    def stored(self, work: Strategy) -> tuple[StoredLayer, ...]:
+        """Activations of layers under the features of a strategy, on every local shape."""
+        stored: tuple[StoredLayer, ...] = self._on_every_shape(_STORED, work, self._stored)
+        return stored
 
-    def _ask(
-        self,
-        names: tuple[str, ...],
-        work: Strategy,
-        answer: Callable[[LocalShapes, Strategy], _Terms],
-    ) -> _Terms:
+    def _on_every_shape(
+        self, names: tuple[str, ...], work: Strategy, price: Callable[[int, Strategy], Any]
+    ) -> Any:
         features = {name: getattr(work, name) for name in names}
         if "recompute_layers" in features:
             features["recompute_layers"] = float(np.any(features["recompute_layers"]))
         key = tuple(features.values())
-        if key not in self._asked:
-            self._asked[key] = _joined(
-                [answer(kind, varied(kind.shapes, **features)) for kind in self._kinds],
-                [kind.size for kind in self._kinds],
-            )
-        found: _Terms = self._asked[key]
-        return found
+        if key not in self._priced:
+            parts = [
+                price(mode, varied(shapes, **features)) for mode, shapes in enumerate(self._shapes)
+            ]
+            self._priced[key] = _joined(parts, [len(shapes) for shapes in self._shapes])
+        return self._priced[key]
 
-    def _times(self, kind: LocalShapes, work: Strategy) -> Times:
-        layers = layer_times(self._workload, self._cluster, work, kind.blocks)
+    def _times(self, mode: int, work: Strategy) -> Times:
+        w, c = self._workload, self._cluster
+        layers = layer_times(w, c, work, self._blocks[mode])
         if self._some:
-            layers += layer_times(self._workload, self._cluster, varied(work, chunks=1), kind.whole)
-        return tuple(map(_sums, layers)), kind.head
+            layers += layer_times(w, c, varied(work, chunks=1), self._whole_blocks[mode])
+        return tuple(map(_sums, layers)), self._heads[mode]
 
-    def _stored(self, _: LocalShapes, work: Strategy) -> Stored:
+    def _stored(self, _: int, work: Strategy) -> tuple[StoredLayer, ...]:
         constants = self._cluster.calibration.memory
         layers = stored_layers(self._workload, constants, work)
         if self._some:
             layers += stored_layers(self._workload, constants, varied(work, chunks=1))
         return layers
 
-
-@dataclass(frozen=True)
-class LocalShapes:
-    """Local shapes of one mode of context parallelism, and what of their price no feature changes."""
-
-    workload: Workload
-    cluster: Cluster
-    shapes: Strategy
-    size: int
+    @cached_property
+    def _blocks(self) -> list[list[BlockTime]]:
+        return [block_times(self._workload, self._cluster, shapes) for shapes in self._shapes]
 
     @cached_property
-    def blocks(self) -> list[BlockTime]:
-        """Times of the blocks."""
-        return block_times(self.workload, self.cluster, self.shapes)
+    def _whole_blocks(self) -> list[list[BlockTime]]:
+        whole = [varied(shapes, chunks=1) for shapes in self._shapes]
+        return [block_times(self._workload, self._cluster, shapes) for shapes in whole]
 
     @cached_property
-    def whole(self) -> list[BlockTime]:
-        """The same where experts do not run in chunks."""
-        return block_times(self.workload, self.cluster, varied(self.shapes, chunks=1))
-
-    @cached_property
-    def head(self) -> Seconds:
-        """Time of head and loss. [s]"""
-        return head_time(self.workload, self.cluster, self.shapes).total
-
-
-def _shape(degrees: dict[str, Any], mode: ContextMode) -> Strategy:
-    return Strategy(**degrees, context_mode=mode)
+    def _heads(self) -> list[Seconds]:
+        return [head_time(self._workload, self._cluster, shapes).total for shapes in self._shapes]
 
 
 def _sums(layer: LayerTime) -> LayerSums:
@@ -166,20 +140,17 @@ def _sums(layer: LayerTime) -> LayerSums:
 
 
 def _joined(parts: list[Any], sizes: list[int]) -> Any:
-    """Answers for several lists of shapes, one after the other."""
+    """Prices of several families of shapes, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    if isinstance(parts[0], float | np.ndarray):
+    if isinstance(parts[0], float | int | np.ndarray):
         whole = [np.broadcast_to(part, size) for part, size in zip(parts, sizes, strict=True)]
         return np.concatenate(whole)
     if isinstance(parts[0], tuple):
         return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
-    found = {}
-    for item in fields(parts[0]):
-        values = [getattr(part, item.name) for part in parts]
-        whole = [np.broadcast_to(value, size) for value, size in zip(values, sizes, strict=True)]
-        found[item.name] = np.concatenate(whole)
-    return type(parts[0])(**found)
+    kind = type(parts[0])
+    names = [one.name for one in fields(kind)]
+    return kind(*(_joined([getattr(part, name) for part in parts], sizes) for name in names))
 
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:

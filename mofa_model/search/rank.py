@@ -1,14 +1,15 @@
-"""Keeps the best of a stream of strategies: whatever the blocks and their order, the same ones in the same order.
+"""Keeps the best of a stream of strategies: the same ones in the same order, whatever the blocks and their order.
 
 The score is the objective: step time, or the time to finish with the best checkpoint interval. On one number of nodes a
-strategy that steps slower never finishes sooner, unless it writes its checkpoints faster; so a step time beyond which
-no checkpoint could help is a cut, and only what is below the cut is scored. Nothing above it can be among the best:
+strategy with a longer step never finishes sooner, unless it writes its checkpoints faster. So a step time beyond which no
+checkpoint could help is a cut, and only what is below the cut is scored. Nothing above it can be among the best:
 
     finish = steps t / ETTR(t, save) >= steps t / ETTR*, with ETTR* for the fastest save and an interval of any length
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.rejection import Rejection
 from mofa_model.search.effort import Effort
-from mofa_model.search.states import ZeroLevel
+from mofa_model.search.optimizer_states import OptimizerStates
 
 Array = NDArray[Any]
 
@@ -37,30 +39,20 @@ def by_step_time() -> Score:
     return Score(of=lambda step, *_: step)
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A strategy that almost fits."""
-
-    step: float
-    """Step time. [s]"""
-    index: int
-    """Raw index; -1 = there is none."""
-    memory: float
-    """What it would take on the fullest device. [B]"""
-
-
 @dataclass(slots=True)
 class Leaders:
-    """The best so far."""
+    """The best strategies so far on one number of nodes, and the counts of all others."""
 
     keep: int
-    """How many."""
+    """How many are kept."""
     score: Score
     """What is minimised."""
     apart: bool = False
     """Whether of the strategies of one shape only the best is kept."""
     effort: Effort = field(default_factory=Effort)
     """What is left to spend."""
+    cut: float = np.inf
+    """Step time above which nothing can be among the best. [s]"""
     scores: Array = field(default_factory=lambda: np.empty(0))
     """Scores, best first."""
     steps: Array = field(default_factory=lambda: np.empty(0))
@@ -71,28 +63,34 @@ class Leaders:
     """Their raw indices."""
     shapes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Raw indices of their shapes."""
-    leanest: tuple[float, int] = (np.inf, -1)
-    """Least bytes on the fullest device of what did not fit, while nothing does, and its raw index."""
     searched: int = 0
     """Strategies that fit."""
     pruned: int = 0
-    """Strategies of shapes that cannot be among the best."""
-    missed: Missed = field(default_factory=lambda: Missed(np.inf, -1, 0.0))
-    """The fastest that did not fit by a little."""
-    cut: float = np.inf
-    """Step time above which nothing can be among the best. [s]"""
+    """Strategies that are proved to be no better than others."""
+    rejected: Counter[Rejection] = field(default_factory=Counter)
+    """Strategies that are not legal or do not fit, by reason."""
+    near_step: float = np.inf
+    """Step time of the fastest that would fit with a little more memory. [s]"""
+    near_index: int = -1
+    """Its raw index; -1 = there is none."""
+    near_memory: float = 0.0
+    """What it would take on the fullest device. [B]"""
+    leanest_memory: float = np.inf
+    """While nothing fits: the least that a strategy takes on the fullest device. [B]"""
+    leanest_index: int = -1
+    """Its raw index."""
 
     @property
     def horizon(self) -> float:
         """Step time above which nothing is worth looking at. [s]"""
-        return max(self.cut, self.missed.step)
+        return max(self.cut, self.near_step)
 
     def offer(
         self,
         step: Array,
         index: Array,
         shapes: Array,
-        state: ZeroLevel,
+        states: OptimizerStates,
         columns: Array,
         fits: Array,
         memory: Array,
@@ -100,25 +98,24 @@ class Leaders:
         """Take what fits, [states, columns], and is better than what is here."""
         chosen = fits & (step <= self.cut)
         if chosen.any():
-            group, column = np.nonzero(chosen)
-            at = (group, columns[column])
-            scores = self.score.of(step[chosen], state.saved[at], state.replicas[at])
-            index = index[column] + state.offset[group, 0]
+            state, column = np.nonzero(chosen)
+            at = (state, columns[column])
+            scores = self.score.of(step[chosen], states.saved[at], states.replicas[at])
+            index = index[column] + states.offset[state, 0]
             self._take(scores, step[chosen], memory[chosen], index, shapes[column])
 
-    def miss(self, step: Array, index: Array, state: ZeroLevel, near: Array) -> None:
+    def miss(self, step: Array, index: Array, states: OptimizerStates, near: Array) -> None:
         """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
         times = np.where(near > 0, step, np.inf)
         best = float(times.min())
-        if not np.isfinite(best) or best > self.missed.step:
+        if not np.isfinite(best) or best > self.near_step:
             return
-        group, column = np.nonzero(times == best)
-        found = min(
-            (int(index[c] + state.offset[g, 0]), float(near[g, c]))
-            for g, c in zip(group, column, strict=True)
+        found, memory = min(
+            (int(index[column] + states.offset[state, 0]), float(near[state, column]))
+            for state, column in zip(*np.nonzero(times == best), strict=True)
         )
-        if (best, found[0]) < (self.missed.step, self.missed.index):
-            self.missed = Missed(best, *found)
+        if (best, found) < (self.near_step, self.near_index):
+            self.near_step, self.near_index, self.near_memory = best, found, memory
 
     def _take(
         self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array

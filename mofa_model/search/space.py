@@ -1,18 +1,20 @@
-"""Enumerates every legal strategy: tables of shapes, and beside each shape the features it can have.
+"""Enumerates legal strategies: tables of shapes, and beside each shape the features that it can have.
 
-    shapes_of(axes, given, node)   degrees of every legal shape on a number of nodes, with counts of the rest
-    features_of(...)               which value of each feature axis each shape can have, with counts of the rest
+A shape is a choice on every axis of `axes.SHAPE`. Partial choices are extended by one axis at a time and dropped as soon as
+a rule fails; a dropped choice counts for all combinations that it stands for.
 
-A shape is a choice on every axis of `axes.SHAPE`. Partial choices are extended one axis at a time and dropped as soon as
-a rule fails; what is dropped counts for all combinations that it stands for.
+Some trainers refuse two features together. One axis of such a pair decides about the other: its values are sorted by what
+they rule out. A bundle has the values of one sort on every deciding axis, and lacks what these rule out. Within a bundle
+every value goes with every other, so the search walks each bundle as if no axis depended on another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import product
 from operator import or_
 from typing import Any, Final
 
@@ -20,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis
+from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.rejection import Rejection
-from mofa_model.axes.rules import AxisContext, Mask, Rows
+from mofa_model.axes.rules import AxisContext, Mask, Rows, Violations
 from mofa_model.errors import TooLarge
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
-from mofa_model.search.bundles import Bundle, Judged, bundles, judged
 from mofa_model.search.local import varied
 from mofa_model.spec import Cluster
 from mofa_model.strategy import DEGREES as ARRAYS
@@ -35,55 +37,46 @@ DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name
 """Columns that are degrees of a `Strategy`."""
 MOST_SHAPES: Final = 600_000
 """Shapes on one number of nodes: of questions about real models the largest known, DeepSeek-V3 on 90,720 GPUs, has 360,000."""
+_WORDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    word: (axis.name, meant) for axis in FEATURES for word, meant in axis.apart.items()
+}
+"""Words of `apart` in frameworks.toml: an axis, and which of its values are meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Legal shapes, one a row."""
+    """Legal shapes on one number of nodes, one a row, and the features that each can have."""
 
     rows: Rows
     """Columns of degrees."""
     index: NDArray[np.int64]
     """Raw index of each shape with the first value on every axis of features."""
-    rejected: Counter[Rejection]
-    """Raw strategies dropped so far."""
     made: int
     """Rows of all tables on the way. [1]"""
     stuck: tuple[str, Rejection] | None = None
     """Where no shape is left: the axis at which the last ones fell, and the reason of most of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What each shape can have."""
-
-    allowed: tuple[dict[str, Mask], ...]
-    """Of each bundle and axis of features, [values, rows]: True where the value is legal, tried, and not a duplicate."""
-    idle: dict[str, Mask]
+    idle: Mapping[str, Mask] = field(default_factory=dict)
     """For each axis of features, [rows]: True where all its values say the same."""
-    rejected: Counter[Rejection]
-    """Raw strategies dropped here."""
-    pruned: int
+    allowed: Mapping[str, Mask] = field(default_factory=dict)
+    """For each axis of features, [bundles, values, rows]: True where a value is legal, tried, and no duplicate."""
+    strategies: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Strategies of each shape, whose memory and time are to be computed, [rows]."""
+    pruned: int = 0
     """Raw strategies left out because another one is proved to be at least as good."""
-    legal: NDArray[np.int64]
-    """Strategies left of each shape, whose memory and time are to be computed, [rows]."""
 
-    def some(self, axis: str) -> Mask:
+    def in_some_bundle(self, axis: str) -> Mask:
         """Values that a shape has in some bundle, [values, rows]."""
-        first, *others = (allowed[axis] for allowed in self.allowed)
-        return reduce(or_, others, first)
+        return reduce(or_, self.allowed[axis])
 
 
-def shapes_of(axes: Axes, given: AxisContext, nodes: int) -> Shapes:
-    """Degrees of every legal shape on a number of nodes, at the precision of the question."""
-    strides, rejected, made = axes.strides, Counter[Rejection](), 0
-    recipe = given.workload.training.precision.name
-    start = sum(
-        axes[name].index(value) * strides[name]
-        for name, value in (("nodes", nodes), ("precision", recipe))
-    )
+def shapes_of(axes: Axes, context: AxisContext, nodes: int, rejected: Counter[Rejection]) -> Shapes:
+    """Degrees of every legal shape on a number of nodes, at the precision of the question; counts the others."""
+    strides, made = axes.strides, 0
+    recipe = context.workload.training.precision.name
+    start = axes["nodes"].index(nodes) * strides["nodes"]
+    start += axes["precision"].index(recipe) * strides["precision"]
     left = axes.raw // (len(axes["nodes"]) * len(axes["precision"]))
-    rows: Rows = {"gpus": np.full(1, float(nodes * given.cluster.gpus_per_node))}
+    rows: Rows = {"gpus": np.full(1, float(nodes * context.cluster.gpus_per_node))}
     index = np.full(1, start, dtype=np.int64)
     for axis in SHAPE:
         values = axes[axis.name]
@@ -95,35 +88,35 @@ def shapes_of(axes: Axes, given: AxisContext, nodes: int) -> Shapes:
         position = np.tile(np.arange(len(values)), size)
         rows = {name: np.repeat(column, len(values)) for name, column in rows.items()}
         index = np.repeat(index, len(values)) + position * strides[axis.name]
-        rows |= _columns(axis, values, position, rows, given)
+        rows |= _columns(axis, values, position, rows, context)
         good = np.ones(len(index), dtype=bool)
         fallen = Counter[Rejection]()
         for reason, rule in axis.rules:
-            if reason not in given.lifted:
-                bad = good & rule(rows, given)
+            if reason not in context.lifted:
+                bad = good & rule(rows, context)
                 fallen[reason] += int(np.count_nonzero(bad))
                 good &= ~bad
-        rejected += Counter({reason: count * left for reason, count in fallen.items()})
+        rejected.update({reason: count * left for reason, count in fallen.items()})
         if not good.any():
-            return Shapes({}, index[:0], rejected, made, (axis.name, fallen.most_common(1)[0][0]))
+            return Shapes({}, index[:0], made, (axis.name, fallen.most_common(1)[0][0]))
         if not good.all():
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
-    return Shapes(rows | _derived(rows, given), index, rejected, made)
+    return Shapes(rows | _derived(rows, context), index, made)
 
 
 def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
     """What to do where there are too many shapes, before any of them is made."""
     widest = sorted(SHAPE, key=lambda axis: -len(axes[axis.name]))[:3]
-    told = ", ".join(f"{axis.name} has {len(axes[axis.name])}" for axis in widest)
+    sizes = ", ".join(f"{axis.name} has {len(axes[axis.name])}" for axis in widest)
     return (
         f"nodes: on {nodes} there are {shapes:,} layouts to look at, of at most {MOST_SHAPES:,};"
-        f" constrain an axis with many values ({told}), for example {widest[0].example}"
+        f" constrain an axis with many values ({sizes}), for example {widest[0].example}"
     )
 
 
 def _columns(
-    axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: AxisContext
+    axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, context: AxisContext
 ) -> Rows:
     """Columns that become known with an axis."""
     if axis.columns is not None:
@@ -132,94 +125,168 @@ def _columns(
     if axis.name == "pp":
         columns["dp"] = rows["gpus"] / (rows["tp"] * rows["cp"] * columns["pp"])
     if axis.name == "mbs":
-        columns["micro_batches"] = given.workload.training.global_batch / (
-            rows["dp"] * columns["mbs"]
-        )
+        batch = context.workload.training.global_batch
+        columns["micro_batches"] = batch / (rows["dp"] * columns["mbs"])
     return columns
 
 
-def _derived(rows: Rows, given: AxisContext) -> Rows:
+def _derived(rows: Rows, context: AxisContext) -> Rows:
     """Numbers that the rules of features ask for."""
     layout = varied(Strategy(), **{name: rows[name] for name in DEGREES})
-    ranks = layout.data_ranks
-    experts = given.workload.model.experts is not None
-    stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement)
-    deepest = np.broadcast_to(np.max(stages.layers, axis=0), np.shape(ranks))
+    ranks = np.asarray(layout.data_ranks)
+    experts = context.workload.model.experts is not None
+    stages = stages_of(context.workload.model, layout, context.cluster.calibration.placement)
     return {
-        "data_ranks": np.asarray(ranks),
-        "expert_data_ranks": np.asarray(layout.expert_data_ranks if experts else ranks),
-        "deepest_stage": deepest,
+        "data_ranks": ranks,
+        "expert_data_ranks": np.asarray(layout.expert_data_ranks) if experts else ranks,
+        "deepest_stage": np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape),
     }
 
 
-def features_of(axes: Axes, given: AxisContext, shapes: Shapes) -> Features:
-    """Which value of each axis of features each shape can have, bundle by bundle; counts what is left out."""
-    known = judged(axes, given, shapes.rows)
-    parts = [_within(axes, given, known, one) for one in bundles(axes, given.framework, known)]
-    return Features(
-        allowed=tuple(part.allowed for part in parts if part.legal.any()),
-        idle={name: one.idle for name, one in known.items()},
-        rejected=sum((part.rejected for part in parts), Counter[Rejection]()),
-        pruned=sum(part.pruned for part in parts),
-        legal=np.sum([part.legal for part in parts], axis=0),
-    )
+def idle_rows(rows: Rows) -> dict[str, Mask]:
+    """For each axis of features the shapes beside which all its values say the same."""
+    nowhere = np.zeros(len(rows["tp"]), dtype=bool)
+    return {axis.name: nowhere if axis.idle is None else axis.idle(rows) for axis in FEATURES}
+
+
+def violations_of(axes: Axes, context: AxisContext, rows: Rows) -> dict[str, list[Violations]]:
+    """Reasons against each value of each axis of features, in every bundle; lifted rules are left out."""
+
+    def against(axis: Axis, value: Any) -> Violations:
+        reasons = [] if axis.value_rules is None else axis.value_rules(value, rows, context)
+        return [(reason, bad) for reason, bad in reasons if reason not in context.lifted]
+
+    return {axis.name: [against(axis, value) for value in axes[axis.name]] for axis in FEATURES}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The same of one bundle."""
+class Bundle:
+    """A part of the space of features, in which every value goes with every other."""
 
-    allowed: dict[str, Mask]
-    rejected: Counter[Rejection]
-    pruned: int
-    legal: NDArray[np.int64]
+    only: Mapping[str, frozenset[int]]
+    """Positions of the values on the deciding axes; an axis that is missing has all."""
+    barred: Mapping[str, Mapping[int, frozenset[str]]]
+    """Positions of the values that these rule out, by axis, and the axes that do so."""
+
+    def has(self, axis: str, at: int) -> bool:
+        """Whether it has a value."""
+        return axis not in self.only or at in self.only[axis]
+
+    def size(self, axis: str, values: tuple[Any, ...]) -> int:
+        """Values of an axis in it. [1]"""
+        return len(self.only.get(axis, values))
 
 
-def _within(axes: Axes, given: AxisContext, judged: Mapping[str, Judged], bundle: Bundle) -> _Part:
-    """What a bundle has of the features."""
-    size = len(next(iter(judged.values())).idle)
-    alive = np.ones(size, dtype=np.int64)
+def bundles_of(
+    axes: Axes,
+    framework: Framework,
+    idle: Mapping[str, Mask],
+    violations: Mapping[str, Sequence[Violations]],
+) -> tuple[Bundle, ...]:
+    """The bundles of a trainer for some shapes; they share no combination and leave none out."""
+    deciding: dict[str, dict[frozenset[tuple[str, int]], set[int]]] = {}
+    for name in dict.fromkeys(_WORDS[first][0] for first, _ in framework.apart):
+        sorts = deciding.setdefault(name, {})
+        for at, value in enumerate(axes[name]):
+            # A value that no shape can have, or that acts on nothing, rules nothing out.
+            acts = not np.all(reduce(or_, (bad for _, bad in violations[name][at]), idle[name]))
+            out = _ruled_out(axes, framework, name, value) if acts else frozenset()
+            sorts.setdefault(out, set()).add(at)
+    bundles = []
+    for sorts_of in product(*(sorts.items() for sorts in deciding.values())):
+        only = {name: frozenset(own) for name, (_, own) in zip(deciding, sorts_of, strict=True)}
+        barred: dict[str, dict[int, frozenset[str]]] = {}
+        for name, (out, _) in zip(deciding, sorts_of, strict=True):
+            for other, at in out:
+                places = barred.setdefault(other, {})
+                places[at] = places.get(at, frozenset()) | {name}
+        bundles.append(Bundle(only, barred))
+    return tuple(bundles)
+
+
+def _ruled_out(
+    axes: Axes, framework: Framework, axis: str, value: Any
+) -> frozenset[tuple[str, int]]:
+    """Axis and position of every value that does not go with this one."""
+    out = set()
+    for first, second in framework.apart:
+        (own, is_first), (other, is_second) = _WORDS[first], _WORDS[second]
+        if own == axis and is_first(value):
+            out |= {(other, at) for at, one in enumerate(axes[other]) if is_second(one)}
+    return frozenset(out)
+
+
+def with_features(
+    axes: Axes, context: AxisContext, shapes: Shapes, rejected: Counter[Rejection]
+) -> Shapes:
+    """The shapes with the features that each can have; the others are counted."""
+    idle = idle_rows(shapes.rows)
+    violations = violations_of(axes, context, shapes.rows)
+    total, pruned = np.zeros(len(shapes.index), dtype=np.int64), Counter[str]()
+    by_bundle = []
+    for bundle in bundles_of(axes, context.framework, idle, violations):
+        strategies = np.ones(len(shapes.index), dtype=np.int64)
+        allowed = _in_bundle(axes, context, bundle, idle, violations, strategies, rejected, pruned)
+        if strategies.any():
+            by_bundle.append(allowed)
+        total += strategies
+    return replace(
+        shapes,
+        idle=idle,
+        allowed={
+            axis.name: np.stack([allowed[axis.name] for allowed in by_bundle])
+            for axis in FEATURES
+            if by_bundle
+        },
+        strategies=total,
+        pruned=pruned.total(),
+    )
+
+
+def _in_bundle(
+    axes: Axes,
+    context: AxisContext,
+    bundle: Bundle,
+    idle: Mapping[str, Mask],
+    violations: Mapping[str, Sequence[Violations]],
+    strategies: NDArray[np.int64],
+    rejected: Counter[Rejection],
+    pruned: Counter[str],
+) -> dict[str, Mask]:
+    """Values that each shape can have in a bundle, [values, rows]; multiplies their numbers into `strategies`."""
     left = 1
     for axis in FEATURES:
         left *= bundle.size(axis.name, axes[axis.name])
-    rejected, pruned = Counter[Rejection](), 0
     allowed: dict[str, Mask] = {}
-    idle = {name: one.idle for name, one in judged.items()}
     for axis in FEATURES:
         name, values = axis.name, axes[axis.name]
         left //= bundle.size(name, values)
-        ok, before = np.ones((len(values), size), dtype=bool), np.zeros(size, dtype=bool)
-        for at, against in enumerate(judged[name].against):
+        ok = np.ones((len(values), len(strategies)), dtype=bool)
+        before = np.zeros(len(strategies), dtype=bool)
+        for at, against in enumerate(violations[name]):
             counted = rejected if bundle.has(name, at) else Counter[Rejection]()
-            found = list(against)
+            reasons = list(against)
             if deciding := bundle.barred.get(name, {}).get(at):
-                acting = np.any([~idle[axis] for axis in deciding], axis=0)
-                found.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
-            for reason, bad in found:
-                _count(counted, reason, alive, ok[at] & bad, left)
+                acting = np.any([~idle[other] for other in deciding], axis=0)
+                reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
+            for reason, bad in reasons:
+                counted[reason] += int(strategies[ok[at] & bad].sum()) * left
                 ok[at] &= ~bad
             again = idle[name] & before & ok[at]
-            _count(counted, Rejection.DUPLICATE, alive, again, left)
+            counted[Rejection.DUPLICATE] += int(strategies[again].sum()) * left
             ok[at] &= ~again
             before |= ok[at]
         for at in range(len(values)):
             ok[at] &= bundle.has(name, at)
-        if dominated(axis, given.cluster) and True in values and False in values:
+        if never_slower(axis, context.cluster) and True in values and False in values:
             worse = ok[values.index(True)] & ok[values.index(False)]
-            pruned += int(alive[worse].sum()) * left
+            pruned[name] += int(strategies[worse].sum()) * left
             ok[values.index(False)] &= ~worse
-        alive = alive * ok.sum(axis=0)
+        strategies *= ok.sum(axis=0)
         allowed[name] = ok
-    return _Part(allowed, rejected, pruned, alive)
+    return allowed
 
 
-def dominated(axis: Axis, cluster: Cluster) -> bool:
-    """Whether a switch that is on is proved to be never slower than off, so that off is pruned."""
+def never_slower(axis: Axis, cluster: Cluster) -> bool:
+    """Whether a switch that is on is proved never slower than off, so that off is pruned."""
     return axis.never_slower is not None and axis.never_slower(cluster.calibration)
-
-
-def _count(
-    rejected: Counter[Rejection], reason: Rejection, alive: NDArray[np.int64], bad: Mask, left: int
-) -> None:
-    if dropped := int(alive[bad].sum()):
-        rejected[reason] += dropped * left

@@ -1,12 +1,12 @@
-"""A step time that no strategy of a shape can beat, and the order in which shapes are priced.
+"""A lower bound on the step time of every shape, and the order in which shapes are priced.
 
-Shapes are priced by rising floor, so that good strategies are found at once; a shape whose floor lies above all that is
+Shapes are priced by rising bound, so that good strategies are found at once. A shape whose bound lies above all that is
 worth looking at is left out with everything beside it. That loses nothing:
 
-    recomputation and offload only add to a micro-batch's work     their work is left out of the floor
+    recomputation and offload only add to a micro-batch's work     their work is left out of the bound
     sharding and placement only add to the step                    traffic and update are left out
-    m micro-batches take the slowest device m C; what a schedule fills and drains on top is its own: 1F1B (S - C) / v,
-    those that put weight gradients off the forwards of the other devices
+    m micro-batches take the slowest device m C, and a schedule    1F1B: (S - C) / v; schedules that put weight gradients
+    fills and drains on top                                        off: the forwards of the other devices
 
 with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs are taken at their best.
 """
@@ -28,8 +28,8 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import spread, stages_of
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.local import Locals, varied
-from mofa_model.search.space import DEGREES, Features, Shapes, dominated
+from mofa_model.search.local import LocalShapes, varied
+from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.strategy import Strategy
 
 BLOCK: Final = 2048
@@ -37,10 +37,10 @@ BLOCK: Final = 2048
 FIRST: Final = 512
 """Shapes in the first block of a schedule: enough to find a step time that most others cannot beat."""
 SLACK: Final = 1.0 - 1e-9
-"""Rounding that a floor may be too high by."""
+"""Rounding by which a bound may be too high."""
 
 _ADDED: Final = ("recompute", "offload")
-"""Work that is only added to a micro-batch's."""
+"""Features that only add to a micro-batch's work."""
 _TIMED: Final = tuple(axis for axis in within(Scope.WORK, Scope.LAYER) if axis.name not in _ADDED)
 """Features that can make a stage faster."""
 
@@ -49,65 +49,66 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ShapeGroup:
-    """Shapes of one schedule, by rising floor."""
+    """Shapes of one schedule, by rising bound."""
 
     schedule: Schedule
     """Their schedule."""
     members: Array
-    """Their positions."""
-    floors: Array
+    """Their positions in the table."""
+    bounds: Array
     """Step times that they cannot beat. [s]"""
     first: bool
-    """Whether these are the lowest of their schedule."""
+    """Whether these have the lowest bounds of their schedule."""
 
     def hopeful(self, horizon: float) -> int:
         """How many can still beat a step time, counted from the first."""
-        return int(np.searchsorted(self.floors, horizon, side="right"))
+        return int(np.searchsorted(self.bounds, horizon, side="right"))
 
 
-def by_floor(
-    axes: Axes, given: AxisContext, shapes: Shapes, features: Features, local: Locals
+def by_lower_bound(
+    axes: Axes, context: AxisContext, shapes: Shapes, local: LocalShapes
 ) -> list[ShapeGroup]:
-    """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
-    parts: list[ShapeGroup] = []
-    for schedule, mine in _by_schedule(axes).items():
-        members = np.flatnonzero(mine[shapes.rows["pipeline"]])
+    """All shapes in groups of one schedule each; the groups with the lowest bounds come first."""
+    groups: list[ShapeGroup] = []
+    schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
+    for schedule in dict.fromkeys(schedules):
+        positions = np.array([one == schedule for one in schedules])
+        members = np.flatnonzero(positions[shapes.rows["pipeline"]])
         if not len(members):
             continue
-        lowest = _floors(axes, given, shapes, features, local, schedule, members)
-        rising = np.argsort(lowest, kind="stable")
+        bounds = lower_bounds(axes, context, shapes, local, schedule, members)
+        rising = np.argsort(bounds, kind="stable")
         cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
         pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
-        parts += [
-            ShapeGroup(schedule, members[some], lowest[some], at == 0)
+        groups += [
+            ShapeGroup(schedule, members[some], bounds[some], at == 0)
             for at, some in enumerate(pieces)
         ]
-    return sorted(parts, key=lambda part: float(part.floors[0]))
+    return sorted(groups, key=lambda group: float(group.bounds[0]))
 
 
-def _floors(
+def lower_bounds(
     axes: Axes,
-    given: AxisContext,
+    context: AxisContext,
     shapes: Shapes,
-    features: Features,
-    local: Locals,
+    local: LocalShapes,
     schedule: Schedule,
     members: Array,
 ) -> Array:
-    """The floor of every member, the least over whatever can make it faster. [s]"""
-    w, c, rows = given.workload, given.cluster, shapes.rows
-    layout = varied(
-        Strategy(), schedule=schedule, **{name: rows[name][members] for name in DEGREES}
-    )
+    """The bound of every member: the least step time over whatever can make it faster. [s]"""
+    w, c, rows = context.workload, context.cluster, shapes.rows
+    degrees = {name: rows[name][members] for name in DEGREES}
+    layout = varied(Strategy(), schedule=schedule, **degrees)
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
     position = local.position[members]
     lowest = np.full(len(members), np.inf)
-    for chosen in product(*(_choices(axes, given, features, axis, members) for axis in _TIMED)):
-        some = np.flatnonzero(np.broadcast_to(reduce(and_, (ok for _, ok in chosen)), len(members)))
+    for chosen in product(*(_values(axes, context, shapes, axis, members) for axis in _TIMED)):
+        ok = reduce(and_, (ok for _, ok in chosen))
+        some = np.flatnonzero(np.broadcast_to(ok, len(members)))
         if not len(some):
             continue
         flags = {name: value for fields, _ in chosen for name, value in fields.items()}
-        s = varied(layout, **{name: getattr(layout, name)[some] for name in DEGREES}, **flags)
+        s = varied(layout, **{name: column[some] for name, column in degrees.items()}, **flags)
         stage = stage_times(w, c, s, stages.of(some), *spread(local.times(s), position[some]))
         flow = Flow(
             slowest=stage.slowest,
@@ -115,29 +116,20 @@ def _floors(
             microbatches=rows["micro_batches"][members[some]],
             stages=s.pp,
             virtual=s.vpp,
-            forward=stage.device_forward,  # what recomputation adds to the host's part takes nothing from it
+            forward=stage.device_forward,  # recomputation takes nothing from the host's part
         )
         time = np.asarray(flow.microbatches * stage.slowest + schedule.fill(flow))
         lowest[some] = np.minimum(lowest[some], time)
     return lowest * SLACK
 
 
-def _choices(
-    axes: Axes, given: AxisContext, features: Features, axis: Axis, members: Array
+def _values(
+    axes: Axes, context: AxisContext, shapes: Shapes, axis: Axis, members: Array
 ) -> list[tuple[dict[str, Any], Any]]:
     """Fields and rows of every value that the least time can have."""
     values = axes[axis.name]
     if axis.scope is Scope.WORK:
-        legal = features.some(axis.name)[:, members]
+        legal = shapes.in_some_bundle(axis.name)[:, members]
         return [(axis.chosen(value), ok) for value, ok in zip(values, legal, strict=True)]
-    best = (True,) if dominated(axis, given.cluster) and True in values else values
+    best = (True,) if never_slower(axis, context.cluster) and True in values else values
     return [(axis.chosen(value), True) for value in best]
-
-
-def _by_schedule(axes: Axes) -> dict[Schedule, Array]:
-    """Which values of the axis of pipelines are of each schedule."""
-    schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
-    return {
-        schedule: np.array([one == schedule for one in schedules])
-        for schedule in dict.fromkeys(schedules)
-    }

@@ -1,0 +1,151 @@
+"""Memory of a block of strategies: which rows have no room at all, and what fits of every state beside an option."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.axes.rejection import Rejection
+from mofa_model.axes.rules import AxisContext
+from mofa_model.estimate.footprint import host_room, room
+from mofa_model.estimate.live import waiting, with_loss
+from mofa_model.placement import spread
+from mofa_model.search.axes import Axes
+from mofa_model.search.blocks import Choice, Overlaps, ShapeBlock, micro_batch_options
+from mofa_model.search.local import LocalShapes, varied
+from mofa_model.search.optimizer_states import OptimizerStates
+from mofa_model.search.rank import Leaders
+from mofa_model.strategy import Sharding
+
+NEAR: Final = 1.15
+"""Strategies that would fit with 15 % more memory are priced as well, to say what more memory would give."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What fits of some states beside an option of a micro-batch."""
+
+    states: OptimizerStates
+    fits: Array
+    """[states, rows]"""
+    near: Array | None
+    """Bytes where it almost fits, else zero, [states, rows]; None where nothing does. [B]"""
+    peak: Array
+    """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""
+
+
+def rows_with_room(
+    axes: Axes,
+    context: AxisContext,
+    block: ShapeBlock,
+    states: list[OptimizerStates],
+    leaders: Leaders,
+) -> Array:
+    """The rows that have room for what stays, whatever a micro-batch does; strategies of the others are counted."""
+    least = np.full(len(block.index), np.inf)
+    for state in states:
+        held = np.max(state.held, axis=1)
+        legal = reduce(or_, state.ok)
+        least = np.minimum(least, np.min(np.where(legal, held, np.inf), axis=0))
+    full = least > room(context.cluster) * context.memory_share * NEAR
+    if not leaders.searched:  # where nothing fits, the leanest strategy is told
+        full &= least >= leaders.leanest_memory
+    if full.any():
+        options = micro_batch_options(axes, block)
+        for overlaps in block.overlaps:
+            repeated = overlaps.repeated
+            repeated = repeated if isinstance(repeated, int) else repeated[full]
+            for at in overlaps.bundles:
+                beside = sum(np.count_nonzero(state.ok[at][:, full], axis=0) for state in states)
+                done = sum((one.ok[at][full] for one in options), np.zeros(int(full.sum())))
+                leaders.rejected[Rejection.OUT_OF_MEMORY] += int(np.sum(beside * done * repeated))
+    return np.flatnonzero(~full)
+
+
+def fits_of(
+    context: AxisContext,
+    block: ShapeBlock,
+    states: list[OptimizerStates],
+    option: Choice,
+    local: LocalShapes,
+    rejected: Counter[Rejection],
+) -> list[list[Fit]]:
+    """For each of the block's overlaps what fits of every state beside an option; what does not is counted."""
+    w, c = context.workload, context.cluster
+    s = varied(block.layout, **option.fields)
+    stored = spread(local.stored(s), local.position[block.members])
+    activations = waiting(w, s, block.stages, stored)
+    # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
+    parked = np.broadcast_to(activations.parked * c.gpus_per_node, block.stages.count.shape)
+    moving: dict[bool, Array] = {}
+    fits: list[list[Fit]] = [[] for _ in block.overlaps]
+    for state in states:
+        level = state.level.sharding
+        whole = level is Sharding.WEIGHTS  # the one level on which the loss depends
+        if whole not in moving:
+            loss = with_loss(w, c, varied(s, sharding=level), block.stages, activations)
+            moving[whole] = np.asarray(loss.total)
+        peak = _largest_sum(state.held, moving[whole])
+        host = _host_bytes(context, state, parked)
+        for found, overlaps in zip(fits, block.overlaps, strict=True):
+            bundles = [at for at in overlaps.bundles if option.ok[at].any()]
+            if bundles:
+                legal = reduce(or_, (state.ok[at] & option.ok[at] for at in bundles))
+                found.append(_fit(context, state, legal, peak, host, overlaps, rejected))
+    return fits
+
+
+def _fit(
+    context: AxisContext,
+    states: OptimizerStates,
+    legal: Array,
+    peak: Array,
+    host: Array | None,
+    overlaps: Overlaps,
+    rejected: Counter[Rejection],
+) -> Fit:
+    limit = room(context.cluster) * context.memory_share
+    fits = legal & (peak <= limit)
+    near = (peak <= limit * NEAR) & legal
+    near ^= fits  # what fits is near as well
+    left = overlaps.strategies(fits)
+    rejected[Rejection.OUT_OF_MEMORY] += overlaps.strategies(legal) - left
+    if host is not None:
+        roomy = host <= host_room(context.cluster)
+        fits, near = fits & roomy, near & roomy
+        rejected[Rejection.OUT_OF_HOST_MEMORY] += left - overlaps.strategies(fits)
+    # Where something fits nobody asks for the leanest.
+    bare = peak if fits.any() else np.where(legal, peak, np.inf)
+    return Fit(states, fits, np.where(near, peak, 0.0) if near.any() else None, bare)
+
+
+def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) -> Array | None:
+    """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
+    memory = host_room(context.cluster)
+    if not parked.any():
+        return states.host
+    activations: Array = np.max(parked, axis=0)
+    if states.parked is None or states.host is None:
+        return activations
+    if float(activations.max()) + float(states.host.max()) <= 0.999 * memory:
+        return None
+    return _largest_sum(states.parked, parked)
+
+
+def _largest_sum(held: Array, moving: Array) -> Array:
+    """The fullest kind of stage, from [states, kinds, rows] and [kinds, rows]: max over kinds of their sum. [B]"""
+    kinds = held.shape[1]
+    peak: Array = held[:, 0] + moving[0]
+    room_for_sum = np.empty_like(peak)
+    for k in range(1, kinds):
+        np.add(held[:, k], moving[k], out=room_for_sum)
+        np.maximum(peak, room_for_sum, out=peak)
+    return peak
