@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mofa_model import units
 from mofa_model.advice.request import Request
 from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
-from mofa_model.reliability import Interval, Job, best_checkpointing, recommend, watchdog
+from mofa_model.reliability import Interval, Job, best_ettr, recommend, watchdog
 from mofa_model.reliability.checkpoint import bytes_per_node, save_times
 from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Strategy
@@ -64,10 +64,15 @@ def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) ->
             if request.most_interval is None
             else np.maximum(1.0, np.floor(request.most_interval / step))
         )
-        found = best_checkpointing(
-            nodes, step, blocking, background, request.reliability, most=np.minimum(most, 1e13)
+        job = Job(
+            nodes=nodes,
+            step_time=step,
+            blocking=blocking,
+            background=background,
+            reliability=request.reliability,
         )
-        return np.asarray(weight * step / np.maximum(found.ettr, 1e-12))
+        ettr = best_ettr(job, most=np.minimum(most, 1e13))
+        return np.asarray(weight * step / np.maximum(ettr, 1e-12))
 
     # A step and a save that no strategy beats: the interval is free, and every rank writes.
     fastest, _ = save_costs(request, problem, nodes, saved, 1.0)

@@ -14,19 +14,8 @@ from mofa_model.answers.question import names, switch
 from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
 from mofa_model.answers.vary import parse_vary
 from mofa_model.errors import BadUnit, BadValue
-from mofa_model.reliability import (
-    budget,
-    deadline,
-    interval,
-    model,
-    objective,
-    paper,
-    recovery,
-    renewal,
-)
-from mofa_model.reliability.curve import ettr_curve
-from mofa_model.reliability.model import Job, one_tier
-from mofa_model.reliability.watchdog import watchdog
+from mofa_model.reliability import interval, laws, model, paper, renewal
+from mofa_model.reliability.model import Job, ettr_curve, one_tier
 from mofa_model.tables import Column, Table
 
 TRUSTED: Final = 0.05
@@ -231,7 +220,7 @@ def _varied_row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
     question = replace(asked, **changed)
     job = job_of(question)
     best = interval.recommend(job)
-    band = objective.ettr_band(job, best.steps, best.every, level=asked.level)
+    band = model.ettr_band(job, best.steps, best.every, level=asked.level)
     steps = paper_form(job, 1)["steps"]
     return {
         field: getattr(question, field),
@@ -268,7 +257,7 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
     steps = asked.interval or best.steps
     if asked.method == "paper" and asked.interval is None:
         steps = paper_form(job, 1)["steps"]
-    band = objective.ettr_band(job, steps, best.every, level=asked.level)
+    band = model.ettr_band(job, steps, best.every, level=asked.level)
     form = paper_form(job, steps)
     told: dict[str, Any] = {
         "model": asked.method,
@@ -289,9 +278,9 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
         "scatter": _scatter(
             job, steps, best.every, units.parse(asked.window, "s", field="--window")
         ),
-        "budget": _budget(job, steps, best.every),
+        "budget": model.budget(job, steps, best.every),
     }
-    if (found := watchdog(job, steps, best.every)) is not None:
+    if (found := interval.watchdog(job, steps, best.every)) is not None:
         told["watchdog"] = {"timeout_s": found.timeout, "worth": found.worth}
     if asked.method == "paper":
         told["ettr"] = _paper_band(job, steps, asked.level)
@@ -311,9 +300,9 @@ def curve(
         {
             "steps": point.steps,
             "seconds": point.seconds,
-            "ettr": point.ettr,
-            "lower": point.lower,
-            "upper": point.upper,
+            "ettr": point.ettr.target,
+            "lower": point.ettr.lower,
+            "upper": point.ettr.upper,
             "paper": paper_form(job, point.steps)["ettr"],
         }
         for point in ettr_curve(job, steps, every, count, level)
@@ -344,7 +333,7 @@ def paper_form(job: Job, steps: int) -> dict[str, Any]:
 
 
 def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
-    low, high = objective.rate_scales(job, level)
+    low, high = model.rate_scales(job, level)
     lower, target, upper = (
         paper_form(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low)
     )
@@ -352,7 +341,7 @@ def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
 
 
 def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion) -> dict[str, Any]:
-    low, high = objective.rate_scales(job, asked.level)
+    low, high = model.rate_scales(job, asked.level)
     scale = float(interval.minimax_rate(low, high))
     away = interval.departure(job, best)
     robust = (
@@ -375,19 +364,19 @@ def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion
 
 def _rate(job: Job, level: float) -> dict[str, float]:
     mean = float(model.failure_rate(job)) / float(job.nodes) * units.DAY
-    low, high = objective.rate_scales(job, level)
+    low, high = model.rate_scales(job, level)
     return {"lower": mean * low, "target": mean, "upper": mean * high}
 
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
     """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
     rate = float(model.failure_rate(job))
-    sources = model.sources(job)
+    sources = laws.sources_of(job.reliability)
     busiest = max(
         range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier)
     )
     slope = sum(
-        s.share * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+        s.share * float(laws.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
     )
     if window <= 0:
         raise BadValue("--window", window, "give a time above zero")
@@ -404,33 +393,19 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
     return {"sd": float(sd), "window_s": window}
 
 
-def _budget(job: Job, steps: int, every: tuple[int, ...]) -> dict[str, float]:
-    found = budget.budget(job, steps, every)
-    told = {
-        "training": found.training,
-        "waiting for nodes": found.waiting_for_nodes,
-        "saving": found.saving,
-        "waiting for copies": found.waiting_for_copies,
-        "slowed by copies": found.slowed_by_copies,
-        **{f"recovering, {name}": share for name, share in found.recovering.items()},
-        **{f"work redone, {name}": share for name, share in found.redoing.items()},
-    }
-    return {name: float(share) for name, share in told.items()}
-
-
 def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -> dict[str, Any]:
-    band = objective.ettr_band(job, steps, every, level=asked.level)
+    band = model.ettr_band(job, steps, every, level=asked.level)
     start, total = job.reliability.start, float(asked.total_steps or 0)
     times = {
-        name: _finite(float(objective.finish_time(total, float(job.step_time), ettr, start)))
+        name: _finite(float(interval.finish_time(total, float(job.step_time), ettr, start)))
         for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
     }
     told: dict[str, Any] = {"finish_s": times}
     if asked.deadline:
         limit = units.parse(asked.deadline, "s", field="--deadline")
-        told["deadline"] = {"nodes_needed": deadline.nodes_for(job, total, limit, asked.scaling)}
+        told["deadline"] = {"nodes_needed": interval.nodes_for(job, total, limit, asked.scaling)}
         if job.reliability.spares is not None:
-            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(job, total, limit)
+            told["deadline"]["spares_needed"] = interval.spares_for_deadline(job, total, limit)
     return told
 
 

@@ -92,10 +92,10 @@ def simulate(
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
     """The job as the simulator takes it."""
-    from mofa_model.reliability import model
+    from mofa_model.reliability import laws, model
     from mofa_model.simulator.scenario import Cause, Scenario
 
-    rate, sources = float(model.failure_rate(job)), model.sources(job)
+    rate, sources = float(model.failure_rate(job)), laws.sources_of(job.reliability)
     return Scenario(
         rate=rate,
         causes=tuple(

@@ -21,7 +21,7 @@ from mofa_model.estimate.footprint import Footprint
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_model.reliability.curve import CurvePoint, ettr_curve
+from mofa_model.reliability.model import CurvePoint, ettr_curve
 from mofa_model.search import Rejection
 from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 from mofa_model.units import DAY, GIB, Range
@@ -195,7 +195,7 @@ def _parts(view: AdviceView) -> list[ET.Element]:
 
 def _checkpoints(view: AdviceView) -> list[ET.Element]:
     advice = view.advice
-    points = [(float(p.seconds), float(p.lower), float(p.ettr), float(p.upper)) for p in view.curve]
+    points = [(float(p.seconds), p.ettr.lower, p.ettr.target, p.ettr.upper) for p in view.curve]
     drawn = figures.checkpoint_curve(
         points,
         float(advice.checkpoint_interval_seconds or 0),
@@ -205,7 +205,7 @@ def _checkpoints(view: AdviceView) -> list[ET.Element]:
         (
             str(p.steps),
             units.format(float(p.seconds), "s"),
-            *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)),
+            *(f"{x:.2%}" for x in (p.ettr.lower, p.ettr.target, p.ettr.upper)),
         )
         for p in view.curve[::4]
     ]

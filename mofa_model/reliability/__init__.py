@@ -1,43 +1,41 @@
 """Failures, recoveries and checkpoints: how much of the wall time becomes training, and how sure that is.
 
-    paper         the paper's closed form, Eqs. (36)-(44)
-    renewal       the exact model of one tier: closed form for Poisson failures, its optimum, its scatter
-    laws          any other law of the time between failures;  recovery: recovery times and causes of failure
-    timeline      when nested saves become durable;  tiers: the exact model of nested tiers
-    model         ETTR of a job, by the form that is exact for it
-    interval      the best interval in steps, per tier;  budget: what the rest of the time is lost to
-    watchdog      what it is worth to notice hangs sooner
-    objective     the end-to-end objective, for arrays of strategies;  deadline: nodes and spares to end in time
-    checkpoint    bytes and bandwidths -> save times
-    availability  spares
-    rates         posteriors, intervals;  fleet: shares, recovery times, lemon nodes, drift
-    forecast      failures of the next days, where rates move
-    assumption    whether an assumed rate still stands, by days;  observed: the whole check of a pool
+    paper       the paper's closed form, Eqs. (36)-(44)
+    laws        laws of recovery times and of the time between failures
+    checkpoint  how long saves take, and when those of nested tiers become durable
+    renewal     the exact model of one tier: closed form for Poisson failures, its optimum, its scatter
+    tiers       the exact model of nested tiers
+    model       ETTR of a job, by the form that is exact for it; its band; what the rest of the time is lost to
+    interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
+    rates       posterior of a failure rate
+    forecast    failures of the next days, where rates move
+    assumption  whether an assumed rate still stands, by days
+    observed    the whole check of a pool
 
 May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.
 Imported by: search's callers, advice, verbs, and the lab.
 """
 
-from mofa_model.reliability.interval import Interval, recommend
-from mofa_model.reliability.model import Job, ettr
-from mofa_model.reliability.objective import (
-    Checkpointing,
-    best_checkpointing,
-    ettr_band,
+from mofa_model.reliability.interval import (
+    Interval,
+    best_ettr,
     finish_time,
+    nearest_steps,
+    recommend,
+    watchdog,
 )
+from mofa_model.reliability.model import Job, ettr, ettr_band
 from mofa_model.reliability.rates import Posterior, posterior
-from mofa_model.reliability.watchdog import watchdog
 
 __all__ = [
-    "Checkpointing",
     "Interval",
     "Job",
     "Posterior",
-    "best_checkpointing",
+    "best_ettr",
     "ettr",
     "ettr_band",
     "finish_time",
+    "nearest_steps",
     "posterior",
     "recommend",
     "watchdog",

@@ -1,13 +1,17 @@
-"""The checkpoint interval: the best one in whole steps, what half and double cost, and how flat the top is.
+"""The best checkpoint interval in whole steps, and what follows from it: time to finish, nodes for a deadline, a watchdog.
 
-For one tier and Poisson failures the best work between saves is a closed form (`renewal.best_work`). For any other law
-and for nested tiers the best is searched on the exact model itself.
+For one tier and Poisson failures the best work between saves is a closed form (`renewal.best_work`). For any other law, and for
+nested tiers, the best is searched on the exact model itself.
+
+A search ranks thousands of strategies by days = steps x step time / ETTR (`best_ettr`), with arrays throughout. For nested tiers
+each tier then gets its own best interval for the share of failures that read it, and ETTR is the product of the tiers' own. That
+orders strategies to about 0.2 points; the few that are shown are priced again by `recommend` on the exact model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -15,10 +19,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import positive, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import model, renewal
+from mofa_model.reliability.checkpoint import LONGEST_PERIOD
+from mofa_model.reliability.laws import NEVER, sources_of
 from mofa_model.reliability.model import Job
-from mofa_model.reliability.timeline import LONGEST_PERIOD
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 FLAT: Final = 1e-3
@@ -47,7 +53,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Departure:
-    """What departing from an interval costs. An advice does without it, for it takes as long as finding the interval."""
+    """ETTR at other intervals than the best one. An advice does not ask: it takes as long as finding the interval."""
 
     half: Ratio
     """ETTR with half the interval. [1]"""
@@ -125,7 +131,7 @@ def recommend(
 
 
 def departure(job: Job, chosen: Interval) -> Departure:
-    """What half and double of an interval cost, and how flat the top is. Ours. []"""
+    """ETTR at half and at twice an interval, and how flat the top is. Ours. []"""
     steps, most, curve = chosen.steps, int(MOST_STEPS), _curve(job, chosen.every)
     around = np.array([max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
     half, double = (float(x) for x in curve(around))
@@ -264,7 +270,7 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     rate = float(model.failure_rate(job))
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
-        mine = rate * sum(s.share for s in model.sources(job) if s.tier == tier)
+        mine = rate * sum(s.share for s in sources_of(job.reliability) if s.tier == tier)
         eps = job.reliability.slowdown
         work = float(
             renewal.best_work(
@@ -284,3 +290,170 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
 
 def _multiples(ratios: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(x) for x in np.cumprod((1, *ratios)))
+
+
+def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 0.0) -> Seconds:
+    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Eqs. (37), (43). [s]
+
+    >>> float(finish_time(1000, 2.0, 0.8))
+    2500.0
+    """
+    done = np.maximum(ettr, NEVER)
+    with np.errstate(over="ignore"):
+        return np.where(np.asarray(ettr) > 0, steps * step_time / done, np.inf)[()] + start
+
+
+def nearest_steps(job: Job, most: Count = MOST_STEPS) -> Count:
+    """Best steps between saves of the nearest tier, for arrays of strategies. Ours. [1]
+
+    >>> from mofa_model.spec.reliability import Reliability, paper_classes
+    >>> job = Job(nodes=np.array([32, 240]), step_time=27.99, blocking=(2.0,), background=(0.0,),
+    ...           reliability=Reliability(classes=paper_classes(0.01)))
+    >>> nearest_steps(job)
+    array([37., 14.])
+    """
+    rate, slowdown = _tier_rate(job, 0), job.reliability.slowdown
+    return best_steps(rate, job.step_time, job.blocking[0], job.background[0], slowdown, most=most)
+
+
+def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
+    """ETTR of strategies, each tier at its own best interval; arrays throughout. Ours. [1]
+
+    Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by a point or so.
+    """
+    steps = nearest_steps(job, most)
+    law = job.reliability.law
+    if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
+        job = replace(
+            job, reliability=replace(job.reliability, law=replace(law, kind="exponential"))
+        )
+    if len(job.blocking) == 1:
+        return model.ettr(job, steps)
+    eps, total = job.reliability.slowdown, model.survived(job)
+    work = steps * job.step_time
+    for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
+        rate = _tier_rate(job, tier)
+        if tier:
+            work = np.maximum(work, renewal.best_work(rate, blocking, background, eps))
+        total = total * renewal.ettr(rate, 1.0, work, blocking, background, eps)
+    return total * model.available(job)
+
+
+def _tier_rate(job: Job, tier: int) -> Numeric:
+    """Failures of the job that read a tier; all where there is one tier. [1/s]"""
+    share = sum(
+        s.share for s in sources_of(job.reliability) if s.tier == tier or len(job.blocking) == 1
+    )
+    return model.failure_rate(job) * share
+
+
+_MOST_NODES = 2**20
+
+
+def run_time(job: Job, steps: float) -> Seconds:
+    """Expected wall time of a run with its best interval. Ours, as Eq. (43). [s]"""
+    best = recommend(job)
+    return float(finish_time(steps, float(job.step_time), best.ettr, job.reliability.start))
+
+
+def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -> int | None:
+    """Fewest nodes that end a run in time, when step time goes as nodes^-scaling; None where no number does. Ours. [1]
+
+    More nodes are faster but fail more often, so beyond some number a run only gets slower.
+
+    >>> from mofa_model.spec.reliability import Reliability, paper_classes
+    >>> job = Job(nodes=256, step_time=30.0, blocking=(2.0,), background=(0.0,),
+    ...           reliability=Reliability(classes=paper_classes(0.005)))
+    >>> nodes_for(job, 100000, 20 * 86400.0)
+    452
+    """
+    positive(deadline=deadline, steps=steps)
+    share(scaling=scaling)
+
+    def time(nodes: int) -> float:
+        factor = (float(job.nodes) / nodes) ** scaling
+        return float(run_time(replace(job, nodes=nodes, step_time=job.step_time * factor), steps))
+
+    high, best = 1, time(1)
+    while best > deadline:
+        high *= 2
+        now = time(high) if high <= _MOST_NODES else best
+        if high > _MOST_NODES or (now >= best and high > float(job.nodes)):
+            return None
+        best = now
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if time(middle) <= deadline else (middle, high)
+    return high
+
+
+def spares_for_deadline(
+    job: Job, steps: float, deadline: Seconds, most: int = 10_000
+) -> int | None:
+    """Fewest spare nodes that end a run in time; None where spares do not help. Ours. [1]"""
+    positive(deadline=deadline, steps=steps)
+    if job.reliability.spares is None:
+        raise BadValue(
+            "spares", None, "give the number of spares and the repair time that you have now"
+        )
+    always = replace(job, reliability=replace(job.reliability, spares=None))
+    ideal, start = float(run_time(always, steps)), float(job.reliability.start)
+    if ideal > float(deadline):
+        return None
+
+    def late(spares: int) -> bool:
+        limited = replace(job, reliability=replace(job.reliability, spares=spares))
+        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) > float(
+            deadline
+        )
+
+    low, high = -1, 1
+    while late(high):
+        low, high = high, high * 2
+        if high > most:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if late(middle) else (low, middle)
+    return high
+
+
+LEAST: Final = 240.0
+"""Shortest watchdog that is advised: less ends runs that load, save or evaluate. Ours. [s]"""
+STEPS: Final = 5
+"""Steps that may be missing before a run hangs, as the alert on stuck jobs has it. [1]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """A watchdog, and what it is worth."""
+
+    timeout: Seconds
+    """Time without a step after which it ends the processes. [s]"""
+    worth: Ratio
+    """ETTR with it minus ETTR without. [1]"""
+
+
+def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
+    """The shortest watchdog that lets five steps and a save pass, in whole minutes; None where hangs end no later. Ours. [s, 1]
+
+    >>> from mofa_model.spec.reliability import Hangs, Reliability, paper_classes
+    >>> hung = Reliability(classes=paper_classes(), hangs=Hangs(timeout=900.0))
+    >>> job = Job(nodes=512, step_time=10.0, blocking=(20.0,), background=(0.0,), reliability=hung)
+    >>> found = watchdog(job, 60, (1,))
+    >>> found.timeout, round(100 * found.worth, 1)
+    (240.0, 1.8)
+    """
+    hangs = job.reliability.hangs
+    if hangs is None:
+        return None
+    longest = STEPS * float(job.step_time) + max(float(x) for x in job.blocking)
+    timeout = 60.0 * float(np.ceil(max(LEAST, longest) / 60.0))
+    if timeout >= hangs.timeout:
+        return None
+    sooner = replace(
+        job, reliability=replace(job.reliability, hangs=replace(hangs, timeout=timeout))
+    )
+    gain = model.ettr(sooner, steps, every) - model.ettr(job, steps, every)
+    return Watchdog(timeout, float(gain))

@@ -1,10 +1,10 @@
-"""ETTR of a job from its reliability, by the form that is exact for it.
+"""ETTR of a job, by the form that is exact for it; the band that an uncertain rate leaves; what the other time is lost to.
 
     one tier, Poisson or mixed exponential failures   renewal, closed form, arrays of strategies and intervals
     one tier, any other law                           renewal sums, arrays of intervals
     nested tiers, any law                             tiers, one point at a time
 
-The job's rates can be scaled, so that a quantile of the total rate gives the same quantile of ETTR.
+A job's rates can be scaled, so a quantile of the total rate gives the same quantile of ETTR.
 """
 
 from __future__ import annotations
@@ -17,21 +17,43 @@ import numpy as np
 from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
 from mofa_model.reliability import renewal
-from mofa_model.reliability.availability import spares_availability
-from mofa_model.reliability.laws import components_of, run_after
-from mofa_model.reliability.recovery import (
+from mofa_model.reliability.checkpoint import Tiers, failure_free, walk
+from mofa_model.reliability.laws import (
     NEVER,
-    FailureSource,
+    components_of,
+    laplace_of,
     mean_of,
     node_rate,
+    run_after,
     sources_of,
     survival_of_recovery,
 )
+from mofa_model.reliability.rates import LEVEL, gamma_quantile
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
-from mofa_model.reliability.timeline import Tiers, failure_free
 from mofa_model.spec.reliability import Reliability
-from mofa_model.units import Count, Numeric, Ratio, Seconds
+from mofa_model.units import Count, Numeric, Range, Ratio, Seconds
+
+_MOST_SPARES = 100_000
+
+
+def spares_availability(load: Ratio, spares: int) -> Ratio:
+    """Share of time that a full set of nodes works: 1 - B(load, spares + 1). Source: Erlang 1917. [1]
+
+    `load` is the job's failures times the mean repair time: broken nodes on average [1].
+
+    >>> round(float(spares_availability(256 * 0.0065, 3)), 4)
+    0.9378
+    """
+    not_negative(load=load, spares=spares)
+    if spares > _MOST_SPARES:
+        raise BadValue("spares", spares, f"at most {_MOST_SPARES}")
+    blocked = np.ones_like(np.asarray(load, dtype=float))
+    for servers in range(1, spares + 2):
+        passed = load * blocked
+        blocked = passed / (servers + passed)
+    answer: Ratio = (1 - blocked)[()]
+    return answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,11 +94,6 @@ class Job:
             )
 
 
-def sources(job: Job) -> tuple[FailureSource, ...]:
-    """The causes of failure of a job. []"""
-    return sources_of(job.reliability)
-
-
 def failure_rate(job: Job) -> Numeric:
     """Failures of the job (Lam), Eq. (38) as a rate: N lambda. [1/s]"""
     return job.nodes * (node_rate(job.reliability) * job.rate_scale)
@@ -84,15 +101,15 @@ def failure_rate(job: Job) -> Numeric:
 
 def mean_recovery(job: Job) -> Seconds:
     """Mean recovery time, Eq. (41): sum p_i R_i over all causes, queue included. [s]"""
-    return sum(part.share * mean_of(part.recoveries) for part in sources(job))
+    return sum(part.share * mean_of(part.recoveries) for part in sources_of(job.reliability))
 
 
 def survived(job: Job) -> Ratio:
-    """Share of time that is not recovery (phi), failures while recovering as the reliability says. Ours. [1]"""
+    """Share of time that is not recovery (phi); a failure during a recovery starts it anew, where there are any. Ours. [1]"""
     rate = failure_rate(job)
     if not job.reliability.failures_during_recovery:
         return renewal.survived_when_idle(rate, mean_recovery(job))
-    return survival_of_recovery(sources(job), rate)
+    return survival_of_recovery(sources_of(job.reliability), rate)
 
 
 def available(job: Job) -> Ratio:
@@ -106,7 +123,7 @@ def available(job: Job) -> Ratio:
 def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save, for Eq. (36). [1]
 
-    Waiting for a repaired node is included where spares are limited; initialisation is not (see `objective`).
+    Waiting for a repaired node is included where spares are limited; initialisation is not (see `interval.finish_time`).
     """
     if len(job.blocking) == 1:
         return ettr_at(job)(steps)
@@ -114,7 +131,7 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
 
 
 def ettr_at(job: Job) -> Callable[[Count], Ratio]:
-    """ETTR of a job of one tier over its interval in steps; what no interval changes is worked out once. Ours. [1]"""
+    """ETTR of a job of one tier as a function of its interval in steps. Ours. [1]"""
     of_work, there = _one_tier(job), available(job)
     return lambda steps: of_work(steps * job.step_time) * there
 
@@ -147,7 +164,9 @@ def _one_tier(job: Job) -> Callable[[Seconds], Ratio]:
         (
             share * (rate / np.maximum(part, NEVER)),
             part,
-            survival_of_recovery(sources(job), part) if rel.failures_during_recovery else phi,
+            survival_of_recovery(sources_of(job.reliability), part)
+            if rel.failures_during_recovery
+            else phi,
         )
         for share, part in components_of(rel.law, rate)
     ]
@@ -172,7 +191,9 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)
     work, blocking, background, slowdown = saves
-    run = run_after(sources(job), rate, rel.law, during_recovery=rel.failures_during_recovery)
+    run = run_after(
+        sources_of(job.reliability), rate, rel.law, during_recovery=rel.failures_during_recovery
+    )
     return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
 
 
@@ -182,21 +203,152 @@ def _cycle(job: Job, rate: float) -> float:
     return 1 / rate + idle
 
 
-def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
-    rel, rate = job.reliability, float(failure_rate(job))
-    tiers = Tiers(
+def _tiers_of(job: Job, steps: float, every: tuple[int, ...]) -> Tiers:
+    return Tiers(
         work=steps * float(job.step_time),
         every=every,
         blocking=tuple(float(x) for x in job.blocking),
         background=tuple(float(x) for x in job.background),
-        slowdown=rel.slowdown,
+        slowdown=job.reliability.slowdown,
     )
+
+
+def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
+    rel, rate = job.reliability, float(failure_rate(job))
+    tiers = _tiers_of(job, steps, every)
     if rate == 0:
         return failure_free(tiers)
     failures = []
-    for tier in sorted({source.tier for source in sources(job)}):
-        mine = tuple(source for source in sources(job) if source.tier == tier)
+    for tier in sorted({source.tier for source in sources_of(job.reliability)}):
+        mine = tuple(source for source in sources_of(job.reliability) if source.tier == tier)
         part = sum(source.share for source in mine)
         run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery)
         failures.append(Failure(tier=tier, share=part, run=run))
     return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))
+
+
+def ettr_band(
+    job: Job, steps: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL
+) -> Range:
+    """ETTR at an interval, with the bounds that an uncertain failure rate leaves. Ours. [1]"""
+    low, high = rate_scales(job, level)
+
+    def at(scale: float) -> Ratio:
+        return ettr(replace(job, rate_scale=job.rate_scale * scale), steps, every)
+
+    return Range.around(at(1.0), at(high), at(low))
+
+
+def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
+    """Quantiles of the total failure rate over its mean; 1 and 1 for rates taken as known. Ours. [1]
+
+    The sum of the classes' Gamma posteriors is taken as one Gamma of the same mean and variance: exact when all classes
+    were watched for the same time. Shares do not depend on the number of nodes unless domains fail too.
+    """
+    mean = variance = 0.0
+    for c in job.reliability.classes:
+        mean += c.rate.mean
+        variance += 0.0 if c.rate.exactly is not None else c.rate.mean / c.rate.exposure
+    mean += sum(d.rate / d.nodes for d in job.reliability.domains)
+    if variance == 0:
+        return 1.0, 1.0
+    shape = mean * mean / variance
+    low, high = (gamma_quantile(shape, end) / shape for end in ((1 - level) / 2, (1 + level) / 2))
+    return low, high
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
+    """ETTR of one interval."""
+
+    steps: int
+    """Steps between saves. [1]"""
+    seconds: Seconds
+    """Work between saves. [s]"""
+    ettr: Range
+    """ETTR, and its bounds at the ends of the rate's band. [1]"""
+
+
+def ettr_curve(
+    job: Job, steps: int, every: tuple[int, ...], count: int, level: float
+) -> list[CurvePoint]:
+    """ETTR over `count` intervals from a sixteenth to sixteen times `steps`, with the band of `level`. Ours. []"""
+    at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
+    low, high = rate_scales(job, level)
+
+    def values(scale: float) -> list[float]:
+        scaled = replace(job, rate_scale=scale)
+        if len(job.blocking) == 1:
+            return [float(x) for x in np.atleast_1d(ettr(scaled, at))]
+        return [float(ettr(scaled, k, every)) for k in at]
+
+    lines = zip(at, values(high), values(1.0), values(low), strict=True)
+    return [
+        CurvePoint(
+            steps=int(k),
+            seconds=float(k * job.step_time),
+            ettr=Range(lower=lower, target=middle, upper=upper),
+        )
+        for k, lower, middle, upper in lines
+    ]
+
+
+def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, float]:
+    """Shares of all time by what it is lost to, with training itself; they add to one. Eq. (39) by cause. [1]
+
+    Recovery and waiting for nodes are exact; of failures that are not Poisson, at their mean rate. Saves, copies and waits are
+    the failure-free overhead of the running time. What is left is work done twice, split over the causes by their share and by
+    how far back each restarts.
+
+    >>> from mofa_model.spec.reliability import Reliability, paper_classes
+    >>> job = Job(nodes=2048, step_time=10.0, blocking=(20.0,), background=(0.0,),
+    ...           reliability=Reliability(classes=paper_classes(0.005)))
+    >>> found = budget(job, 60)
+    >>> round(found["training"], 3), round(found["saving"], 3)
+    (0.908, 0.031)
+    """
+    there = float(available(job))
+    training = float(ettr(job, steps, every))
+    tiers = _tiers_of(job, steps, every)
+    recovering, running = _recovery(job)
+    line = walk(tiers)
+    saving, waiting, slowed = (there * running * part / line.period for part in line.overhead)
+    recovering = {name: there * part for name, part in recovering.items()}
+    rest = there - training - sum(recovering.values()) - saving - waiting - slowed
+    redone = _split(max(0.0, rest), job, tiers)
+    return {
+        "training": training,
+        "waiting for nodes": 1 - there,
+        "saving": saving,
+        "waiting for copies": waiting,
+        "slowed by copies": slowed,
+        **{f"recovering, {name}": part for name, part in recovering.items()},
+        **{f"work redone, {name}": part for name, part in redone.items()},
+    }
+
+
+def _recovery(job: Job) -> tuple[dict[str, float], float]:
+    """Share of time in recovery by cause, and the rest. [1]"""
+    rate = float(failure_rate(job))
+    lost: dict[str, float] = {}
+    for source in sources_of(job.reliability):
+        if job.reliability.failures_during_recovery:
+            alone = 1.0
+            for recovery in source.recoveries:
+                alone *= float(laplace_of(recovery, rate))
+            part = source.share * (1 - alone)
+        else:
+            idle = float(mean_of(source.recoveries)) * rate * source.share
+            part = idle * float(renewal.survived_when_idle(rate, mean_recovery(job)))
+        lost[source.name] = lost.get(source.name, 0.0) + part
+    return lost, 1 - sum(lost.values())
+
+
+def _split(total: float, job: Job, tiers: Tiers) -> dict[str, float]:
+    """Work done again, by cause: its failures times half its tier's interval and the copy's lag. [1]"""
+    weights: dict[str, float] = {}
+    for source in sources_of(job.reliability):
+        back = tiers.work * tiers.every[source.tier] / 2 + tiers.background[source.tier]
+        weights[source.name] = weights.get(source.name, 0.0) + source.share * back
+    whole = max(sum(weights.values()), NEVER)
+    return {name: total * weight / whole for name, weight in weights.items()}

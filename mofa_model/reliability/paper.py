@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mofa_model.reliability.recovery import NEVER
+from mofa_model.reliability.laws import NEVER
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 

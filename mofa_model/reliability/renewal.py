@@ -18,8 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.reliability.laws import Uptime
-from mofa_model.reliability.recovery import NEVER
+from mofa_model.reliability.laws import NEVER, Uptime
 from mofa_model.units import Numeric, Ratio, Seconds
 
 _SLOWEST: Final = 1e-250

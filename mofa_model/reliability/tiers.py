@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability.laws import Uptime
-from mofa_model.reliability.recovery import NEVER
-from mofa_model.reliability.timeline import Tiers, Timeline, lag, walk
+from mofa_model.reliability.checkpoint import Tiers, Timeline, lag, walk
+from mofa_model.reliability.laws import NEVER, Uptime
 from mofa_model.units import Ratio, Seconds
 
 Matrix: TypeAlias = NDArray[Any]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mofa_model import output
 from mofa_model.tables import Column, Table
+from mofa_model.units import Range
 
 if TYPE_CHECKING:
     from mofa_model.reliability.observed import Assessment
@@ -63,7 +64,7 @@ def tables(found: Assessment) -> list[Table]:
                     *(Column(name, unit="s") for name in ("lower", "mean", "upper")),
                 ),
                 rows=tuple(
-                    (name, float(r.low), float(r.mean), float(r.high))
+                    (name, r.mean.lower, r.mean.target, r.mean.upper)
                     for name, r in found.recoveries.items()
                 ),
             )
@@ -86,5 +87,16 @@ def tables(found: Assessment) -> list[Table]:
 
 def document(found: Assessment) -> dict[str, Any]:
     """The same for programs."""
-    data: dict[str, Any] = output.as_data(found)
-    return {**data, "contradicted": found.contradicted}
+    return {
+        **output.as_data(found),
+        "shares": {name: _bounds(share) for name, share in found.shares.items()},
+        "recoveries": {
+            name: _bounds(seen.mean) | {"law": output.as_data(seen.law)}
+            for name, seen in found.recoveries.items()
+        },
+        "contradicted": found.contradicted,
+    }
+
+
+def _bounds(posterior: Range) -> dict[str, Any]:
+    return {"mean": posterior.target, "low": posterior.lower, "high": posterior.upper}

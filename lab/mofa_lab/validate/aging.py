@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import positive
 from mofa_model.reliability import renewal
-from mofa_model.reliability.recovery import laplace_of
+from mofa_model.reliability.laws import laplace_of
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Count, Ratio, Seconds
 

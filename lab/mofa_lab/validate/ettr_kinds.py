@@ -10,15 +10,7 @@ import numpy as np
 from mofa_lab.validate import aging, exposure, forms
 from mofa_lab.validate.record import Record
 from mofa_model.errors import BadValue
-from mofa_model.reliability import (
-    availability,
-    interval,
-    model,
-    paper,
-    rates,
-    recovery,
-    renewal,
-)
+from mofa_model.reliability import interval, laws, model, paper, rates, renewal
 from mofa_model.reliability.assumption import Verdict
 from mofa_model.spec.reliability import (
     COPY_SLOWDOWN,
@@ -164,7 +156,7 @@ def _ettr(case: Record) -> Any:
         shape, mean = case.number("node_weibull_shape"), case.number("node_mtbf_days") * DAY
         return aging.fresh_ettr(_nodes(case), shape, mean, case.number("days") * DAY, back, *saves)
     rate = _job_rate(case)
-    return renewal.ettr(rate, recovery.laplace_of(back, rate), *saves)
+    return renewal.ettr(rate, laws.laplace_of(back, rate), *saves)
 
 
 def _copied(case: Record) -> Mapping[str, float]:
@@ -189,8 +181,8 @@ def _ettr_sd(case: Record) -> Any:
     )
     return renewal.deviation(
         rate,
-        recovery.laplace_of(back, rate),
-        recovery.laplace_slope(back, rate),
+        laws.laplace_of(back, rate),
+        laws.laplace_slope(back, rate),
         case.number("interval_s"),
         case.number("ckpt_save_s"),
         case.number("ckpt_background_s", 0.0),
@@ -236,7 +228,7 @@ def _exposure(case: Record) -> Mapping[str, Any]:
 
 def _availability(case: Record) -> Any:
     load = _job_rate(case) * case.number("repair_h") * HOUR
-    return availability.spares_availability(load, case.count("spares"))
+    return model.spares_availability(load, case.count("spares"))
 
 
 def _save_overhead(case: Record) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mofa_model.checks import whole
 from mofa_model.errors import BadValue
-from mofa_model.reliability.recovery import NEVER
+from mofa_model.reliability.laws import NEVER
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mofa_lab.validate.simulated import _cycles, simulate_ettr
+from mofa_model.reliability.checkpoint import Tiers
 from mofa_model.reliability.laws import ExponentialRun
 from mofa_model.reliability.tiers import Failure, ettr
-from mofa_model.reliability.timeline import Tiers
 from mofa_model.simulator.engine import measure_period
 from mofa_model.simulator.scenario import Cause, Scenario
 from mofa_model.spec.reliability import RecoveryTime

@@ -3,7 +3,7 @@
 import pytest
 from scipy.special import gammaincinv
 
-from mofa_model.reliability.gamma import gamma_quantile, gamma_share
+from mofa_model.reliability.rates import gamma_quantile, gamma_share
 
 
 @pytest.mark.parametrize("shape", [0.01, 0.5, 1.0, 2.0, 5.0, 150.0, 1e4])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability import fleet
+from mofa_model.reliability import observed
 from mofa_model.reliability.rates import credible_interval, garwood_interval, posterior
 
 
@@ -67,10 +67,10 @@ def test_counts_that_cannot_be_are_refused():
 
 
 def test_class_shares_are_those_of_a_beta_law():
-    shares = fleet.class_shares({"process": 30, "pod": 60, "job": 10})
-    assert sum(s.mean for s in shares.values()) == pytest.approx(1)
-    assert shares["job"].low < 0.1 < shares["job"].high
-    assert fleet.class_shares({"all": 3})["all"].mean == 1
+    shares = observed.class_shares({"process": 30, "pod": 60, "job": 10})
+    assert sum(s.target for s in shares.values()) == pytest.approx(1)
+    assert shares["job"].lower < 0.1 < shares["job"].upper
+    assert observed.class_shares({"all": 3})["all"].target == 1
 
 
 def test_leaving_open_recoveries_out_would_bias_the_mean_low():
@@ -78,26 +78,26 @@ def test_leaving_open_recoveries_out_would_bias_the_mean_low():
     times = generator.lognormal(np.log(300) - 0.5, 1.0, 400)
     cut = 250.0
     done, still = times[times <= cut], np.full(np.sum(times > cut), cut)
-    law = fleet.RecoveryTime(mean=300.0, cv=1.0)
-    found = fleet.recovery_posterior(done, still, assumed=law)
-    blind = fleet.recovery_posterior(done, assumed=law)
-    assert found.low < 300 < found.high
-    assert blind.high < 200
+    law = observed.RecoveryTime(mean=300.0, cv=1.0)
+    found = observed.recovery_posterior(done, still, assumed=law)
+    blind = observed.recovery_posterior(done, assumed=law)
+    assert found.mean.lower < 300 < found.mean.upper
+    assert blind.mean.upper < 200
 
 
 def test_three_lemons_of_63_nodes_are_named():
     exposure = {f"n{i:02}": 55.0 for i in range(63)}
-    found = fleet.dispersion({"n07": 3, "n21": 3, "n40": 2, "n50": 1, "n60": 1}, exposure)
+    found = observed.dispersion({"n07": 3, "n21": 3, "n40": 2, "n50": 1, "n60": 1}, exposure)
     assert found.p_value < 1e-3
     assert [name for name, _, _ in found.worst[:2]] == ["n07", "n21"]
     assert found.worst[0][2] < 0.05 < found.worst[3][2]
-    alike = fleet.dispersion({f"n{i:02}": 1 for i in range(0, 60, 6)}, exposure)
+    alike = observed.dispersion({f"n{i:02}": 1 for i in range(0, 60, 6)}, exposure)
     assert alike.p_value > 0.05
 
 
 def test_a_trend_is_told_from_none():
-    assert fleet.laplace_trend([10, 30, 50, 70, 90], 100.0)[1] > 0.9
-    score, p = fleet.laplace_trend([70, 80, 85, 90, 95, 99], 100.0)
+    assert observed.laplace_trend([10, 30, 50, 70, 90], 100.0)[1] > 0.9
+    score, p = observed.laplace_trend([70, 80, 85, 90, 95, 99], 100.0)
     assert score > 0
     assert p < 0.01
-    assert fleet.laplace_trend([], 100.0) == (0.0, 1.0)
+    assert observed.laplace_trend([], 100.0) == (0.0, 1.0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import lambertw
 
-from mofa_model.reliability import laws, model, recovery, renewal
+from mofa_model.reliability import laws, model, renewal
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 RATES = st.floats(1e-9, 1e-2)
@@ -81,7 +81,7 @@ def test_scatter_of_a_week_is_that_of_the_simulated_runs():
     # 2,048 nodes at 0.00379 per node-day: 0.0252, 0.0094, 0.0034 were simulated for 1, 7, 54 days
     rate = 2048 * 0.00379 / 86400
     law = RecoveryTime(mean=420.0, cv=1.0)
-    phi, slope = recovery.laplace_of(law, rate), recovery.laplace_slope(law, rate)
+    phi, slope = laws.laplace_of(law, rate), laws.laplace_slope(law, rate)
     for days, seen in ((1, 0.0252), (7, 0.0094), (54, 0.0034)):
         sd = renewal.deviation(rate, phi, slope, 600.0, 20.0, 0.0, 0.0, days * 86400.0)
         assert sd == pytest.approx(seen, rel=0.02)
@@ -116,11 +116,11 @@ def test_clustered_failures_raise_ettr_at_the_same_mean(plain_job, law, ettr):
 @pytest.mark.parametrize("period", [5.0, 200.0, 4000.0])
 def test_lattice_sums_are_sums(shape, period):
     rate, law = 1e-3, RecoveryTime(mean=300.0, cv=1.0)
-    source = (recovery.FailureSource(name="job", share=1.0, recoveries=(law,), tier=0),)
+    source = (laws.FailureSource(name="job", share=1.0, recoveries=(law,), tier=0),)
     run = laws.run_after(
         source, rate, FailureLaw(kind="weibull", shape=shape), during_recovery=True
     )
-    values, weights = recovery.nodes_of(law)
+    values, weights = laws.nodes_of(law)
     times = 50.0 + period * np.arange(int(60_000 / period) + 60)
     direct = np.sum(laws.weibull_survival(np.add.outer(times, values), rate, shape) @ weights)
     assert run.lattice(50.0, period) == pytest.approx(direct, rel=2e-6)
@@ -130,9 +130,9 @@ def test_lattice_sums_are_sums(shape, period):
 @pytest.mark.parametrize("law", ["deterministic", "exponential", "lognormal"])
 def test_recovery_quadrature_keeps_mean_and_transform(law):
     back = RecoveryTime(mean=600.0, law=law, cv=1.5)
-    values, weights = recovery.nodes_of(back)
+    values, weights = laws.nodes_of(back)
     assert np.sum(values * weights) == pytest.approx(600.0, rel=1e-6)
     for rate in (1e-6, 1e-3, 0.1):
         assert np.sum(weights * np.exp(-rate * values)) == pytest.approx(
-            recovery.laplace_of(back, rate), abs=1e-9
+            laws.laplace_of(back, rate), abs=1e-9
         )

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
 from mofa_model.reliability import model, renewal
+from mofa_model.reliability.checkpoint import Tiers, walk
 from mofa_model.reliability.laws import ExponentialRun
 from mofa_model.reliability.tiers import Failure, ettr
-from mofa_model.reliability.timeline import Tiers, walk
 
 RATE = 1e-4
 

@@ -9,7 +9,7 @@ import pytest
 from mofa_model.annotations import hash_of
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
-from mofa_model.reliability import budget, model, watchdog
+from mofa_model.reliability import model, watchdog
 from mofa_model.simulator.runs import simulate_runs
 from mofa_model.simulator.scenario import Cause, Scenario
 from mofa_model.spec.reliability import Hangs, RecoveryTime
@@ -88,7 +88,11 @@ def test_a_watchdog_lets_five_steps_and_a_save_pass_and_is_told_where_it_is_wort
 
 def test_time_lost_to_hangs_is_told_apart(tiered_job):
     job = hung(tiered_job(), 900.0, 0.3)
-    lost = budget.budget(job, 6, (1, 5, 60)).recovering
+    lost = {
+        name.removeprefix("recovering, "): share
+        for name, share in model.budget(job, 6, (1, 5, 60)).items()
+        if name.startswith("recovering, ")
+    }
     assert set(lost) == {
         f"{name}{ending}" for name in ("process", "pod", "job") for ending in ("", ", hung")
     }
