@@ -13,7 +13,7 @@ from mofa_local.synthetic import DAY, Gap, Job, draw, node_names
 from mofa_operator.keys import NODE
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.history import history
-from mofa_operator.observe.history.node_names import LATELY, Lately, Names
+from mofa_operator.observe.history.node_names import LATELY, KnownNodes, RecentNodes
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
@@ -32,7 +32,7 @@ PAST = draw(
 )
 HOST = "monitoring-0"
 """Where kube-state-metrics runs."""
-EVERY = Names(every=frozenset({*NODES, HOST}), pool=frozenset(NODES))
+EVERY = KnownNodes(every=frozenset({*NODES, HOST}), pool=frozenset(NODES))
 
 
 def put_in_place(labels, host=HOST):
@@ -164,7 +164,7 @@ def test_a_node_that_the_api_server_has_just_lost_is_known_for_a_while(url):
     store = Store()
     for name in NODES:
         store.put(NODE, {"metadata": {"name": name, "resourceVersion": "1", "labels": LABELS}})
-    lately = Lately(store)
+    lately = RecentNodes(store)
     assert lately.known("east", END - 60).every == frozenset(NODES)
     store.drop(NODE, "", NODES[2])
     assert isinstance(look(url, "right", lately.known("east", END)), History)
@@ -181,7 +181,7 @@ def test_an_exporter_that_is_silent_takes_no_node_away(url):
 
 
 def test_a_silent_exporter_whose_past_names_no_node_of_ours_is_refused(url):
-    others = Names(every=frozenset({"a", "b"}), pool=frozenset({"a"}))
+    others = KnownNodes(every=frozenset({"a", "b"}), pool=frozenset({"a"}))
     found = look(url, "silent", others)
     assert found.reason == Reason.NODE_NAMES_DIFFER
     assert "says 'gpu-000'" in found.message

@@ -14,8 +14,8 @@ from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.history.history import Known, history
-from mofa_operator.observe.history.node_names import Lately
+from mofa_operator.observe.history.history import KnownDays, history
+from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
@@ -77,7 +77,7 @@ def rounds(
     settings: PrometheusSettings,
 ) -> Rounds:
     """Looks at the history of every profile, again and again."""
-    known, lately = Known(), Lately(store)
+    known, lately = KnownDays(), RecentNodes(store)
 
     async def ask(profile: LiveObject, now: float) -> History | NoHistory:
         return await history(

@@ -12,7 +12,7 @@ from mofa_model.kinds import KINDS, JobKind
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
 from mofa_operator.control.intake import Intake
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.history.watch import PoolWatch, Told, WatchedPool, told
+from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
@@ -63,13 +63,13 @@ class PoolObserver:
 
     async def look(self) -> None:
         """Look at everything once."""
-        jobs: list[Told] = []
+        jobs: list[WatchedJob] = []
         for number, key in enumerate(self._store.keys(*_WITNESSED)):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             job = self._store.live(key)
             if job is not None and isinstance(key.kind, JobKind):
-                jobs.append(told(key.kind, job, self._store.named(key), self._clock()))
+                jobs.append(watched_job(key.kind, job, self._store.named(key), self._clock()))
         for name, days in self._witness.look(await self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))
 

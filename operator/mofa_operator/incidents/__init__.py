@@ -1,7 +1,7 @@
-"""What failed, why, and what did not: from samples to incidents, each with its cause and its evidence. Pure.
+"""What failed, why, and what did not: from time lines to incidents, each with its cause and its evidence. Pure.
 
 May import: mofa_model. Imported by: observe, verbs.
 
-    runs ─▶ NodeLife ─▶ node_incidents ─▶ domains ─┐
-    PodLife ─▶ episodes ─▶ job_causes ◀────────────┴─▶ Incident
+    NodeTimeline ─▶ node_incidents ─▶ domains ─┐
+    PodTimeline ─▶ job_outages ─▶ job_incidents ◀┴─▶ Incident ─▶ Past
 """

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from mofa_model.errors import BadValue
 from mofa_model.spec.incident_causes import CAUSES, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
 
-Kind: TypeAlias = Literal["node", "domain", "job"]
-"""What an incident is of."""
 PHASES: Final[Mapping[str, str]] = {
     "detect": "from when training stopped to the end of the first container or pod",
     "drain": "until the last of the pods that were replaced had ended",
@@ -21,41 +19,45 @@ PHASES: Final[Mapping[str, str]] = {
     "load": "until the first step: rendezvous, checkpoint, compiling",
     "redo": "until the step before is finished again: work since the last checkpoint",
 }
-"""How a job comes back, in order; it trains again after all but the last."""
+"""The phases of a job's recovery, in order; it trains again after all but the last."""
+UNMATCHED: Final = "spec.incidents.overruled names no incident that was seen: "
+"""Beginning of the warning for an overruled id that no incident has."""
+NEAR: Final = 600.0
+"""Longest time by which the start of an incident may differ from its id: it moves by some samples as more is seen. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Incident:
     """One incident, however many series show it."""
 
-    kind: Kind
-    """What it is of."""
+    kind: Literal["node", "domain", "job"]
     name: str
     """The node, the domain, or the job as namespace/name."""
     start: float
-    """When it began, in seconds of the epoch. [s]"""
+    """In seconds of the epoch. [s]"""
     end: float
-    """When all was well again. [s]"""
+    """When the node was healthy again, or the job trained again. [s]"""
     cause: IncidentCause
-    """Why."""
     evidence: tuple[str, ...]
     """What shows it, in words."""
     nodes: tuple[str, ...] = ()
-    """Nodes of a domain; of a job, the node to blame."""
+    """Nodes of a domain; of a job, the nodes that caused it."""
+    fault: Incident | None = None
+    """Of a job: the incident of a node or domain that caused it."""
     level: RecoveryClass | None = None
-    """What of a job had to be made anew."""
+    """Of a job: what had to be made anew."""
     timed: bool = True
-    """Whether its end was seen; else it is an estimate."""
+    """Whether its end was seen; else the end is an estimate."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """How a job came back, by `PHASES`; those that nobody saw are missing. [s]"""
+    """Time of each phase of `PHASES` that was seen. [s]"""
     stood: int = 0
     """Nodes of a job that stood still. [1]"""
     deduced: IncidentCause | None = None
-    """What the cause would be, had nobody overruled it; None = nobody did."""
+    """The cause before somebody overruled it; None = nobody did."""
 
     @property
     def id(self) -> str:
-        """Of what, its name, and when it began: by it somebody overrules the cause."""
+        """Kind, name and start: a profile overrules a cause by it."""
         return (
             f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
         )
@@ -71,39 +73,30 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
     return Incident(kind="node", name=name, start=start, end=end, cause=cause, evidence=evidence)
 
 
-# What somebody knows better: causes of incidents as a profile's spec states them by id.
-#
-# When an incident began may move by some samples as more is seen, so an id means the one of that name that began nearest.
-
-UNMATCHED: Final = "spec.incidents.overruled names no incident that was seen: "
-"""How a warning begins that an id is overruled which no incident has."""
-NEAR: Final = 600.0
-"""Longest time by which an incident may begin before or after what its id says. [s]"""
-
-
-def overruled(found: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """Incidents with the causes that somebody states, each by its id."""
-    made = list(found)
+def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
+    """Incidents with the causes that a profile states by id; an id means the incident of its name that began nearest."""
+    found = list(incidents)
     for text, word in stated.items():
         near = [
-            (away, not one.cause.counts, number)
-            for number, one in enumerate(made)
-            if (away := apart(one, text)) is not None
+            (away, not incident.cause.counts, number)
+            for number, incident in enumerate(found)
+            if (away := distance(incident, text)) is not None
         ]
         if near:
             *_, number = min(near)
-            made[number] = _with(made[number], word)
-    return made
+            found[number] = _with_cause(found[number], CAUSES[word])
+    return found
 
 
-def apart(one: Incident, text: str) -> float | None:
-    """How far from what an id says an incident began; None where the id is of another. [s]"""
-    away = abs(one.start - moment_of(text))
-    return away if f"{one.kind}/{one.name}" == text.rpartition("@")[0] and away <= NEAR else None
+def distance(incident: Incident, text: str) -> float | None:
+    """Time between the start of an incident and the moment in an id; None where the id is of another incident. [s]"""
+    away = abs(incident.start - moment_of(text))
+    same = f"{incident.kind}/{incident.name}" == text.rpartition("@")[0]
+    return away if same and away <= NEAR else None
 
 
 def moment_of(text: str) -> float:
-    """When the incident of an id began, as it says. [s]"""
+    """The moment in an id. [s]"""
     try:
         return datetime.fromisoformat(text.rpartition("@")[2]).timestamp()
     except ValueError:
@@ -113,9 +106,11 @@ def moment_of(text: str) -> float:
         raise BadValue("id of an incident", text, right) from None
 
 
-def _with(one: Incident, word: str) -> Incident:
-    level = one.level or (RecoveryClass.PROCESS if one.kind == "job" else None)
-    said = (f"overruled; deduced was {one.cause.word}", *one.evidence)
+def _with_cause(incident: Incident, cause: IncidentCause) -> Incident:
     return replace(
-        one, cause=CAUSES[word], deduced=one.deduced or one.cause, level=level, evidence=said
+        incident,
+        cause=cause,
+        deduced=incident.deduced or incident.cause,
+        level=incident.level or (RecoveryClass.PROCESS if incident.kind == "job" else None),
+        evidence=(f"overruled; deduced was {incident.cause.word}", *incident.evidence),
     )

@@ -1,4 +1,7 @@
-"""Interruptions of jobs as incidents: when training stopped and went on, in which phases, and why."""
+"""Outages of jobs as incidents: when training stopped and went on, in which phases, and why.
+
+The cause is looked for in this order: what happened to its nodes, what somebody decided, how its containers ended.
+"""
 
 from __future__ import annotations
 
@@ -12,367 +15,327 @@ from typing import Final
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.incident_causes import IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.episodes import Episode, by_job, episodes
 from mofa_operator.incidents.incident import Incident
-from mofa_operator.incidents.timelines import NodeLife, PodLife, Span
+from mofa_operator.incidents.job_outages import JobOutage, by_job, helper_exits, job_outages
+from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
 
 COLLECTIVE: Final = 600.0
-"""Usual timeout of a collective, where nobody sees when training stopped. [s]"""
+"""Usual timeout of a collective, taken where nothing shows when training stopped. [s]"""
 LOADING: Final = 240.0
-"""Time from the last container's start to the first step, where nobody saw it of any job of the pool: a prior. Ours. [s]"""
-
-
-def job_incidents(
-    pods: Mapping[str, PodLife], around: JobSurroundings, until: float
-) -> list[Incident]:
-    """Incidents of all jobs, in order."""
-    found: list[Incident] = []
-    for job, many in sorted(by_job(pods).items()):
-        every, helpers = episodes(job, many, until, around.step, around.silences)
-        found += [
-            Incident(
-                kind="job",
-                name=job,
-                start=one.at,
-                end=one.again,
-                cause=causes.SIDECAR,
-                evidence=(f"container {one.container} alone restarted",),
-            )
-            for _, one in helpers
-        ]
-        before: Episode | None = None
-        last = earlier = 0.0
-        for episode in _until_trained(every, around):
-            one, blamed = _incident(episode, around, last)
-            if before is not None and blamed is not None and gave_up(before, episode, blamed):
-                found.pop()
-                last, before = earlier, replace(before, later=(*before.later, *episode.downs))
-                one, blamed = _incident(before, around, last)
-            else:
-                before = None if one is None else episode
-            found += [] if one is None else [one]
-            earlier = last
-            last = max(last, episode.running or 0.0, 0.0 if blamed is None else blamed.start)
-    return _timed(sorted(found, key=lambda one: (one.start, one.name)))
-
-
-def _until_trained(every: Sequence[Episode], around: JobSurroundings) -> list[Episode]:
-    """Interruptions of a job as one where it is known that it did not train between them."""
-    found: list[Episode] = []
-    for one in every:
-        running = found[-1].running if found else None
-        begun = None if running is None else _training(found[-1], around, running)[1]
-        if begun is not None and begun > one.start + around.step:
-            found[-1] = replace(found[-1], later=(*found[-1].later, *one.downs))
-        else:
-            found.append(one)
-    return found
-
-
-def _incident(
-    one: Episode, around: JobSurroundings, last: float
-) -> tuple[Incident | None, Incident | None]:
-    """An interruption as an incident, and the incident of a node that is to blame. `last` is until when all before was over. [s]"""
-    running = one.running
-    ended = [down.pod for down in one.downs if down.exit is None]
-    if ended and all(pod.succeeded for pod in ended):
-        done = Incident(
-            kind="job",
-            name=one.job,
-            start=one.start,
-            end=one.start,
-            cause=causes.COMPLETED,
-            evidence=("its pods succeeded",),
-        )
-        return done, None
-    if running is None:
-        return None, None
-    stopped, begun, redone = _training(one, around, running)
-    begun = None if begun == inf else begun
-    stall = one.start - stopped if stopped is not None else None
-    cause, said, blamed = cause_of(one, around, stall, last)
-    start = one.start
-    if blamed is None and not one.exits and any(a <= start <= b for a, b in around.silences):
-        return None, None  # nobody looked, so nobody knows why: neither exposure nor count
-    if blamed is not None and last < blamed.start <= start <= blamed.start + REACTION:
-        start = blamed.start
-    if stopped is not None and stopped <= one.start + around.step:
-        start = stopped
-    elif cause is causes.NCCL_TIMEOUT and stopped is None and blamed is None:
-        start -= COLLECTIVE
-    end = begun if begun is not None else running
-    made = max(
-        (down.next.created for down in one.replaced if down.next is not None), default=one.start
-    )
-    left = min(made, max((down.start for down in one.replaced), default=made))
-    phases = {
-        "detect": one.start - start if stopped is not None or blamed is not None else None,
-        "drain": left - one.start if one.replaced else None,
-        "queue": made - left if one.replaced else None,
-        "start": running - max(made, one.start),
-        "load": None if begun is None else begun - running,
-        "redo": redone or None,
-    }
-    found = Incident(
-        kind="job",
-        name=one.job,
-        start=start,
-        end=end,
-        cause=cause,
-        evidence=said,
-        level=one.level,
-        timed=begun is not None,
-        phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
-        stood=len({pod.node for pod in one.before if pod.node}),
-        nodes=(blamed.name,)
-        if blamed is not None and blamed.kind == "node"
-        else blamed.nodes
-        if blamed is not None
-        else (),
-    )
-    return found, blamed
-
-
-def _timed(found: list[Incident]) -> list[Incident]:
-    """Incidents whose first step nobody saw last as long after their last start as is usual for the job, else in the pool."""
-    loads: defaultdict[str, list[float]] = defaultdict(list)
-    for one in found:
-        for whose in (one.name, "") if "load" in one.phases else ():
-            loads[whose].append(one.phases["load"])
-    return [
-        one
-        if one.timed or one.level is None
-        else _as_usual(one, loads.get(one.name) or loads.get(""))
-        for one in found
-    ]
-
-
-def _as_usual(one: Incident, seen: Sequence[float] | None) -> Incident:
-    load = median(seen) if seen else LOADING
-    known = (
-        f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
-    )
-    said = f"nobody saw its first step: {load:.0f} s of loading are {known}"
-    return replace(one, end=one.end + load, evidence=(*one.evidence, said))
-
-
-def _training(
-    one: Episode, around: JobSurroundings, running: float
-) -> tuple[float | None, float | None, float]:
-    """When the job last trained before, and when it did again after, infinite for not yet; None where nobody saw it. Then the
-    time of the steps that it did again. [s]
-    """
-    slack = 2 * around.step + 60.0
-    if one.job in around.stalls:
-        near = [
-            stall
-            for stall in around.stalls[one.job]
-            if stall.stopped <= one.start + slack and stall.resumed >= one.start
-        ]
-        if not near:
-            return None, None, 0.0
-        found = min(near, key=lambda stall: abs(one.start - stall.stopped))
-        return found.stopped, found.resumed, found.redone
-    nodes = {pod.node for pod in one.before}
-    after = nodes | {down.next.node for down in one.replaced if down.next is not None}
-    spans = [span for node in nodes for span in around.busy.get(node, ())]
-    if any(a < one.start and b > running for a, b in spans):
-        return None, None, 0.0
-    ends = [b for a, b in spans if a < one.start and b <= one.start + slack]
-    begins = [
-        a
-        for node in after
-        for a, _ in around.busy.get(node, ())
-        if a > one.start and a >= running - 2 * around.step
-    ]
-    return max(ends, default=None), min(begins, default=None), 0.0
-
-
-# Why a job was interrupted: what happened to its nodes first, then what somebody decided, then how its containers ended.
-
+"""Time from the last container's start to the first step, where no job of the pool shows it: a prior. Ours. [s]"""
 STALLED: Final = 240.0
-"""Time without work before the end of a process from which on it waited for something. [s]"""
+"""Time without work before the end of a process from which on the process waited for something. [s]"""
 HUNG: Final = 1800.0
 """Time without work that no timeout of a collective explains. [s]"""
+AT_ONCE: Final = 150.0
+"""Longest time from a fault to the outage that it surely caused, beside two samples. [s]"""
 REACTION: Final = 1500.0
 """Longest time from what happens to a node to the end of what ran there. [s]"""
+AHEAD: Final = 900.0
+"""How long after an outage a fault may be dated that caused it: its series lag behind. [s]"""
 DRAINING: Final = 480.0
 """Longest time from a cordon to the eviction of what runs there. [s]"""
 _LOOP: Final = 3
+"""Starts that did not last from which on it is a crash loop. [1]"""
 _OWN: Final = range(1, 128)
 """Exit codes that a program chooses; higher ones are signals."""
 _ABORTED: Final = 134
-_TOLD: Final = (None, 0, 137, 143)
-"""How containers end that are told to. [1]"""
+"""SIGABRT, with which NCCL's watchdog ends a process."""
+_ASKED_TO_END: Final = (None, 0, 137, 143)
+"""Exit codes of containers that were told to end: unknown, success, SIGKILL, SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
-    """A time in which the steps of a job stood still."""
+class Deduction:
+    """Why a job went out, what shows it, and the incident of a node that caused it."""
 
-    stopped: float
-    """From half a step after the last one. [s]"""
-    resumed: float
-    """To the first sign of a new one; infinite for none yet. [s]"""
-    redone: float = 0.0
-    """Time of the steps that were finished before it and after it. [s]"""
+    cause: IncidentCause
+    evidence: tuple[str, ...]
+    fault: Incident | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobSurroundings:
-    """What is known around jobs."""
+class JobIncidents:
+    """Deduces the incidents of jobs from the time lines of a pool and the incidents of its nodes."""
 
-    lives: Mapping[str, NodeLife]
-    """Nodes by name."""
-    incidents: Mapping[str, Sequence[Incident]]
-    """What happened to each node."""
-    busy: Mapping[str, Sequence[Span]]
-    """When GPUs of a node were at work, where that is known. [s]"""
-    stalls: Mapping[str, Sequence[Standstill]]
-    """When a job's steps stood still, where they are known."""
-    pods: Sequence[PodLife]
-    """All pods."""
-    silences: Sequence[Span]
-    """When nobody looked. [s]"""
-    step: float
-    """Time between samples. [s]"""
+    def __init__(self, pool: PoolTimelines, by_node: Mapping[str, Sequence[Incident]]) -> None:
+        """`by_node` are the incidents of each node."""
+        self._pool = pool
+        self._by_node = by_node
 
-
-def cause_of(
-    one: Episode, around: JobSurroundings, stall: float | None, last: float
-) -> tuple[IncidentCause, tuple[str, ...], Incident | None]:
-    """Why, what shows it, and the incident of a node that is to blame."""
-    fault, lag = _fault(one, around)
-    if fault is not None and (
-        lag <= 150.0 + 2 * around.step or (last < fault.start and lag <= REACTION)
-    ):
-        return (
-            fault.cause,
-            (f"{_deduced(fault)} of {fault.name} {max(0.0, lag):.0f} s before", *fault.evidence),
-            fault,
-        )
-    room = _room(one, around, one.start - (stall or 0.0))
-    if room is not None and (fault is None or room[0] is not causes.DRAIN):
-        return *room, None
-    if fault is not None:
-        return (
-            fault.cause,
-            (f"{_deduced(fault)} of {fault.name} {lag:.0f} s before", *fault.evidence),
-            fault,
-        )
-    exits = one.exits
-    if any(down.pod.out_of_memory and not down.pod.exits for down in one.downs) or any(
-        x.reason == "OOMKilled" for x in exits
-    ):
-        return causes.OOM_KILLED, ("a container was killed for want of memory",), None
-    if one.rounds >= _LOOP:
-        return causes.CRASH_LOOP, (f"{one.rounds:.0f} starts that did not last",), None
-    if exits and not (one.replaced and one.level is RecoveryClass.JOB):
-        return *_by_exits(one, stall), None
-    return *_by_pods(one, stall), None
-
-
-def gave_up(before: Episode, one: Episode, fault: Incident) -> bool:
-    """Whether an interruption is the end of the one before: the pod on the node with the fault is moved, and most others, which had
-    waited for it since, give up by themselves and start again.
-    """
-    if not one.replaced or before.level is not RecoveryClass.PROCESS or before.running is None:
-        return False
-    moved = {down.pod.node for down in one.replaced}
-    waited = fault.start <= before.start + REACTION and one.start - before.running <= HUNG
-    return (
-        moved == {fault.name}
-        and waited
-        and 2 * sum(x.code in _OWN for x in one.exits) > len(one.exits)
-    )
-
-
-def _deduced(one: Incident) -> str:
-    return (one.deduced or one.cause).word
-
-
-def _by_exits(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[str, ...]]:
-    """By how containers ended that were started again in their pods."""
-    exits = one.exits
-    first, codes = exits[0], {x.code for x in exits}
-    if one.replaced and not any(down.pod.failed for down in one.replaced):
-        return causes.EVICTION, ("a pod was removed while its node was well",)
-    if (
-        len(exits) > 1
-        and len(codes) == 1
-        and exits[-1].at - first.at < 120
-        and (first.code == _ABORTED or (stall is not None and stall > STALLED))
-    ):
-        return causes.NCCL_TIMEOUT, (
-            f"all {len(exits)} containers ended with {first.code} at once",
-        )
-    if first.code is not None and first.code in _OWN:
-        return causes.USER_CRASH, (f"the first container to end exited with {first.code}",)
-    return causes.PROCESS_CRASH, (f"the first container to end exited with {first.code}",)
-
-
-def _by_pods(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[str, ...]]:
-    """By how pods were replaced."""
-    if stall is not None and stall > HUNG:
-        return causes.HANG, (f"no work for {stall / 60:.0f} min, then its pods were replaced",)
-    if stall is not None and stall > STALLED:
-        return causes.NCCL_TIMEOUT, (f"no work for {stall / 60:.0f} min, then its pods ended",)
-    failed = any(down.pod.failed for down in one.downs)
-    grew = any(
-        down.next is not None
-        and down.pod.attempt.isdigit()
-        and down.next.attempt.isdigit()
-        and int(down.next.attempt) > int(down.pod.attempt)
-        for down in one.replaced
-    )
-    if failed or grew or one.level is not RecoveryClass.JOB:
-        return causes.PROCESS_CRASH, (
-            "a pod failed, no node did" if failed else "its pods were replaced, no node failed",
-        )
-    return causes.RESUBMISSION, ("all its pods were deleted and made again, and none had failed",)
-
-
-def _fault(one: Episode, around: JobSurroundings) -> tuple[Incident | None, float]:
-    """A failure of a node that the job ran on, or what somebody said was none, and how long before it was. [s]"""
-    slack = 2 * around.step + 60.0
-    found: list[tuple[Incident, float]] = []
-    last = one.downs[-1].start
-    for node in sorted({pod.node for pod in one.before}):
-        for i in around.incidents.get(node, ()):
-            lag = one.start - i.start
-            if (
-                (i.cause.counts or i.deduced is not None)
-                and (-slack <= lag or i.start <= last)
-                and one.start <= i.end + slack
-                and lag >= -900
-            ):
-                found.append((i, lag))
-    return min(found, key=lambda one: abs(one[1]), default=(None, 0.0))
-
-
-def _room(
-    one: Episode, around: JobSurroundings, stopped: float
-) -> tuple[IncidentCause, tuple[str, ...]] | None:
-    """What somebody decided; `stopped` is when work stopped. [s]"""
-    gone = [down.pod for down in one.downs]
-    if any(pod.preempted for pod in gone):
-        return causes.PREEMPTION, ("a pod was preempted",)
-    slack = around.step if all(x.code in _TOLD for x in one.exits) else 0.0
-    for node in sorted({pod.node for pod in one.before}) if one.replaced else ():
-        for a, _ in around.lives[node].cordons if node in around.lives else ():
-            if -slack <= stopped - a <= DRAINING + around.step:
-                return causes.DRAIN, (
-                    f"{node} was cordoned {max(0.0, one.start - a):.0f} s before",
+    def of(self, pods: Mapping[str, PodTimeline]) -> list[Incident]:
+        """Incidents of the jobs of these pods, in order."""
+        found: list[Incident] = []
+        for job, members in sorted(by_job(pods).items()):
+            helpers = helper_exits(members)
+            found += [
+                Incident(
+                    kind="job",
+                    name=job,
+                    start=helper.exit.at,
+                    end=helper.exit.again,
+                    cause=causes.SIDECAR,
+                    evidence=(f"container {helper.exit.container} alone restarted",),
                 )
-    if any(pod.drained for pod in gone):
-        return causes.DRAIN, ("a pod was evicted through the API server",)
-    if any(pod.evicted for pod in gone):
-        return causes.EVICTION, ("a pod was evicted",)
-    nodes = {pod.node for pod in one.before}
-    others: defaultdict[str, set[str]] = defaultdict(set)
-    for pod in around.pods:
-        if pod.job != one.job and pod.node in nodes and -60 <= pod.created - one.start <= 300:
-            others[pod.job].add(pod.node)
-    if any(2 * len(taken) > len(nodes) for taken in others.values()):
-        return causes.PREEMPTION, ("pods of another job took its nodes",)
-    return None
+                for helper in helpers
+            ]
+            outages = job_outages(job, members, helpers, self._pool)
+            found += self._of_job(self._until_trained(outages))
+        return _with_usual_loading(sorted(found, key=lambda i: (i.start, i.name)))
+
+    def _of_job(self, outages: Sequence[JobOutage]) -> list[Incident]:
+        """Incidents of one job; `last` is until when everything before was over."""
+        found: list[Incident] = []
+        before: JobOutage | None = None
+        last = earlier = 0.0
+        for outage in outages:
+            incident = self._incident(outage, last)
+            fault = None if incident is None else incident.fault
+            if before is not None and fault is not None and _gave_up(before, outage, fault):
+                found.pop()
+                last, before = earlier, replace(before, later=(*before.later, *outage.outages))
+                incident = self._incident(before, last)
+                fault = None if incident is None else incident.fault
+            else:
+                before = None if incident is None else outage
+            if incident is not None:
+                found.append(incident)
+            earlier = last
+            last = max(last, outage.running or 0.0, 0.0 if fault is None else fault.start)
+        return found
+
+    def _until_trained(self, outages: Sequence[JobOutage]) -> list[JobOutage]:
+        """Outages of a job as one where its steps show that it did not train between them."""
+        found: list[JobOutage] = []
+        for outage in outages:
+            running = found[-1].running if found else None
+            resumed = None if running is None else self._stall(found[-1], running).resumed
+            if resumed is not None and resumed > outage.start + self._pool.step:
+                found[-1] = replace(found[-1], later=(*found[-1].later, *outage.outages))
+            else:
+                found.append(outage)
+        return found
+
+    def _incident(self, outage: JobOutage, last: float) -> Incident | None:
+        """The incident that an outage is; None where it still lasts, or nothing was sampled when it began."""
+        ended = [place.pod for place in outage.outages if place.exit is None]
+        if ended and all(pod.succeeded for pod in ended):
+            return Incident(
+                kind="job",
+                name=outage.job,
+                start=outage.start,
+                end=outage.start,
+                cause=causes.COMPLETED,
+                evidence=("its pods succeeded",),
+            )
+        running = outage.running
+        if running is None:
+            return None
+        stall = self._stall(outage, running)
+        stopped, resumed = stall.stopped, None if stall.resumed == inf else stall.resumed
+        deduction = self._deduction(outage, stopped, last)
+        fault, start = deduction.fault, outage.start
+        unseen = any(a <= start <= b for a, b in self._pool.silences)
+        if fault is None and not outage.exits and unseen:
+            return None  # the cause is unknown, so it is neither exposure nor a failure
+        if fault is not None and last < fault.start <= start <= fault.start + REACTION:
+            start = fault.start
+        if stopped is not None and stopped <= outage.start + self._pool.step:
+            start = stopped
+        elif deduction.cause is causes.NCCL_TIMEOUT and stopped is None and fault is None:
+            start -= COLLECTIVE
+        made = max((pod.created for pod in outage.replacements), default=outage.start)
+        left = min(made, max((place.start for place in outage.replaced), default=made))
+        seen = stopped is not None or fault is not None
+        phases = {
+            "detect": outage.start - start if seen else None,
+            "drain": left - outage.start if outage.replaced else None,
+            "queue": made - left if outage.replaced else None,
+            "start": running - max(made, outage.start),
+            "load": None if resumed is None else resumed - running,
+            "redo": stall.redone or None,
+        }
+        nodes: tuple[str, ...] = ()
+        if fault is not None:
+            nodes = (fault.name,) if fault.kind == "node" else fault.nodes
+        return Incident(
+            kind="job",
+            name=outage.job,
+            start=start,
+            end=running if resumed is None else resumed,
+            cause=deduction.cause,
+            evidence=deduction.evidence,
+            nodes=nodes,
+            fault=fault,
+            level=outage.level,
+            timed=resumed is not None,
+            phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
+            stood=len(outage.nodes - {""}),
+        )
+
+    def _stall(self, outage: JobOutage, running: float) -> Stall:
+        """When the job last trained before an outage, and again after it, by its steps, else by its GPUs."""
+        start, step = outage.start, self._pool.step
+        slack = 2 * step + 60.0
+        if outage.job in self._pool.stalls:
+            near = [
+                stall
+                for stall in self._pool.stalls[outage.job]
+                if (stall.stopped or 0.0) <= start + slack and (stall.resumed or 0.0) >= start
+            ]
+            return min(near, key=lambda s: abs(start - (s.stopped or 0.0)), default=Stall())
+        busy = self._pool.busy
+        spans = [span for node in outage.nodes for span in busy.get(node, ())]
+        if any(a < start and b > running for a, b in spans):
+            return Stall()
+        after = outage.nodes | {pod.node for pod in outage.replacements}
+        begins = [a for node in after for a, _ in busy.get(node, ())]
+        return Stall(
+            max((b for a, b in spans if a < start and b <= start + slack), default=None),
+            min((a for a in begins if a > start and a >= running - 2 * step), default=None),
+        )
+
+    def _deduction(self, outage: JobOutage, stopped: float | None, last: float) -> Deduction:
+        """Why a job went out; `stopped` is when its work stopped, None = unknown. [s]"""
+        by_fault = decided = None
+        fault = self._fault(outage)
+        if fault is not None:
+            lag = outage.start - fault.start
+            word = (fault.deduced or fault.cause).word
+            evidence = f"{word} of {fault.name} {max(0.0, lag):.0f} s before"
+            by_fault = Deduction(fault.cause, (evidence, *fault.evidence), fault)
+            at_once = lag <= AT_ONCE + 2 * self._pool.step
+            if at_once or (last < fault.start and lag <= REACTION):
+                return by_fault
+        decided = self._decision(outage, outage.start if stopped is None else stopped)
+        if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
+            return decided
+        if by_fault is not None:
+            return by_fault
+        exits = outage.exits
+        if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
+            stop.reason == "OOMKilled" for stop in exits
+        ):
+            return Deduction(causes.OOM_KILLED, ("a container was killed for want of memory",))
+        if outage.rounds >= _LOOP:
+            evidence = f"{outage.rounds} starts that did not last"
+            return Deduction(causes.CRASH_LOOP, (evidence,))
+        idle = None if stopped is None else outage.start - stopped
+        if exits and not (outage.replaced and outage.level is RecoveryClass.JOB):
+            return _by_exits(outage, idle)
+        return _by_pods(outage, idle)
+
+    def _fault(self, outage: JobOutage) -> Incident | None:
+        """The incident of a node that the job ran on which is nearest; one that was overruled as no failure counts too."""
+        slack = 2 * self._pool.step + 60.0
+        last = outage.outages[-1].start
+        near = [
+            incident
+            for node in sorted(outage.nodes)
+            for incident in self._by_node.get(node, ())
+            if (incident.cause.counts or incident.deduced is not None)
+            and (incident.start <= outage.start + slack or incident.start <= last)
+            and outage.start <= incident.end + slack
+            and incident.start <= outage.start + AHEAD
+        ]
+        return min(near, key=lambda incident: abs(outage.start - incident.start), default=None)
+
+    def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
+        """What a scheduler or a person decided: a preemption, a drain or an eviction. `stopped` is when work stopped. [s]"""
+        gone = [place.pod for place in outage.outages]
+        nodes, step = outage.nodes, self._pool.step
+        if any(pod.preempted for pod in gone):
+            return Deduction(causes.PREEMPTION, ("a pod was preempted",))
+        asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
+        for node in sorted(nodes & self._pool.nodes.keys()) if outage.replaced else ():
+            for cordon in self._pool.nodes[node].cordons:
+                if -(step if asked else 0.0) <= stopped - cordon.start <= DRAINING + step:
+                    before = max(0.0, outage.start - cordon.start)
+                    return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
+        if any(pod.drained for pod in gone):
+            return Deduction(causes.DRAIN, ("a pod was evicted through the API server",))
+        if any(pod.evicted for pod in gone):
+            return Deduction(causes.EVICTION, ("a pod was evicted",))
+        taken: defaultdict[str, set[str]] = defaultdict(set)
+        for pod in self._pool.pods.values():
+            follows = -60 <= pod.created - outage.start <= 300
+            if follows and pod.job != outage.job and pod.node in nodes:
+                taken[pod.job].add(pod.node)
+        if any(2 * len(by_other) > len(nodes) for by_other in taken.values()):
+            return Deduction(causes.PREEMPTION, ("pods of another job took its nodes",))
+        return None
+
+
+def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
+    """Whether an outage is the end of the one before.
+
+    The pod on the faulty node is moved; most others waited for it, gave up and started again.
+    """
+    if not outage.replaced or before.level is not RecoveryClass.PROCESS or before.running is None:
+        return False
+    moved = {place.pod.node for place in outage.replaced}
+    waited = fault.start <= before.start + REACTION and outage.start - before.running <= HUNG
+    gave_up = sum(stop.code in _OWN for stop in outage.exits)
+    return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
+
+
+def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:
+    """The cause by exit codes of containers; `idle` is the time without work before. [s]"""
+    exits = outage.exits
+    first, codes = exits[0], {stop.code for stop in exits}
+    if outage.replaced and not any(place.pod.failed for place in outage.replaced):
+        return Deduction(causes.EVICTION, ("a pod was removed while its node was well",))
+    at_once = len(exits) > 1 and len(codes) == 1 and exits[-1].at - first.at < 120
+    if at_once and (first.code == _ABORTED or (idle is not None and idle > STALLED)):
+        evidence = f"all {len(exits)} containers ended with {first.code} at once"
+        return Deduction(causes.NCCL_TIMEOUT, (evidence,))
+    own = first.code is not None and first.code in _OWN
+    evidence = f"the first container to end exited with {first.code}"
+    return Deduction(causes.USER_CRASH if own else causes.PROCESS_CRASH, (evidence,))
+
+
+def _by_pods(outage: JobOutage, idle: float | None) -> Deduction:
+    """The cause by how pods were replaced; `idle` is the time without work before. [s]"""
+    if idle is not None and idle > STALLED:
+        hung = idle > HUNG
+        evidence = f"no work for {idle / 60:.0f} min, then its pods "
+        evidence += "were replaced" if hung else "ended"
+        return Deduction(causes.HANG if hung else causes.NCCL_TIMEOUT, (evidence,))
+    failed = any(place.pod.failed for place in outage.outages)
+    restarted = any(
+        place.next is not None
+        and place.pod.attempt.isdigit()
+        and place.next.attempt.isdigit()
+        and int(place.next.attempt) > int(place.pod.attempt)
+        for place in outage.replaced
+    )
+    if failed or restarted or outage.level is not RecoveryClass.JOB:
+        evidence = (
+            "a pod failed, no node did" if failed else "its pods were replaced, no node failed"
+        )
+        return Deduction(causes.PROCESS_CRASH, (evidence,))
+    evidence = "all its pods were deleted and made again, and none had failed"
+    return Deduction(causes.RESUBMISSION, (evidence,))
+
+
+def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
+    """Incidents with an estimated end where no step was seen: loading takes the median of the job's others, else of the pool's."""
+    loads: defaultdict[str, list[float]] = defaultdict(list)
+    for incident in incidents:
+        if "load" in incident.phases:
+            loads[incident.name].append(incident.phases["load"])
+            loads[""].append(incident.phases["load"])
+    return [
+        incident
+        if incident.timed or incident.level is None
+        else _with_loading(incident, loads.get(incident.name) or loads.get(""))
+        for incident in incidents
+    ]
+
+
+def _with_loading(incident: Incident, seen: Sequence[float] | None) -> Incident:
+    load = median(seen) if seen else LOADING
+    basis = (
+        f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
+    )
+    evidence = f"nobody saw its first step: {load:.0f} s of loading are {basis}"
+    return replace(incident, end=incident.end + load, evidence=(*incident.evidence, evidence))

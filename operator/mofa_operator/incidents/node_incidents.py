@@ -1,7 +1,7 @@
-"""What happened to one node: its outages and the faults of its parts, each once.
+"""What happened to one node: its outages, the faults of its parts, and outages that its whole domain shares.
 
-What lies near in time is one incident: an XID just before the host dies is the first sign of that, and the cordon and the reboot
-that follow a fault are its repair.
+An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it is its repair.
+Events that are close in time are one incident: an XID just before the host dies is its first sign.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mofa_operator.incidents.timelines import (
     REMAP,
     TAINT,
     XID,
-    NodeLife,
+    NodeTimeline,
     Span,
     ValueRun,
     joined,
@@ -36,414 +36,379 @@ from mofa_operator.incidents.timelines import (
     overlap,
 )
 
-
-def node_incidents(life: NodeLife, rules: IncidentRules) -> list[Incident]:
-    """All incidents of a node, in order."""
-    told = *outages(life, rules.shortest_outage_seconds), *faults(life, rules)
-    return _merged(life, sorted(told, key=lambda one: one.start))
-
-
-def _merged(life: NodeLife, found: list[Incident]) -> list[Incident]:
-    """One incident for what has one cause: a fault just before an outage is its sign, faults within one repair are one."""
-    near = 2 * life.step + 240
-    kept: list[Incident] = []
-    for one in found:
-        last = next((k for k in range(len(kept) - 1, -1, -1) if kept[k].cause.counts), None)
-        if (
-            one.cause.counts
-            and last is not None
-            and (both := _together(kept[last], one, near)) is not None
-        ):
-            kept[last] = both
-        else:
-            kept.append(one)
-    return [_until_repaired(life, one) for one in kept]
-
-
-def _together(before: Incident, one: Incident, near: float) -> Incident | None:
-    """Two failures of a node as one; None where they are two. `near` is the longest time that a sign precedes an outage. [s]"""
-    said = (*before.evidence, *one.evidence)
-    if one.cause in OUTAGES and before.cause not in OUTAGES:
-        return (
-            replace(one, start=before.start, evidence=said)
-            if one.start - before.start <= near
-            else None
-        )
-    if one.cause in OUTAGES:
-        longest = max(before, one, key=lambda other: other.seconds)
-        end = max(before.end, one.end)
-        return (
-            replace(longest, start=before.start, end=end, evidence=said)
-            if one.start - before.end <= 60.0
-            else None
-        )
-    if (
-        before.cause in OUTAGES
-    ):  # what its exporters held back while it was away, they tell when it is back
-        return replace(before, evidence=said) if one.start - before.end <= near else None
-    if one.start > before.end:
-        return None
-    is_lost = causes.GPU_LOST in (one.cause, before.cause) and one.start - before.start < 900 + near
-    return replace(
-        before,
-        cause=causes.GPU_LOST if is_lost else before.cause,
-        end=max(before.end, one.end),
-        evidence=said,
-    )
-
-
-def _until_repaired(life: NodeLife, one: Incident) -> Incident:
-    """An outage after which somebody cordoned the node lasts until that cordon ends."""
-    if one.cause not in OUTAGES or one.cause is causes.NODE_LOST:
-        return one
-    ends = [b for a, b in life.cordons if one.start - life.step <= a <= one.end < b]
-    said = (*one.evidence, "cordoned after it went not ready")
-    return replace(one, end=max(ends), evidence=said) if ends else one
-
-
-# Outages of a node: by readiness, and by boot time where nobody saw that it was not ready.
-#
-# What comes under a cordon that stood before it is planned; a cordon that comes after it is the answer to it.
-
 GRACE: Final = 40.0
-"""Time after which a node that does not answer is not ready, as controllers are set by default. [s]"""
+"""Time without an answer after which a node is not ready: node-monitor-grace-period of Kubernetes before 1.32. [s]"""
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
 A_REBOOT: Final = 600.0
-"""Longest outage that is but a reboot: longer, somebody repaired something. [s]"""
+"""Longest outage that is only a reboot; in a longer one somebody repaired something. [s]"""
 SHUT_DOWN: Final = 240.0
-"""Time from the end of work to the boot time of what follows, where nobody saw it. [s]"""
+"""Time from the end of work to the next boot, where the end was not seen. [s]"""
+TO_CORDON: Final = 8 * 3600.0
+"""Longest time from a fault to the cordon for its repair. [s]"""
+BRIEF: Final = 360.0
+"""Duration of a fault that nobody repairs: what ran there starts again. [s]"""
+_DOMAIN: Final = 3
+"""Fewest nodes that make an outage of a domain: two may fail at once by chance. [1]"""
+_SIGN: Final = 240.0
+"""How long before an outage a fault is its first sign, beside two samples. [s]"""
+_FALLEN_OFF: Final = 900.0
+"""How long after an XID the series of its GPU may end for it to be the same fault. [s]"""
 OUTAGES: Final = (causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN, causes.NODE_LOST)
 """Causes of failures in which the whole node is away."""
+_LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
+_GPU: Final = re.compile(r"gpu|xid|nvlink|nvswitch|nvidia", re.IGNORECASE)
+_GONE: Final = re.compile(r"fallen.?off", re.IGNORECASE)
+_WARNING: Final = re.compile(r"non.?fatal", re.IGNORECASE)
+"""Node conditions that are no failure.
+
+NVSentinel sets GpuMemWatch, SysLogsXIDError, SysLogsGPUFallenOff, NVSwitchDown and the like for fatal errors only; DCGMError
+speaks of the exporter's own daemon, CSPMaintenance of a plan. Source: NVSentinel, "Integration Guide", node conditions.
+"""
+
+
+def node_incidents(node: NodeTimeline, rules: IncidentRules) -> list[Incident]:
+    """All incidents of a node, in order."""
+    near = 2 * node.step + _SIGN
+    found: list[Incident] = []
+    events = *_outages(node, rules.shortest_outage_seconds), *_faults(node, rules)
+    for event in sorted(events, key=lambda event: event.start):
+        last = next((k for k in range(len(found) - 1, -1, -1) if found[k].cause.counts), None)
+        both = (
+            _merged(found[last], event, near) if event.cause.counts and last is not None else None
+        )
+        if both is not None and last is not None:
+            found[last] = both
+        else:
+            found.append(event)
+    return [_until_repaired(node, incident) for incident in found]
+
+
+def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
+    """Two failures of a node as one; None where they are two. `near` is the longest time from a sign to its outage. [s]"""
+    evidence = (*before.evidence, *event.evidence)
+    was_outage, is_outage = before.cause in OUTAGES, event.cause in OUTAGES
+    if is_outage and not was_outage:
+        is_sign = event.start - before.start <= near
+        return replace(event, start=before.start, evidence=evidence) if is_sign else None
+    if is_outage:
+        if event.start - before.end > 60.0:
+            return None
+        longest = max(before, event, key=lambda incident: incident.seconds)
+        end = max(before.end, event.end)
+        return replace(longest, start=before.start, end=end, evidence=evidence)
+    if was_outage:  # exporters publish late what happened while the node was away
+        return replace(before, evidence=evidence) if event.start - before.end <= near else None
+    if event.start > before.end:
+        return None
+    is_lost = (
+        causes.GPU_LOST in (event.cause, before.cause)
+        and event.start - before.start < _FALLEN_OFF + near
+    )
+    return replace(
+        before,
+        cause=causes.GPU_LOST if is_lost else before.cause,
+        end=max(before.end, event.end),
+        evidence=evidence,
+    )
+
+
+def _until_repaired(node: NodeTimeline, incident: Incident) -> Incident:
+    """An outage with the cordon that followed: it lasts until that cordon ends."""
+    if incident.cause not in OUTAGES or incident.cause is causes.NODE_LOST:
+        return incident
+    ends = [b for a, b in node.cordons if incident.start - node.step <= a <= incident.end < b]
+    evidence = (*incident.evidence, "cordoned after it went not ready")
+    return replace(incident, end=max(ends), evidence=evidence) if ends else incident
+
+
+# ------------------------------------------------------------------------------------------- outages
 
 
 @dataclass(frozen=True, slots=True)
 class _Boot:
+    """A boot, and the last sample before it. [s]"""
+
     alive: float
-    """Last sample before. [s]"""
     at: float
-    """The boot. [s]"""
 
 
-def _boots(life: NodeLife) -> list[_Boot]:
-    told = sorted((run for _, many in life.parts(BOOT) for run in many), key=lambda run: run.start)
-    found, last, alive = [], life.seen[0][0], 0.0
-    for run in told:
-        if run.value - last > 30.0:
+def _boots(node: NodeTimeline) -> list[_Boot]:
+    runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
+    found, last, alive = [], node.seen[0].start, 0.0
+    for run in runs:
+        if run.value - last > 30.0:  # a clock that is set moves the boot time by seconds
             found.append(_Boot(alive or run.value - SHUT_DOWN, run.value))
         last, alive = max(last, run.value), run.end
     return found
 
 
-def outages(life: NodeLife, shortest: float) -> Iterator[Incident]:
-    """Outages of a node, those that are no failures too; on the same boot one that is no longer than `shortest` is none. [s]"""
-    boots = _boots(life)
+def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
+    """Outages of a node, failures or not; on the same boot, one of at most `shortest` seconds is none."""
+    boots = _boots(node)
     used: set[_Boot] = set()
-    for number, run in enumerate(life.ready):
+    for number, run in enumerate(node.ready):
         if run.value:
             continue
-        before = life.ready[number - 1] if number else None
-        after = life.ready[number + 1] if number + 1 < len(life.ready) else None
-        start, end = _bounds(life, run, before, after)
-        mine = [one for one in boots if start - 2 * life.step - 120 <= one.at <= end + life.step]
-        used.update(mine)
-        if (
-            before is not None
-            and before.value == 0
-            and after is None
-            and not mine
-            and run.end == run.start
-        ):
-            continue
-        yield _outage(life, (start, end), before, mine, shortest, is_last=after is None)
-    for one in boots:
-        if one not in used:
-            yield _silent_reboot(life, one)
-    if (not life.ready or life.ready[-1].value) and (gone := life.gone) is not None:
-        deleted = [key for (key,), _ in life.parts(TAINT) if key.startswith("ToBeDeleted")]
-        yield of_node(life.name, gone, gone, causes.SCALE_DOWN, "deleted while ready", *deleted)
+        before = node.ready[number - 1] if number else None
+        after = node.ready[number + 1] if number + 1 < len(node.ready) else None
+        span = _bounds(node, run, before, after)
+        own = [
+            boot
+            for boot in boots
+            if span.start - 2 * node.step - 120 <= boot.at <= span.end + node.step
+        ]
+        used.update(own)
+        repeats = before is not None and before.value == 0 and run.end == run.start
+        if repeats and after is None and not own:
+            continue  # one late sample of an outage that is known
+        last_ready = before.end if before is not None else span.start
+        yield _outage(node, span, last_ready, own, shortest, is_last=after is None)
+    for boot in boots:
+        if boot not in used:
+            yield _silent_reboot(node, boot)
+    if (not node.ready or node.ready[-1].value) and (gone := node.gone) is not None:
+        taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
+        yield of_node(node.name, gone, gone, causes.SCALE_DOWN, "deleted while ready", *taints)
 
 
-def _bounds(life: NodeLife, run: ValueRun, before: ValueRun | None, after: ValueRun | None) -> Span:
-    """When the node was not ready, and from when on it did not work; silences of the exporter are not of the node."""
-    half, gap = life.step / 2, 3 * life.step
-    start = (
-        run.start - half
-        if before is None or run.start - before.end > gap
-        else (before.end + run.start) / 2
-    )
-    end = (
-        run.end + half
-        if after is None or after.start - run.end > gap
-        else (run.end + after.start) / 2
-    )
-    return start - GRACE, end
+def _bounds(
+    node: NodeTimeline, run: ValueRun, before: ValueRun | None, after: ValueRun | None
+) -> Span:
+    """From when a node did not work until it was ready; a silence of the exporter is no outage of the node."""
+    half, gap = node.step / 2, 3 * node.step
+    start, end = run.start - half, run.end + half
+    if before is not None and run.start - before.end <= gap:
+        start = (before.end + run.start) / 2
+    if after is not None and after.start - run.end <= gap:
+        end = (run.end + after.start) / 2
+    return Span(start - GRACE, end)
 
 
 def _outage(
-    life: NodeLife,
+    node: NodeTimeline,
     span: Span,
-    before: ValueRun | None,
-    boots: list[_Boot],
+    last_ready: float,
+    boots: Sequence[_Boot],
     shortest: float,
     *,
     is_last: bool,
 ) -> Incident:
     start, end = span
-    last_ready = before.end if before is not None else start
-    lasted = end - start - GRACE
-    if _planned(life, last_ready, start):
-        return of_node(life.name, start, end, causes.DRAIN, "cordoned before it went not ready")
-    gone = life.gone
-    if is_last and gone is not None and gone - end <= max(600.0, 3 * life.step):
-        return of_node(life.name, start, gone, causes.NODE_LOST, "not ready, then deleted")
-    if boots or _went_dark(life, start, end):
-        said = (
-            f"not ready for {lasted:.0f} s",
-            "another boot time" if boots else "its exporters were silent",
-        )
-        cause = causes.NODE_DOWN if end - start > A_REBOOT else causes.REBOOT
-        return of_node(life.name, start, end, cause, *said)
-    if lasted > shortest:
-        return of_node(
-            life.name,
-            start,
-            end,
-            causes.KUBELET_DOWN,
-            f"not ready for {lasted:.0f} s",
-            "the same boot",
-        )
-    return of_node(life.name, start, end, causes.FLAP, f"not ready for {lasted:.0f} s")
+    seconds = span.seconds - GRACE
+    lasted = f"not ready for {seconds:.0f} s"
+    if _planned(node, last_ready, start):
+        return of_node(node.name, start, end, causes.DRAIN, "cordoned before it went not ready")
+    gone = node.gone
+    if is_last and gone is not None and gone - end <= max(600.0, 3 * node.step):
+        return of_node(node.name, start, gone, causes.NODE_LOST, "not ready, then deleted")
+    if boots or _went_dark(node, span):
+        cause = causes.NODE_DOWN if span.seconds > A_REBOOT else causes.REBOOT
+        why = "another boot time" if boots else "its exporters were silent"
+        return of_node(node.name, start, end, cause, lasted, why)
+    if seconds > shortest:
+        return of_node(node.name, start, end, causes.KUBELET_DOWN, lasted, "the same boot")
+    return of_node(node.name, start, end, causes.FLAP, lasted)
 
 
-def _went_dark(life: NodeLife, start: float, end: float) -> bool:
-    """Whether exporters of the host were silent in an outage, where nobody tells boot times."""
-    if BOOT in life.told:
+def _went_dark(node: NodeTimeline, span: Span) -> bool:
+    """Whether exporters of the host were silent in an outage, where no boot time is published."""
+    if BOOT in node.signals:
         return False
-    for witness in HEARTBEATS:
-        least = max(100.0, witness.apart * life.spacing.get(witness, life.step))
-        for _, many in life.parts(witness):
-            if any(
-                b.start - a.end > least and a.end < end and b.start > start
-                for a, b in pairwise(many)
-            ):
-                return True
-    return False
-
-
-def _silent_reboot(life: NodeLife, boot: _Boot) -> Incident:
-    """A boot between two samples of readiness, or while nobody looked."""
-    gap = life.spacing.get(BOOT, life.step)
-    start = (
-        max(boot.alive + gap / 2, boot.at - SHUT_DOWN)
-        if boot.at - boot.alive < A_REBOOT
-        else boot.alive + gap / 2
+    return any(
+        b.start - a.end > max(100.0, signal.silence * node.gap(signal))
+        and a.end < span.end
+        and b.start > span.start
+        for signal in HEARTBEATS
+        for line in node.of(signal)
+        for a, b in pairwise(line.runs)
     )
-    end = boot.at + START_UP
-    if _planned(life, min(boot.alive, start), start) or any(
-        a <= boot.at <= b for a, b in life.cordons
-    ):
-        return of_node(life.name, start, end, causes.DRAIN, "another boot time under a cordon")
+
+
+def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
+    """A boot between two samples of readiness, or while nothing was sampled."""
+    start, end = boot.alive + node.gap(BOOT) / 2, boot.at + START_UP
+    if boot.at - boot.alive < A_REBOOT:
+        start = max(start, boot.at - SHUT_DOWN)
+    under_cordon = any(a <= boot.at <= b for a, b in node.cordons)
+    if under_cordon or _planned(node, min(boot.alive, start), start):
+        return of_node(node.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
-    return of_node(life.name, start, end, cause, "another boot time")
+    return of_node(node.name, start, end, cause, "another boot time")
 
 
-def _planned(life: NodeLife, last_ready: float, start: float) -> bool:
-    """Whether a cordon stood when the node was last seen well; one that came after is the answer to the outage."""
-    return any(a <= last_ready and b >= min(last_ready, start) - life.step for a, b in life.cordons)
+def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
+    """Whether a cordon stood when the node was last ready."""
+    return any(a <= last_ready and b >= min(last_ready, start) - node.step for a, b in node.cordons)
 
 
-# Faults of a node's parts while it stays ready: GPUs by XID, by their series and by what the kubelet offers, links, problems.
-#
-# A fault under a cordon that stood before it is part of a repair; a cordon that comes after it is the repair.
-
-TO_CORDON: Final = 8 * 3600.0
-"""Longest time after a fault in which the cordon for its repair comes. [s]"""
-BRIEF: Final = 360.0
-"""How long a fault takes that nobody repairs: what ran there starts again. [s]"""
-_LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
-_GPU: Final = re.compile(r"gpu|xid|nvlink|nvswitch|nvidia", re.IGNORECASE)
-_GONE: Final = re.compile(r"fallen.?off", re.IGNORECASE)
-_WARNING: Final = re.compile(r"non.?fatal", re.IGNORECASE)
-"""Conditions of nodes that tell no failure. NVSentinel sets GpuMemWatch, SysLogsXIDError, SysLogsGPUFallenOff, NVSwitchDown and
-their like where something is fatal; DCGMError speaks of the exporter's own daemon, CSPMaintenance of a plan.
-Source: NVSentinel, "Integration Guide", node conditions.
-"""
+# -------------------------------------------------------------------------------- faults of its parts
 
 
-def faults(life: NodeLife, rules: IncidentRules) -> Iterator[Incident]:
-    """Faults of a node's parts, those that are no failures too."""
-    yield from _xids(life, rules.xids)
-    yield from _lost_gpus(life)
-    for witness in (DETECTED, PROBLEM, REMAP):
-        gap = life.spacing.get(witness, 0.0)
-        for part, many in life.parts(witness):
-            name = "/".join(part)
-            said = "row remapping failed" if witness is REMAP else f"problem {name}"
-            is_gpu = witness is REMAP or _GPU.search(name)
-            if (is_gpu or _LINK.search(name)) and not _WARNING.search(name):
-                gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
-                for at, _ in _events(many, gap):
-                    yield _fault(life, at, gpu if is_gpu else causes.NIC, said)
+def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
+    """Faults of a node's parts while it stays ready, failures or not."""
+    yield from _xids(node, rules.xids)
+    yield from _lost_gpus(node)
+    for signal in (DETECTED, PROBLEM, REMAP):
+        for line in node.of(signal):
+            name = "/".join(line.part)
+            is_gpu = signal is REMAP or _GPU.search(name)
+            if not (is_gpu or _LINK.search(name)) or _WARNING.search(name):
+                continue
+            gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
+            evidence = "row remapping failed" if signal is REMAP else f"problem {name}"
+            for event in _changes(line.runs, node.spacing.get(signal, 0.0)):
+                yield _fault(node, event.start, gpu if is_gpu else causes.NIC, evidence)
 
 
-def _events(many: tuple[ValueRun, ...], gap: float) -> Iterator[tuple[float, float]]:
-    """New values that are not 0, and when: what a gauge holds on to is told once. [s, 1]"""
-    for before, run in pairwise(many):
+def _changes(runs: Sequence[ValueRun], gap: float) -> Iterator[ValueRun]:
+    """New values other than 0, with the moment of the change: a gauge repeats its last value in every sample."""
+    for before, run in pairwise(runs):
         if run.value and run.value != before.value:
             silent = run.start - before.end > 3 * gap
-            yield (run.start - gap / 2 if silent else (before.end + run.start) / 2), run.value
+            at = run.start - gap / 2 if silent else (before.end + run.start) / 2
+            yield ValueRun(at, run.end, run.value)
 
 
-def _xids(life: NodeLife, stated: Mapping[str, str]) -> Iterator[Incident]:
-    gap = life.spacing.get(XID, life.step)
-    told = sorted((at, int(code)) for _, many in life.parts(XID) for at, code in _events(many, gap))
-    counted = [
-        at
-        for (reason,), many in life.parts(COUNTED)
-        if re.search("xid", reason, re.IGNORECASE)
-        and not re.search("user|app", reason, re.IGNORECASE)
-        for at, _ in _events(many, life.spacing.get(COUNTED, gap))
+def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
+    """Faults by XIDs of GPUs, as DCGM publishes them and node-problem-detector counts them."""
+    gap = node.gap(XID)
+    xids = [
+        (event.start, int(event.value))
+        for line in node.of(XID)
+        for event in _changes(line.runs, gap)
     ]
+    xids.sort()
+    counted = [
+        event.start
+        for line in node.of(COUNTED)
+        if re.search("xid", line.part[0], re.IGNORECASE)
+        and not re.search("user|app", line.part[0], re.IGNORECASE)
+        for event in _changes(line.runs, node.spacing.get(COUNTED, gap))
+    ]
+    near = 2 * gap + 60
+    detector = "node-problem-detector counts an XID of hardware"
     explained: list[float] = []
-    for at, code in told:
+    for at, code in xids:
         kind = meaning(code, stated)
         if kind is XidMeaning.HARDWARE:
             cause = causes.GPU_LOST if code == OFF_THE_BUS else causes.GPU_FATAL
-            yield _fault(life, at, cause, f"XID {code}")
+            yield _fault(node, at, cause, f"XID {code}")
         elif kind is XidMeaning.NOTE:
-            yield of_node(life.name, at, at, causes.XID_WARNING, f"XID {code}")
+            yield of_node(node.name, at, at, causes.XID_WARNING, f"XID {code}")
         elif kind is XidMeaning.PROGRAM:
-            yield of_node(life.name, at, at, causes.USER_XID, f"XID {code}")
+            yield of_node(node.name, at, at, causes.USER_XID, f"XID {code}")
         if kind is not XidMeaning.CLEAN_UP:
             explained.append(at)
-    near = 2 * gap + 60
-    for at in counted:  # the gauge says nothing new where the same GPU says the same again
+    for at in counted:  # the gauge does not change where the same GPU reports the same XID again
         held = [
             int(run.value)
-            for _, many in life.parts(XID)
-            for run in many
+            for line in node.of(XID)
+            for run in line.runs
             if run.value and run.start <= at <= run.end + gap
         ]
-        if any(abs(at - one) <= near for one, _ in told) or all(
-            meaning(code, stated) is not XidMeaning.HARDWARE for code in held
-        ):
-            continue
-        yield _fault(
-            life,
-            at,
-            causes.GPU_FATAL,
-            "node-problem-detector counts an XID of hardware",
-            "a GPU holds one of before",
-        )
-    for at, code in told:
+        is_new = all(abs(at - other) > near for other, _ in xids)
+        if is_new and any(meaning(code, stated) is XidMeaning.HARDWARE for code in held):
+            yield _fault(node, at, causes.GPU_FATAL, detector, "a GPU holds one of before")
+    for at, code in xids:
         if meaning(code, stated) is not XidMeaning.CLEAN_UP or any(
-            abs(at - one) <= near for one in explained
+            abs(at - other) <= near for other in explained
         ):
             continue
-        if any(abs(at - one) <= near for one in counted):
-            yield _fault(
-                life,
-                at,
-                causes.GPU_FATAL,
-                f"XID {code} over another",
-                "node-problem-detector counts an XID of hardware",
-            )
-        elif any(0 < a - at <= 1200 + gap for a, _ in life.cordons):
-            yield _fault(life, at, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
+        # a clean-up XID tells nothing by itself: the detector or a cordon soon after makes it a fault
+        if any(abs(at - other) <= near for other in counted):
+            yield _fault(node, at, causes.GPU_FATAL, f"XID {code} over another", detector)
+        elif any(0 < a - at <= 1200 + gap for a, _ in node.cordons):
+            yield _fault(node, at, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
         else:
-            yield of_node(life.name, at, at, causes.USER_XID, f"XID {code}")
+            yield of_node(node.name, at, at, causes.USER_XID, f"XID {code}")
 
 
-def _lost_gpus(life: NodeLife) -> Iterator[Incident]:
-    """GPUs whose series end while others of the node go on, or that the kubelet offers no more."""
-    gap = life.spacing.get(XID, life.step)
-    gpus = dict(life.parts(XID))
-    for part, many in gpus.items():
-        ends = [*(run.start for run in many[1:]), life.known[-1][1]]
-        for run, end in zip(many, ends, strict=True):
-            silent = (run.end + gap, end)
+def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
+    """GPUs whose series end while those of other GPUs go on, or that the kubelet no longer offers."""
+    gap, gpus = node.gap(XID), node.of(XID)
+    for line in gpus:
+        ends = [*(run.start for run in line.runs[1:]), node.known[-1].end]
+        for run, end in zip(line.runs, ends, strict=True):
             others = joined(
-                (r.start, r.end) for other, every in gpus.items() if other != part for r in every
+                Span(other.start, other.end)
+                for gpu in gpus
+                if gpu is not line
+                for other in gpu.runs
             )
-            if end - run.end > 3 * gap and length(overlap([silent], others)) > max(240.0, 2 * gap):
-                said = f"the series of GPU {part[0]} ended while others went on"
-                yield _fault(life, run.end + gap / 2, causes.GPU_LOST, said)
-    step = life.spacing.get(ALLOCATABLE, life.step)
-    for _, many in life.parts(ALLOCATABLE):
-        most = max(run.value for run in many)
-        for before, run in pairwise(many):
-            if 0 < run.value < before.value == most and run.end - run.start >= step:
-                said = f"the node offers {run.value:g} of {most:g} GPUs"
-                yield _fault(life, (before.end + run.start) / 2, causes.GPU_LOST, said)
+            went_on = length(overlap([Span(run.end + gap, end)], others))
+            if end - run.end > 3 * gap and went_on > max(240.0, 2 * gap):
+                evidence = f"the series of GPU {line.part[0]} ended while others went on"
+                yield _fault(node, run.end + gap / 2, causes.GPU_LOST, evidence)
+    for line in node.of(ALLOCATABLE):
+        most = max(run.value for run in line.runs)
+        for before, run in pairwise(line.runs):
+            lasts = run.end - run.start >= node.gap(ALLOCATABLE)
+            if 0 < run.value < before.value == most and lasts:
+                evidence = f"the node offers {run.value:g} of {most:g} GPUs"
+                yield _fault(node, (before.end + run.start) / 2, causes.GPU_LOST, evidence)
 
 
-def _fault(life: NodeLife, at: float, cause: causes.IncidentCause, *said: str) -> Incident:
-    """A fault of a part: until the cordon for its repair ends, or, where there is none, briefly."""
-    under = next(((a, b) for a, b in life.cordons if a < at - life.step and at < b), None)
-    if under is not None:
-        return of_node(life.name, at, under[1], causes.DRAIN, *said, "under a cordon")
-    repair = next(((a, b) for a, b in life.cordons if at - life.step <= a <= at + TO_CORDON), None)
-    if repair is None:
-        return of_node(life.name, at, at + BRIEF, cause, *said)
-    return of_node(
-        life.name,
-        at,
-        repair[1],
-        cause,
-        *said,
-        f"cordoned {max(0.0, repair[0] - at) / 60:.0f} min later",
-    )
+def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence: str) -> Incident:
+    """A fault of a part: it lasts until the cordon for its repair ends, or `BRIEF` without one."""
+    for cordon in node.cordons:
+        if cordon.start < at - node.step and at < cordon.end:
+            evidence = (*evidence, "under a cordon")
+            return of_node(node.name, at, cordon.end, causes.DRAIN, *evidence)
+    for cordon in node.cordons:
+        if at - node.step <= cordon.start <= at + TO_CORDON:
+            later = f"cordoned {max(0.0, cordon.start - at) / 60:.0f} min later"
+            return of_node(node.name, at, cordon.end, cause, *evidence, later)
+    return of_node(node.name, at, at + BRIEF, cause, *evidence)
 
 
-# Nodes of one domain that went down at the same moment: one incident, not as many as there are nodes.
-
-LEAST: Final = 3
-"""Nodes from which on a coincidence is none. [1]"""
-_DOWN: Final = (causes.NODE_DOWN, causes.REBOOT)
+# ------------------------------------------------------------------------------------ whole domains
 
 
 def domains(
-    found: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], step: float
+    incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], step: float
 ) -> list[Incident]:
-    """Incidents of nodes, those of a domain as one; `step` is the time between samples. [s]"""
-    down = sorted((one for one in found if one.cause in _DOWN), key=lambda one: one.start)
-    rest = [one for one in found if one.cause not in _DOWN]
+    """Incidents of nodes, outages of a whole domain as one; `step` is the time between samples. [s]"""
+    is_down = (causes.NODE_DOWN, causes.REBOOT)
+    down = sorted((i for i in incidents if i.cause in is_down), key=lambda i: i.start)
+    rest = [i for i in incidents if i.cause not in is_down]
     groups: list[list[Incident]] = []
-    for one in down:
-        if groups and one.start - groups[-1][0].start <= step + 60.0:
-            groups[-1].append(one)
+    for incident in down:
+        if groups and incident.start - groups[-1][0].start <= step + 60.0:
+            groups[-1].append(incident)
         else:
-            groups.append([one])
+            groups.append([incident])
     for group in groups:
-        rest += _split(group, labels)
-    return sorted(rest, key=lambda one: (one.start, one.name))
+        rest += _of_one_domain(group, labels)
+    return sorted(rest, key=lambda incident: (incident.start, incident.name))
 
 
-def _split(group: list[Incident], labels: Mapping[str, Mapping[str, str]]) -> list[Incident]:
-    """A group of outages of one moment: those that share a label that few others have, and the rest."""
-    if len(group) < LEAST:
+def _of_one_domain(
+    group: list[Incident], labels: Mapping[str, Mapping[str, str]]
+) -> list[Incident]:
+    """Outages that began together: those that share a label which few other nodes have become one."""
+    if len(group) < _DOMAIN:
         return group
     everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())
-    here = Counter(pair for one in group for pair in labels.get(one.name, {}).items())
+    here = Counter(pair for i in group for pair in labels.get(i.name, {}).items())
     shared = [
         (count, -everywhere[pair], pair)
         for pair, count in here.items()
-        if count >= LEAST
+        if count >= _DOMAIN
         and everywhere[pair] <= max(2 * count, count + 2)
         and everywhere[pair] < len(labels)
     ]
     if not shared:
         return group
     _, _, (label, value) = max(shared)
-    mine = [one for one in group if labels.get(one.name, {}).get(label) == value]
+    members = [i for i in group if labels.get(i.name, {}).get(label) == value]
     domain = replace(
-        mine[0],
+        members[0],
         kind="domain",
         name=value,
-        end=median(one.end for one in mine),
+        end=median(i.end for i in members),
         cause=causes.RACK_OUTAGE,
-        nodes=tuple(sorted(one.name for one in mine)),
-        evidence=(f"{len(mine)} nodes with {label}={value} at once", *mine[0].evidence),
+        nodes=tuple(sorted(i.name for i in members)),
+        evidence=(f"{len(members)} nodes with {label}={value} at once", *members[0].evidence),
     )
-    return [domain, *(one for one in group if one not in mine)]
+    return [domain, *(i for i in group if i not in members)]

@@ -1,4 +1,4 @@
-"""The whole past of a pool: what its nodes and jobs lived through, and the time in which a failure would have been seen."""
+"""The past of a pool: the incidents of its nodes and jobs, and the time in which a failure would have been seen."""
 
 from __future__ import annotations
 
@@ -12,116 +12,97 @@ from mofa_operator.incidents.incident import (
     PHASES,
     UNMATCHED,
     Incident,
-    apart,
+    distance,
     moment_of,
     overruled,
 )
-from mofa_operator.incidents.job_incidents import JobSurroundings, Standstill, job_incidents
+from mofa_operator.incidents.job_incidents import JobIncidents
 from mofa_operator.incidents.node_incidents import domains, node_incidents
-from mofa_operator.incidents.timelines import NodeLife, PodLife, Span, joined, overlap, without
+from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, joined, overlap
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Past:
-    """What was seen, and what follows from it."""
+    """What happened to a pool."""
 
     incidents: tuple[Incident, ...]
-    """All of them in order, those that are no failures too."""
+    """All incidents in order, failures or not."""
     exposed: Mapping[str, Sequence[Span]]
-    """When each node was ready, not cordoned and not failing. [s]"""
+    """When each node was ready, not cordoned and not failing."""
     training: Mapping[str, Sequence[Span]]
-    """When each node had a training pod. [s]"""
+    """When each node had a training pod."""
     job_seconds: Mapping[str, float]
     """Node-time of each job. [node s]"""
     known: tuple[Span, ...]
-    """When anything was looked at. [s]"""
-    pods: Mapping[str, PodLife]
-    """Pods of training jobs on the pool's nodes, by uid."""
+    """When any node was sampled."""
+    pods: Mapping[str, PodTimeline]
+    """Pods of training jobs by uid, on any node."""
     warnings: tuple[str, ...]
-    """Ids of this time that somebody overrules, and that no incident has."""
+    """What is doubtful, in sentences."""
+
+    @property
+    def pool_pods(self) -> list[PodTimeline]:
+        """Pods on nodes of the pool."""
+        return [pod for pod in self.pods.values() if pod.node in self.exposed]
 
     @property
     def lost(self) -> dict[str, float]:
-        """Node-time in which jobs stood still, by cause; who submits anew has not lost what lies between. [node s]"""
+        """Node-time in which jobs stood still, by cause; a resubmission loses none. [node s]"""
         found: defaultdict[str, float] = defaultdict(float)
-        for one in self.incidents:
-            if one.kind == "job" and one.stood and one.cause is not RESUBMISSION:
-                found[one.cause.word] += one.stood * one.seconds
+        for incident in self.incidents:
+            if incident.kind == "job" and incident.stood and incident.cause is not RESUBMISSION:
+                found[incident.cause.word] += incident.stood * incident.seconds
         return dict(found)
 
     @property
     def phases(self) -> dict[str, tuple[float, ...]]:
-        """Times of each phase of recovery from failures, where it was seen. [s]"""
-        failed = [one for one in self.incidents if one.kind == "job" and one.cause.counts]
-        every = {
-            name: tuple(one.phases[name] for one in failed if name in one.phases) for name in PHASES
-        }
-        return {name: times for name, times in every.items() if times}
+        """Times of each phase of recovery from failures. [s]"""
+        failed = [i for i in self.incidents if i.kind == "job" and i.cause.counts]
+        times = {name: tuple(i.phases[name] for i in failed if name in i.phases) for name in PHASES}
+        return {name: seen for name, seen in times.items() if seen}
 
 
-def past(
-    lives: Sequence[NodeLife],
-    pods: Mapping[str, PodLife],
-    busy: Mapping[str, Sequence[Span]],
-    stalls: Mapping[str, Sequence[Standstill]],
-    step: float,
-    rules: IncidentRules,
-) -> Past:
-    """All incidents, as a profile's rules have them. `busy` is when a node's GPUs worked, `stalls` when a job's steps stood still, `step` the time between samples. [s]"""
-    known = lives[0].known
-    nodes = {life.name: life for life in lives}
-    found = [one for life in lives for one in node_incidents(life, rules)]
-    found = domains(found, {name: life.labels for name, life in nodes.items()}, step)
+def past(pool: PoolTimelines, rules: IncidentRules) -> Past:
+    """The past that the time lines of a pool show, by the rules of its profile."""
+    first, until = pool.known[0].start, pool.known[-1].end
+    nodes = pool.nodes.values()
+    found = [incident for node in nodes for incident in node_incidents(node, rules)]
+    found = domains(found, {node.name: node.labels for node in nodes}, pool.step)
     found = overruled(found, rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
-    for one in found:
-        for name in one.nodes or (one.name,):
-            by_node[name].append(one)
-    here = {uid: pod for uid, pod in pods.items() if pod.node in nodes}
-    around = JobSurroundings(
-        lives=nodes,
-        incidents=by_node,
-        busy=busy,
-        stalls=stalls,
-        pods=tuple(pods.values()),
-        silences=without([(known[0][0], known[-1][1])], known),
-        step=step,
-    )
-    found += overruled(job_incidents(here, around, known[-1][1]), rules.overruled)
+    for incident in found:
+        for name in incident.nodes or (incident.name,):
+            by_node[name].append(incident)
+    pods = {uid: pod for uid, pod in pool.pods.items() if pod.node in pool.nodes}
+    found += overruled(JobIncidents(pool, by_node).of(pods), rules.overruled)
     training: defaultdict[str, list[Span]] = defaultdict(list)
-    by_job: defaultdict[str, float] = defaultdict(float)
-    for pod in here.values():
-        ran = overlap([_lived(pod, step)], known)
-        training[pod.node] += ran
-        by_job[pod.job] += sum(b - a for a, b in ran)
+    job_seconds: defaultdict[str, float] = defaultdict(float)
+    for pod in pods.values():
+        spans = overlap([pod.running(pool.step)], pool.known)
+        training[pod.node] += spans
+        job_seconds[pod.job] += sum(span.seconds for span in spans)
     return Past(
         incidents=tuple(
             sorted(
-                (one for one in found if one.start >= known[0][0] - step),
-                key=lambda one: (one.start, one.kind, one.name),
+                (incident for incident in found if incident.start >= first - pool.step),
+                key=lambda incident: (incident.start, incident.kind, incident.name),
             )
         ),
         exposed={
-            life.name: life.exposed(
-                [(one.start, one.end) for one in by_node[life.name] if one.cause.counts],
+            node.name: node.exposed(
+                [Span(i.start, i.end) for i in by_node[node.name] if i.cause.counts],
                 rules.shortest_outage_seconds,
             )
-            for life in lives
+            for node in nodes
         },
         training={name: joined(spans) for name, spans in training.items()},
-        job_seconds=dict(by_job),
-        known=known,
-        pods=here,
+        job_seconds=dict(job_seconds),
+        known=pool.known,
+        pods=pool.pods,
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled
-            if known[0][0] <= moment_of(text) < known[-1][1]
-            and all(apart(one, text) is None for one in found)
+            if first <= moment_of(text) < until
+            and all(distance(incident, text) is None for incident in found)
         ),
     )
-
-
-def _lived(pod: PodLife, step: float) -> Span:
-    """From when a pod ran to its end. [s]"""
-    start = pod.started if pod.started is not None else pod.created
-    return start, max(start, pod.over if pod.over is not None else pod.last + step / 2)

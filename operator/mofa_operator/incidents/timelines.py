@@ -1,102 +1,54 @@
-"""Samples as runs of one value: what a series says between its first and its last sample with that value."""
+"""Time lines of nodes and pods: what the samples of Prometheus say of each, from its first sample to its last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 _MANY: Final = 4
-"""Times between samples from which on a quarter of them is no accident. [1]"""
-APART: Final = 2.6
-"""Times the usual spacing of samples from which on a series was silent between two. [1]"""
+"""Gaps between samples from which on the upper quartile is taken, and not the median. [1]"""
+SILENCE: Final = 2.6
+"""A series was silent between two samples that are this many times the usual spacing apart. [1]"""
+HOST_SILENCE: Final = 1.6
+"""The same of exporters on a node: one missing sample may mean that the host was down. [1]"""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
-Span: TypeAlias = tuple[float, float]
-"""From, to. [s]"""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRun:
-    """Samples of one value that follow one another."""
+class Span(NamedTuple):
+    """A piece of time, in seconds of the epoch."""
 
     start: float
-    """First of them. [s]"""
     end: float
-    """Last of them. [s]"""
-    value: float
-    """What they say."""
+
+    @property
+    def seconds(self) -> float:
+        """Its length. [s]"""
+        return self.end - self.start
 
 
-def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
-    """Usual time between two samples; 0 where nobody can say. [s]
+def joined(spans: Iterable[Span], apart: float = 0.0) -> list[Span]:
+    """Spans in order; those that touch, or lie at most `apart` from each other [s], become one.
 
-    Two servers take turns: of the two times between their samples it is the longer one.
-
-    >>> spacing_of([(0, 1), (20, 1), (120, 1), (140, 1), (240, 1)])
-    100
-    """
-    steps = sorted(b - a for (a, _), (b, _) in pairwise(points) if b - a >= least)
-    return steps[len(steps) // 2 if len(steps) < _MANY else 3 * len(steps) // 4] if steps else 0.0
-
-
-def runs(points: Iterable[Point], spacing: float, apart: float = APART) -> tuple[ValueRun, ...]:
-    """Runs in order; a silence of `apart` times the spacing ends one.
-
-    >>> runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
-    (ValueRun(start=0, end=60, value=1), ValueRun(start=120, end=120, value=0), ValueRun(start=600, end=600, value=0))
-    """
-    found: list[ValueRun] = []
-    longest, start, end, held = apart * spacing, 0.0, 0.0, None
-    for at, value in sorted(points):
-        if value != held or at - end > longest:
-            if held is not None:
-                found.append(ValueRun(start, end, held))
-            start, held = at, value
-        end = at
-    if held is not None:
-        found.append(ValueRun(start, end, held))
-    return tuple(found)
-
-
-def spans(of: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
-    """When a series had a value: from halfway after the sample before to halfway before the next; silences end it there."""
-    found: list[Span] = []
-    half = spacing / 2
-    for number, run in enumerate(of):
-        if run.value != value:
-            continue
-        before, after = (
-            of[number - 1] if number else None,
-            of[number + 1] if number + 1 < len(of) else None,
-        )
-        start = max(run.start - half, (before.end + run.start) / 2) if before else run.start - half
-        end = min(run.end + half, (after.start + run.end) / 2) if after else run.end + half
-        found.append((start, end))
-    return joined(found, APART * spacing)
-
-
-def joined(spans_: Iterable[Span], apart: float = 0.0) -> list[Span]:
-    """Spans in order, those that touch or lie at most `apart` from each other as one. [s]
-
-    >>> joined([(5, 9), (0, 2), (1, 3)])
+    >>> [tuple(span) for span in joined([Span(5, 9), Span(0, 2), Span(1, 3)])]
     [(0, 3), (5, 9)]
     """
     found: list[Span] = []
-    for start, end in sorted(spans_):
-        if found and start - found[-1][1] <= apart:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+    for start, end in sorted(spans):
+        if found and start - found[-1].end <= apart:
+            found[-1] = Span(found[-1].start, max(end, found[-1].end))
         else:
-            found.append((start, end))
+            found.append(Span(start, end))
     return found
 
 
 def without(whole: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
-    """What is left of spans.
+    """What is left of spans after the holes are cut out.
 
-    >>> without([(0, 10)], [(2, 3), (8, 12)])
+    >>> [tuple(span) for span in without([Span(0, 10)], [Span(2, 3), Span(8, 12)])]
     [(0, 2), (3, 8)]
     """
     cut, found = joined(holes), []
@@ -105,273 +57,375 @@ def without(whole: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
         for a, b in cut:
             if b > at and a < end:
                 if a > at:
-                    found.append((at, a))
+                    found.append(Span(at, a))
                 at = max(at, b)
         if at < end:
-            found.append((at, end))
+            found.append(Span(at, end))
     return found
 
 
-def length(of: Iterable[Span]) -> float:
-    """Their time. [s]"""
-    return sum(end - start for start, end in of)
-
-
 def overlap(some: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What two sets of spans have in common.
+    """The time that two sets of spans share.
 
-    >>> overlap([(0, 5), (8, 9)], [(3, 8.5)])
+    >>> [tuple(span) for span in overlap([Span(0, 5), Span(8, 9)], [Span(3, 8.5)])]
     [(3, 5), (8, 8.5)]
     """
     cut = joined(others)
     return [
-        (max(a, x), min(b, y)) for a, b in joined(some) for x, y in cut if max(a, x) < min(b, y)
+        Span(max(a, x), min(b, y)) for a, b in joined(some) for x, y in cut if max(a, x) < min(b, y)
     ]
 
 
-# Witnesses of what happens to a node: which series each reads, which part of a node it speaks of, and when it is worth a look.
-#
-# A look at every sample of a fleet is dear, so each witness says by an aggregate on which nodes something happened at all:
-#
-#     low       a sample was 0, where all is well at 1
-#     high      a sample was not 0, where all is well at 0
-#     moved     samples differ
-#     fresh     a moment that lies in the stretch
+def length(spans: Iterable[Span]) -> float:
+    """The time of all spans together. [s]"""
+    return sum(end - start for start, end in spans)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRun:
+    """Consecutive samples of one value: the moments of the first and the last, and the value."""
+
+    start: float
+    end: float
+    value: float
+
+
+def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
+    """Usual time between two samples; 0 where there are too few. [s]
+
+    Two Prometheus servers that scrape in turns leave short and long gaps: the long one is the spacing.
+
+    >>> spacing_of([(0, 1), (20, 1), (120, 1), (140, 1), (240, 1)])
+    100
+    """
+    gaps = sorted(b - a for (a, _), (b, _) in pairwise(points) if b - a >= least)
+    return gaps[len(gaps) // 2 if len(gaps) < _MANY else 3 * len(gaps) // 4] if gaps else 0.0
+
+
+def value_runs(
+    points: Iterable[Point], spacing: float, silence: float = SILENCE
+) -> tuple[ValueRun, ...]:
+    """Samples as runs of one value, in order; `silence` times the spacing without a sample ends a run.
+
+    >>> value_runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
+    (ValueRun(start=0, end=60, value=1), ValueRun(start=120, end=120, value=0), ValueRun(start=600, end=600, value=0))
+    """
+    runs: list[ValueRun] = []
+    for at, value in sorted(points):
+        last = runs[-1] if runs else None
+        if last is not None and value == last.value and at - last.end <= silence * spacing:
+            runs[-1] = ValueRun(last.start, at, value)
+        else:
+            runs.append(ValueRun(at, at, value))
+    return tuple(runs)
+
+
+def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...]:
+    """Runs that several queries saw as one time line: samples that two queries saw count once; a `silence` ends a run. [s]"""
+    found: list[ValueRun] = []
+    for run in sorted(runs, key=lambda run: (run.start, run.end)):
+        last = found[-1] if found else None
+        if last is None or run.start > last.end:
+            if last is not None and last.value == run.value and run.start - last.end <= silence:
+                found[-1] = ValueRun(last.start, run.end, run.value)
+            else:
+                found.append(run)
+        elif run.end > last.end:
+            if run.value == last.value:
+                found[-1] = ValueRun(last.start, run.end, run.value)
+            else:
+                found.append(ValueRun(last.end, run.end, run.value))
+    return tuple(found)
+
+
+def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
+    """When a series had a value.
+
+    The value holds from halfway after the sample before to halfway before the next one, and at most half the spacing.
+    """
+    found: list[Span] = []
+    half = spacing / 2
+    for number, run in enumerate(runs):
+        if run.value != value:
+            continue
+        start, end = run.start - half, run.end + half
+        if number:
+            start = max(start, (runs[number - 1].end + run.start) / 2)
+        if number + 1 < len(runs):
+            end = min(end, (runs[number + 1].start + run.end) / 2)
+        found.append(Span(start, end))
+    return joined(found, SILENCE * spacing)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Witness:
-    """One kind of series about nodes."""
+class Signal:
+    """One kind of series about nodes.
+
+    Reading every sample of a fleet costs too much: `read_when` says which aggregate shows that a node's samples are needed.
+
+        low      a sample was 0, and 1 is the healthy value
+        high     a sample was not 0, and 0 is the healthy value
+        changed  samples differ
+        recent   the value is a moment in the time that is read
+    """
 
     metric: str
-    """Its metric."""
-    conditions: tuple[tuple[str, str, str], ...] = ()
-    """Label, operator and value that its series meet."""
+    conditions: tuple[str, ...] = ()
+    """Matchers that its series meet, as PromQL."""
     parts: tuple[str, ...] = ()
     """Labels that tell the parts of a node apart."""
-    worth: Literal["low", "high", "moved", "fresh"]
-    """When it is worth a look."""
+    read_when: Literal["low", "high", "changed", "recent"]
     on_host: bool = False
-    """Whether an exporter on the node itself says it, which is silent while the host is down."""
+    """Whether an exporter on the node itself publishes it, which is silent while the host is down."""
     alone: str = ""
-    """What nobody else tells of nodes without its series; empty where others do, or few clusters have them."""
+    """What cannot be seen of a node without this series; empty where another series shows it too."""
 
     @property
-    def apart(self) -> float:
-        """Times the spacing of its samples from which on it was silent: of a host one missing sample may tell. [1]"""
-        return 1.6 if self.on_host else APART
+    def silence(self) -> float:
+        """Times the usual spacing after which it was silent. [1]"""
+        return HOST_SILENCE if self.on_host else SILENCE
 
 
-READY: Final = Witness(
+READY: Final = Signal(
     metric="kube_node_status_condition",
-    conditions=(("condition", "=", "Ready"), ("status", "=", "true")),
-    worth="low",
+    conditions=('condition="Ready"', 'status="true"'),
+    read_when="low",
 )
-CORDON: Final = Witness(metric="kube_node_spec_unschedulable", worth="high")
-TAINT: Final = Witness(
+CORDON: Final = Signal(metric="kube_node_spec_unschedulable", read_when="high")
+TAINT: Final = Signal(
     metric="kube_node_spec_taint",
     conditions=(
-        ("effect", "=~", "NoSchedule|NoExecute"),
-        ("key", "!~", "(node|node-role)[.]kubernetes[.]io/.*|nvidia.com/gpu|amd.com/gpu"),
+        'effect=~"NoSchedule|NoExecute"',
+        'key!~"(node|node-role)[.]kubernetes[.]io/.*|nvidia.com/gpu|amd.com/gpu"',
     ),
     parts=("key",),
-    worth="high",
+    read_when="high",
 )
-ALLOCATABLE: Final = Witness(
+ALLOCATABLE: Final = Signal(
     metric="kube_node_status_allocatable",
-    conditions=(("resource", "=~", "(nvidia|amd|intel|habana)_com_.*"),),
+    conditions=('resource=~"(nvidia|amd|intel|habana)_com_.*"',),
     parts=("resource",),
-    worth="moved",
+    read_when="changed",
 )
-PROBLEM: Final = Witness(
+PROBLEM: Final = Signal(
     metric="kube_node_status_condition",
     conditions=(
-        ("condition", "!~", "Ready|MemoryPressure|DiskPressure|PIDPressure|NetworkUnavailable|"),
-        ("status", "=", "true"),
+        'condition!~"Ready|MemoryPressure|DiskPressure|PIDPressure|NetworkUnavailable|"',
+        'status="true"',
     ),
     parts=("condition",),
-    worth="high",
+    read_when="high",
 )
-BOOT: Final = Witness(
+BOOT: Final = Signal(
     metric="node_boot_time_seconds",
-    worth="fresh",
+    read_when="recent",
     on_host=True,
     alone="reboots that are shorter than the time between two samples",
 )
-XID: Final = Witness(
+XID: Final = Signal(
     metric="DCGM_FI_DEV_XID_ERRORS",
     parts=("gpu", "UUID"),
-    worth="moved",
+    read_when="changed",
     on_host=True,
     alone="XIDs of GPUs",
 )
-REMAP: Final = Witness(
-    metric="DCGM_FI_DEV_ROW_REMAP_FAILURE", parts=("gpu", "UUID"), worth="moved", on_host=True
+REMAP: Final = Signal(
+    metric="DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    parts=("gpu", "UUID"),
+    read_when="changed",
+    on_host=True,
 )
-DETECTED: Final = Witness(
-    metric="problem_gauge", parts=("type", "reason"), worth="high", on_host=True
+DETECTED: Final = Signal(
+    metric="problem_gauge", parts=("type", "reason"), read_when="high", on_host=True
 )
-COUNTED: Final = Witness(metric="problem_counter", parts=("reason",), worth="moved", on_host=True)
-
+COUNTED: Final = Signal(
+    metric="problem_counter", parts=("reason",), read_when="changed", on_host=True
+)
 HEARTBEATS: Final = (XID, COUNTED, DETECTED)
-"""Witnesses on the host whose silence tells that it was down, where nobody tells boot times."""
-WITNESSES: Final = (READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT, XID, REMAP, DETECTED, COUNTED)
-"""All of them."""
+"""Signals from the host whose silence shows that it was down, where no boot time is published."""
+SIGNALS: Final = (READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT, XID, REMAP, DETECTED, COUNTED)
 
 
-# One node's past, as the witnesses tell it.
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The samples of one signal about one part of a node, where anything happened."""
 
-NodePart: TypeAlias = tuple[str, ...]
-"""Which part of a node a series speaks of: the values of its witness' labels."""
+    node: str
+    signal: Signal
+    part: tuple[str, ...]
+    """Values of the signal's `parts` labels."""
+    runs: tuple[ValueRun, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLife:
-    """What is known of a node."""
+class NodeTimeline:
+    """Everything that is known of one node."""
 
     name: str
-    """The node."""
-    told: Mapping[Witness, Mapping[NodePart, tuple[ValueRun, ...]]]
-    """What each witness says of each part; only stretches of time in which something happened."""
-    spacing: Mapping[Witness, float]
-    """Usual time between samples of a witness. [s]"""
+    timelines: tuple[Timeline, ...]
+    signals: frozenset[Signal] = frozenset()
+    """Signals whose exporter reports the node, also where nothing happened."""
+    spacing: Mapping[Signal, float]
+    """Usual time between samples of a signal. [s]"""
     labels: Mapping[str, str]
-    """Its labels, as far as the series tell them."""
+    """Its labels, as kube-state-metrics publishes them."""
     seen: tuple[Span, ...]
-    """When it was there and looked at. [s]"""
+    """When the node was there and sampled."""
     known: tuple[Span, ...]
-    """When anything of the pool was looked at. [s]"""
+    """When any node of the pool was sampled."""
 
-    def parts(self, witness: Witness) -> Iterator[tuple[NodePart, tuple[ValueRun, ...]]]:
-        """What a witness says, part by part."""
-        yield from sorted(self.told.get(witness, {}).items())
+    def of(self, signal: Signal) -> list[Timeline]:
+        """Time lines of a signal, one for each part of the node."""
+        return sorted(
+            (line for line in self.timelines if line.signal is signal), key=lambda line: line.part
+        )
 
-    def on(self, witness: Witness, value: float = 1.0) -> list[Span]:
-        """When any part had a value. [s]"""
-        gap = self.spacing.get(witness, 0.0)
-        return joined(span for _, many in self.parts(witness) for span in spans(many, value, gap))
+    def gap(self, signal: Signal) -> float:
+        """Usual time between samples of a signal; that of readiness where too few are there. [s]"""
+        return self.spacing.get(signal, self.step)
 
     @cached_property
     def step(self) -> float:
-        """Time between two samples of its conditions. [s]"""
+        """Time between two samples of its readiness. [s]"""
         return self.spacing.get(READY, 60.0) or 60.0
 
     @cached_property
     def ready(self) -> tuple[ValueRun, ...]:
-        """What is said of its readiness."""
-        return self.told.get(READY, {}).get((), ())
+        """Runs of its readiness."""
+        return next((line.runs for line in self.of(READY)), ())
 
     @cached_property
     def cordons(self) -> list[Span]:
-        """When it took no new pods. [s]"""
-        taints = [
+        """When it accepted no new pods."""
+        spans = [
             span
-            for (key,), many in self.parts(TAINT)
-            for span in spans(many, 1.0, self.spacing.get(TAINT, 0.0))
-            if not key.startswith(("ToBeDeleted", "DeletionCandidate"))
+            for signal in (CORDON, TAINT)
+            for line in self.of(signal)
+            # the cluster autoscaler taints a node that it removes: that is no repair
+            if not "".join(line.part).startswith(("ToBeDeleted", "DeletionCandidate"))
+            for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
-        return joined([*self.on(CORDON), *taints], 2 * self.step)
+        return joined(spans, 2 * self.step)
 
     @cached_property
     def not_ready(self) -> list[Span]:
-        """When it was not ready. [s]"""
-        return spans(self.ready, 0.0, self.step)
+        """When it was not ready."""
+        return spans_of(self.ready, 0.0, self.step)
 
     @property
     def gone(self) -> float | None:
         """When it was deleted; None = it is still there. [s]"""
-        last, whole = self.seen[-1][1], self.known[-1][1]
+        last, whole = self.seen[-1].end, self.known[-1].end
         return last if whole - last > max(600.0, 3 * self.step) else None
 
-    def exposed(self, failing: list[Span], away: float) -> list[Span]:
-        """When its failure would have been seen as one: there, ready but for `away`, not cordoned, not failing. [s]"""
-        down = [span for span in self.not_ready if span[1] - span[0] >= away]
+    def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
+        """When a failure would have been counted: there, ready, not cordoned, not failing. `shortest_outage` is not an outage. [s]"""
+        down = [span for span in self.not_ready if span.seconds >= shortest_outage]
         return without(self.seen, [*self.cordons, *down, *failing])
 
 
-# One pod of a training job, from its creation to its end, as kube-state-metrics tells it.
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exit:
-    """A container that ended and was started again."""
+class ContainerExit:
+    """A container that ended and was started again; moments in seconds of the epoch."""
 
     at: float
-    """When it ended, in seconds of the epoch. [s]"""
     again: float
     """When it was started again. [s]"""
     container: str = ""
-    """Which."""
     code: int | None = None
-    """Its exit code; None = nobody says. [1]"""
+    """Its exit code; None = unknown."""
     reason: str = ""
-    """What the runtime says of it: Error, OOMKilled."""
+    """The runtime's word for it: Error, OOMKilled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PodLife:
-    """A pod, as far as it was seen."""
+class PodTimeline:
+    """One pod of a training job, as kube-state-metrics shows it; moments in seconds of the epoch."""
 
     job: str
-    """Whose: namespace/name."""
+    """Its job: namespace/name."""
     attempt: str = ""
-    """Restart attempt of its job; empty for kinds that do not say."""
+    """Restart attempt of its job; empty for kinds of jobs that count none."""
     slot: str = ""
-    """Which place in the job it fills: the same for the pod that replaces it."""
+    """Its place in the job: the pod that replaces it has the same."""
     node: str = ""
-    """Its node; empty = not known."""
+    """Its node; empty = unknown."""
     created: float = 0.0
-    """When it was created. [s]"""
     started: float | None = None
     """When its first container started; None = none did, as far as is known. [s]"""
     last: float = 0.0
-    """Last sample of it. [s]"""
+    """Its last sample. [s]"""
     over: float | None = None
-    """First sample at which it had ended; None = none. [s]"""
+    """The first sample at which it had ended; None = it did not. [s]"""
     failed: bool = False
-    """Whether it ended in failure."""
     succeeded: bool = False
-    """Whether it ended well."""
     evicted: bool = False
-    """Whether it was evicted."""
     preempted: bool = False
-    """Whether it was preempted."""
     drained: bool = False
-    """Whether somebody asked the API server to evict it."""
+    """Whether somebody evicted it through the API server."""
     out_of_memory: bool = False
-    """Whether one of its containers ended for want of memory."""
-    exits: tuple[Exit, ...] = ()
-    """Containers that ended and were started again, in order."""
+    exits: tuple[ContainerExit, ...] = ()
+    """Containers that were started again, in order."""
     containers: int = 0
-    """Containers whose restarts are counted; 0 = nobody counts them. [1]"""
+    """Containers whose restarts are counted. [1]"""
     priority: str = ""
     """Its priority class."""
 
-    def later(self, other: PodLife) -> PodLife:
-        """The same pod, after a later look."""
-        exits = {(one.container, round(one.at)): one for one in (*self.exits, *other.exits)}
+    def merged(self, later: PodTimeline) -> PodTimeline:
+        """The same pod with what a later query saw of it."""
+        exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *later.exits)}
+        flags = ("failed", "succeeded", "evicted", "preempted", "drained", "out_of_memory")
         return replace(
-            other,
-            node=other.node or self.node,
-            created=self.created or other.created,
-            started=self.started if self.started is not None else other.started,
-            last=max(self.last, other.last),
-            over=self.over if self.over is not None else other.over,
-            failed=self.failed or other.failed,
-            succeeded=self.succeeded or other.succeeded,
-            evicted=self.evicted or other.evicted,
-            preempted=self.preempted or other.preempted,
-            drained=self.drained or other.drained,
-            out_of_memory=self.out_of_memory or other.out_of_memory,
-            exits=tuple(sorted(exits.values(), key=lambda one: (one.at, one.container))),
-            containers=max(self.containers, other.containers),
+            later,
+            node=later.node or self.node,
+            created=self.created or later.created,
+            started=self.started if self.started is not None else later.started,
+            last=max(self.last, later.last),
+            over=self.over if self.over is not None else later.over,
+            exits=tuple(sorted(exits.values(), key=lambda stop: (stop.at, stop.container))),
+            containers=max(self.containers, later.containers),
+            **{flag: getattr(self, flag) or getattr(later, flag) for flag in flags},
         )
 
+    def running(self, step: float) -> Span:
+        """From its start to its end; `step` is the time between samples. [s]"""
+        start = self.started if self.started is not None else self.created
+        return Span(start, max(start, self.ended(step)))
 
-def merged(looks: Iterable[Mapping[str, PodLife]]) -> dict[str, PodLife]:
-    """Pods by uid over several looks."""
-    found: dict[str, PodLife] = {}
-    for look in looks:
-        for uid, pod in look.items():
-            found[uid] = found[uid].later(pod) if uid in found else pod
-    return found
+    def ended(self, step: float) -> float:
+        """When it ended, or half a step after it was last seen. [s]"""
+        return self.over if self.over is not None else self.last + step / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A time in which the steps of a job stood still; None = the end was not seen."""
+
+    stopped: float | None = None
+    """Half a step after the last one. [s]"""
+    resumed: float | None = None
+    """The first sign of a new step; infinite = there was none yet. [s]"""
+    redone: float = 0.0
+    """Time of the steps that were trained again. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolTimelines:
+    """Everything that is known of the nodes and jobs of a pool."""
+
+    nodes: Mapping[str, NodeTimeline]
+    pods: Mapping[str, PodTimeline]
+    """Pods of training jobs by uid, on any node."""
+    busy: Mapping[str, Sequence[Span]]
+    """When the GPUs of a node worked, where that was asked."""
+    stalls: Mapping[str, Sequence[Stall]]
+    """When the steps of a job stood still, where they are published."""
+    known: tuple[Span, ...]
+    """When any node was sampled."""
+    step: float
+    """Time between samples. [s]"""
+
+    @property
+    def silences(self) -> list[Span]:
+        """When no node was sampled."""
+        return without([Span(self.known[0].start, self.known[-1].end)], self.known)

@@ -22,7 +22,7 @@ from mofa_model.units import DAY
 from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE, NODE
-from mofa_operator.observe.history import history
+from mofa_operator.observe.history.history import read_history
 from mofa_operator.observe.nodes import facts_of, pools_of
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.refusals import ApiError
@@ -40,7 +40,7 @@ def observed(url: str, profile: str) -> ObservedFailures:
 
 async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> ObservedFailures:
     async with Prometheus(settings) as prometheus:
-        told = await history.asked(prometheus, body, time.time())
+        told = await read_history(prometheus, body, time.time())
     if isinstance(told, NoHistory):
         raise SourceUnreachable(f"Prometheus at {prometheus.address}: {told.message}")
     exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}

@@ -90,8 +90,10 @@ def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
     from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
     from mofa_model.manifest.surroundings import named_profile
-    from mofa_operator.incidents.incident import apart
-    from mofa_operator.observe.history.history import PoolPast, pool_past
+    from mofa_operator.incidents.incident import distance
+    from mofa_operator.incidents.past import Past
+    from mofa_operator.incidents.timelines import Span
+    from mofa_operator.observe.history.history import pool_past
     from mofa_operator.observe.prometheus.client import Prometheus
     from mofa_operator.observe.prometheus.promql import Pool
     from mofa_operator.observe.source import environment
@@ -115,9 +117,9 @@ def run(arguments: Namespace) -> int:
     stated = _overruling(arguments.overrule)
     rules = rules.model_copy(update={"overruled": rules.overruled | stated})
 
-    async def read(tell: Callable[[float], None]) -> PoolPast | NoHistory:
+    async def read(tell: Callable[[float], None]) -> Past | NoHistory:
         async with Prometheus(environment(arguments.prometheus)) as prometheus:
-            return await pool_past(prometheus, pool, (start, end), rules, progress=tell)
+            return await pool_past(prometheus, pool, Span(start, end), rules, progress=tell)
 
     with output.progress("reading Prometheus", 1.0) as tell:
         found = asyncio.run(read(tell))
@@ -125,39 +127,38 @@ def run(arguments: Namespace) -> int:
         raise SourceUnreachable(
             f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
         )
-    told = found.past
     for text in stated:
-        if not any(apart(one, text) is not None for one in told.incidents):
+        if not any(distance(one, text) is not None for one in found.incidents):
             raise BadValue("--overrule", text, "give the id of an incident of this pool and time")
     by_node = {
         node: sum(b - a for a, b in spans) / units.DAY
-        for node, spans in sorted(told.exposed.items())
+        for node, spans in sorted(found.exposed.items())
     }
     document = {
         "start": start,
         "end": end,
-        "incidents": [_written(one) for one in told.incidents],
+        "incidents": [_written(one) for one in found.incidents],
         "exposure": {
             "node_days": sum(by_node.values()),
             "by_node": by_node,
             "job_node_days": {
-                job: seconds / units.DAY for job, seconds in sorted(told.job_seconds.items())
+                job: seconds / units.DAY for job, seconds in sorted(found.job_seconds.items())
             },
         },
         "recovery": {
             name: {"median_seconds": median(times), "count": len(times)}
-            for name, times in told.phases.items()
+            for name, times in found.phases.items()
         },
-        "lost_node_days": {cause: time / units.DAY for cause, time in sorted(told.lost.items())},
+        "lost_node_days": {cause: time / units.DAY for cause, time in sorted(found.lost.items())},
         "notes": list(found.warnings),
     }
-    notes = [*_recovery(told.phases), *(f"{text}." for text in found.warnings)]
+    notes = [*_recovery(found.phases), *(f"{text}." for text in found.warnings)]
     if stated:
         patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
         name = "NAME" if profile is None else profile.name
         notes.append(f"kubectl patch clusterprofile {name} --type=merge -p '{patch}'")
         document["overruling"] = notes[-1]
-    shown = [one for one in told.incidents if one.cause.counts or arguments.all]
+    shown = [one for one in found.incidents if one.cause.counts or arguments.all]
     output.emit(arguments.output, [_table(shown, sum(by_node.values()), notes)], document)
     return 0
 

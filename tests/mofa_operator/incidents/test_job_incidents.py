@@ -9,9 +9,20 @@ from mofa_model.errors import BadValue
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
-from mofa_operator.incidents.job_incidents import Standstill
 from mofa_operator.incidents.past import past
-from mofa_operator.incidents.timelines import CORDON, READY, XID, Exit, NodeLife, PodLife, ValueRun
+from mofa_operator.incidents.timelines import (
+    CORDON,
+    READY,
+    XID,
+    ContainerExit,
+    NodeTimeline,
+    PodTimeline,
+    PoolTimelines,
+    Span,
+    Stall,
+    Timeline,
+    ValueRun,
+)
 
 JOB = "research/llama"
 START, DAY, STEP = 1_000_000.0, 86400.0, 60.0
@@ -22,28 +33,30 @@ NODES = ("a", "b", "c", "d")
 def pod(slot=0, attempt="0", at=START - DAY, until=END, node=None, **more):
     more = {"started": at + 30, "containers": 1, **more}
     where = NODES[slot] if node is None else node
-    return PodLife(
+    return PodTimeline(
         job=JOB, attempt=attempt, slot=str(slot), node=where, created=at, last=until, **more
     )
 
 
 def exits(*given, again=20.0):
     return tuple(
-        Exit(at=START + at, again=START + at + again, container="main", code=code)
+        ContainerExit(at=START + at, again=START + at + again, container="main", code=code)
         for at, code in given
     )
 
 
 def life(name, **told):
-    witnesses = {"ready": READY, "cordon": CORDON, "xid": XID}
-    given = {
-        witnesses[word]: {("0", "u") if word == "xid" else (): runs} for word, runs in told.items()
-    }
-    seen = ((START, END),)
-    return NodeLife(
+    signals = {"ready": READY, "cordon": CORDON, "xid": XID}
+    lines = (
+        Timeline(name, signals[word], ("0", "u") if word == "xid" else (), runs)
+        for word, runs in told.items()
+    )
+    seen = (Span(START, END),)
+    return NodeTimeline(
         name=name,
-        told=given,
-        spacing=dict.fromkeys(witnesses.values(), STEP),
+        timelines=tuple(lines),
+        signals=frozenset(signals[word] for word in told),
+        spacing=dict.fromkeys(signals.values(), STEP),
         labels={},
         seen=seen,
         known=seen,
@@ -60,20 +73,23 @@ def switched(*turns, first):
 
 
 def stills(*spans, redone=0.0):
-    return [Standstill(START + a, START + b, redone) for a, b in spans]
+    return [Stall(START + a, START + b, redone) for a, b in spans]
 
 
-def everything(*pods, busy=None, stalls=None, rules=None, **nodes):
-    lives = [nodes.get(name) or life(name) for name in NODES]
-    found = past(
-        lives,
-        {f"uid-{n}": one for n, one in enumerate(pods)},
-        busy or {},
-        stalls or {},
-        STEP,
-        IncidentRules.model_validate(rules or {}),
+def pool_of(*pods, busy=None, stalls=None, **nodes):
+    lines = [nodes.get(name) or life(name) for name in NODES]
+    return PoolTimelines(
+        nodes={one.name: one for one in lines},
+        pods={f"uid-{n}": one for n, one in enumerate(pods)},
+        busy=busy or {},
+        stalls=stalls or {},
+        known=(Span(START, END),),
+        step=STEP,
     )
-    return found.incidents
+
+
+def everything(*pods, rules=None, **around):
+    return past(pool_of(*pods, **around), IncidentRules.model_validate(rules or {})).incidents
 
 
 def seen(*pods, **around):
@@ -207,19 +223,23 @@ def test_the_first_container_that_ends_says_why_and_all_alike_a_collective(first
 
 def test_a_container_that_was_killed_for_memory_is_its_programs_affair():
     killed = (
-        Exit(at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"),
+        ContainerExit(
+            at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"
+        ),
     )
     assert only(seen(pod(exits=killed), pod(slot=1, exits=exits((9020, 134))))) == "oom-killed"
 
 
 def test_a_helper_that_restarts_alone_stops_no_training():
-    helper = (Exit(at=START + 9000, again=START + 9012, container="log-shipper", code=137),)
+    helper = (
+        ContainerExit(at=START + 9000, again=START + 9012, container="log-shipper", code=137),
+    )
     found = seen(pod(exits=helper, containers=2), *(pod(slot=n, containers=2) for n in (1, 2)))
     assert only(found) == "sidecar"
 
 
 def test_a_helper_is_told_by_its_name_where_others_are_seen_to_end_together():
-    helper = Exit(at=START + 9000, again=START + 9012, container="log-shipper", code=137)
+    helper = ContainerExit(at=START + 9000, again=START + 9012, container="log-shipper", code=137)
     first = pod(exits=(helper, *exits((9500, 137))), containers=2)
     found = seen(first, *(pod(slot=n, exits=exits((9500 + n, 134)), containers=2) for n in (1, 2)))
     assert [one.cause for one in found] == [causes.SIDECAR, causes.PROCESS_CRASH]
@@ -303,7 +323,7 @@ def test_interruptions_between_which_no_step_was_finished_are_one_and_three_of_t
     ]
     (found,) = seen(*loop, stalls={JOB: stills((8990, 12000))})
     assert (found.cause, found.start, found.end) == (causes.CRASH_LOOP, START + 8990, START + 12000)
-    (still,) = seen(*loop, stalls={JOB: [Standstill(START + 8990, math.inf)]})
+    (still,) = seen(*loop, stalls={JOB: [Stall(START + 8990, math.inf)]})
     assert (still.cause, still.timed) == (causes.CRASH_LOOP, False), "it has not stepped yet"
     assert len(seen(*loop)) == 4, "where nobody sees steps it may have trained"
 
@@ -339,7 +359,7 @@ def test_an_id_that_is_overruled_and_that_no_incident_has_is_told_if_it_is_of_th
         for at in (START + 10, START - 9e6)
     ]
     rules = IncidentRules.model_validate({"overruled": dict.fromkeys(ids, "none")})
-    told = past([life(name) for name in NODES], {}, {}, {}, STEP, rules)
+    told = past(pool_of(), rules)
     assert told.warnings == (f"spec.incidents.overruled names no incident that was seen: {ids[0]}",)
 
 
@@ -363,14 +383,13 @@ def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence
 
 
 def test_lost_time_is_nodes_times_standstill_by_cause_and_a_users_pause_is_none():
-    lives = [life(name) for name in NODES]
     crash = [pod(slot=n, exits=exits((10000 + n, 137))) for n in range(3)]
-    past_of = past(lives, dict(enumerate(crash)), {}, {}, STEP, IncidentRules())
+    past_of = past(pool_of(*crash), IncidentRules())
     assert past_of.lost == {"process-crash": pytest.approx(3 * (22 + 240))}
     assert past_of.phases == {"start": (22.0,)}
     old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
     new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
-    assert past(lives, dict(enumerate([*old, *new])), {}, {}, STEP, IncidentRules()).lost == {}
+    assert past(pool_of(*old, *new), IncidentRules()).lost == {}
 
 
 def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():

@@ -20,7 +20,9 @@ from mofa_operator.incidents.timelines import (
     READY,
     TAINT,
     XID,
-    NodeLife,
+    NodeTimeline,
+    Span,
+    Timeline,
     ValueRun,
     length,
 )
@@ -50,15 +52,16 @@ def booted(at, dark=300.0):
 
 
 def life(name="a", step=60.0, labels=None, seen=DAY, **told):
-    given = {}
-    for word, runs in told.items():
-        witness, part = WORDS[word]
-        given.setdefault(witness, {})[part] = runs
-    given.setdefault(READY, {(): switched(until=seen)})
-    return NodeLife(
-        name=name, told=given, spacing={one: step for one, _ in WORDS.values()}, labels=labels or {},
-        seen=((START, START + seen),), known=((START, END),),
-    )  # fmt: skip
+    told.setdefault("ready", switched(until=seen))
+    return NodeTimeline(
+        name=name,
+        timelines=tuple(Timeline(name, *WORDS[word], runs) for word, runs in told.items()),
+        signals=frozenset(WORDS[word][0] for word in told),
+        spacing={one: step for one, _ in WORDS.values()},
+        labels=labels or {},
+        seen=(Span(START, START + seen),),
+        known=(Span(START, END),),
+    )
 
 
 def node_incidents(of, **rules):
@@ -75,9 +78,9 @@ def failures(*, rules=None, **told):
 
 def problem(name):
     """Failures of a node that has a condition for some hours, under the cordon that answers it."""
-    told = {(name,): switched((9000, 1.0), (20000, 0.0), first=0.0)}
+    line = Timeline("a", PROBLEM, (name,), switched((9000, 1.0), (20000, 0.0), first=0.0))
     one = life(cordon=switched((9060, 1.0), (21000, 0.0), first=0.0))
-    found = node_incidents(replace(one, told={**one.told, PROBLEM: told}))
+    found = node_incidents(replace(one, timelines=(*one.timelines, line)))
     return [incident for incident in found if incident.cause.counts]
 
 

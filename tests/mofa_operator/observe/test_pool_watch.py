@@ -6,7 +6,13 @@ from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
-from mofa_operator.observe.history.watch import PoolWatch, WatchedPool, innermost, place, told
+from mofa_operator.observe.history.watch import (
+    PoolWatch,
+    WatchedPool,
+    innermost,
+    place,
+    watched_job,
+)
 from mofa_operator.observe.nodes import NodeFacts
 
 DAY, MINUTE = 86400.0, 60.0
@@ -76,7 +82,7 @@ def pool_of(uid, selector, nodes=None, days=None, rules=None):
 
 def of(kind, body, named, now):
     """What a job's object says."""
-    return told(kind, live(kind, body), named, now)
+    return watched_job(kind, live(kind, body), named, now)
 
 
 class Site:
@@ -308,7 +314,7 @@ class TestPlacement:
         (job,) = innermost(
             [of(TRAIN_JOB, train_job(), "east", NOON), of(JOB_SET, job_set(owner="9"), None, NOON)]
         )
-        assert (job.uid, job.named) == ("1", "east")
+        assert (job.uid, job.profile) == ("1", "east")
 
     def test_an_object_that_cannot_be_read_is_of_no_pool(self):
         broken = job_set()

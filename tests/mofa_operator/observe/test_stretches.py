@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from mofa_operator.incidents.job_incidents import Standstill
-from mofa_operator.observe.history.looks import stretches
-from mofa_operator.observe.history.stalls import Edges, stalls
+from mofa_operator.incidents.timelines import Stall
+from mofa_operator.observe.history.day_samples import window_days
+from mofa_operator.observe.history.stalls import StepEdges, stalls
 from mofa_operator.recent import Recent
 
 DAY, START = 86400.0, 1_000_000.0
@@ -17,30 +17,32 @@ JOB = ("research", "llama")
 @pytest.mark.parametrize("window", [3600, 86400, 30 * 86400, 120 * 86400])
 def test_stretches_cover_the_window_once_and_their_seams_stand_still(window):
     now = 1_795_000_123.0
-    found = stretches(now, window)
+    found = window_days(now, window)
     assert now - 300 < found[-1].end <= now
     assert window <= found[-1].end - found[0].start + 300 <= 1.03 * window + 900
     assert all(a.end == b.start for a, b in pairwise(found))
-    assert all(one.span <= DAY for one in found)
-    later = stretches(now + 60, window)
+    assert all(one.seconds <= DAY for one in found)
+    later = window_days(now + 60, window)
     assert set(found[1:-1]) <= set(later)
 
 
 def test_a_stall_is_one_even_over_a_seam():
     edges = [
-        Edges(
+        StepEdges(
             job=JOB,
             stopped=((START + 1000, 50), (START + 5000, 220)),
             resumed=((START + 1400, 40),),
             step=20.0,
         ),
-        Edges(job=JOB, stopped=((START + 9000, 300),), resumed=((START + 5300, 220),), step=20.0),
+        StepEdges(
+            job=JOB, stopped=((START + 9000, 300),), resumed=((START + 5300, 220),), step=20.0
+        ),
     ]
     assert stalls(edges) == {
         "research/llama": [
-            Standstill(START + 1010, START + 1400, 10 * 20.0),
-            Standstill(START + 5010, START + 5300),
-            Standstill(START + 9010, math.inf),
+            Stall(START + 1010, START + 1400, 10 * 20.0),
+            Stall(START + 5010, START + 5300),
+            Stall(START + 9010, math.inf),
         ]
     }
 

@@ -1,108 +1,89 @@
 """The failure history of a pool: exposure first, then counts, and every doubt said.
 
-Three things must not be mixed up: that nothing failed, that nothing was watched, and that nobody answered. Exposure comes
-from the samples that are there, never from the length of the window; a series that does not exist makes its class unknown
-and is named in `missing`; a server that does not answer makes no history at all.
+No failure, no samples and no answer are three things. Exposure comes from the samples that are there, never from the length of
+the window; a series that does not exist makes its class unknown and is named in `missing`; a server that does not answer gives
+no history at all.
 
-Whose exposure: a recovery is seen only where a job runs, so node-days are those with a training pod on the node. Where these
-are less than a tenth of the ready node-days, node failures say more: they count as class pod over all ready node-days.
+A recovery is seen only where a job runs, so exposure is the node-days with a training pod. Where these are less than a tenth of
+the ready node-days, node failures say more: they count as class pod over all ready node-days.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median
 from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
-from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
+from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.incident_causes import NODE_LOST
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import Past, past
-from mofa_operator.incidents.timelines import Span, joined, length, merged, overlap
-from mofa_operator.observe.history.looks import (
+from mofa_operator.incidents.timelines import Span, length, overlap
+from mofa_operator.observe.history.day_samples import (
     SETTLED,
-    Look,
-    Stretch,
-    lives,
-    look,
-    stretches,
-    unseen,
+    DaySamples,
+    blind_spots,
+    pool_timelines,
+    read_day,
+    window_days,
 )
-from mofa_operator.observe.history.node_names import Names, Naming, named, unknown
-from mofa_operator.observe.history.stalls import Edges, edges, stalls
+from mofa_operator.observe.history.node_names import KnownNodes, node_naming, unknown_nodes
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
-from mofa_operator.observe.prometheus.promql import Pool, left_out
+from mofa_operator.observe.prometheus.promql import Pool, untrusted
 from mofa_operator.recent import Recent
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
-"""Share of the ready node-days that training pods must fill for their recoveries to be the evidence. [1]"""
+"""Share of the ready node-days with training pods from which on their recoveries are the evidence. [1]"""
 _AT_ONCE: Final = 2
-"""Stretches that are asked for at the same time. [1]"""
-
-Known: TypeAlias = Recent[tuple[Look, list[Edges]]]
-"""What was found out about stretches that are over; keep one for as long as the operator runs."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolPast:
-    """The past of a pool, and how it was seen."""
-
-    past: Past
-    """What happened."""
-    looks: tuple[Look, ...]
-    """By stretches of at most a day."""
-    warnings: tuple[str, ...]
-    """What is doubtful."""
+"""Days that are read at the same time. [1]"""
+KnownDays: TypeAlias = Recent[DaySamples]
+"""Days that are over; keep one for as long as the operator runs."""
 
 
 async def history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known: Known | None = None,
-    names: Names | None = None,
+    known: KnownDays | None = None,
+    nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
     try:
-        return await asked(prometheus, profile, now, known, names)
+        return await read_history(prometheus, profile, now, known, nodes)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
 
 
-async def asked(
+async def read_history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known: Known | None = None,
-    names: Names | None = None,
+    known: KnownDays | None = None,
+    nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
-    """As `history`; raises SourceUnreachable and InputError. `names` are of the API server's nodes."""
-    spec, pool = _pool(profile)
-    window = float(spec.prometheus.window_seconds)
-    found = await pool_past(prometheus, pool, (now - window, now), spec.incidents, known, names)
-    return found if isinstance(found, NoHistory) else _concluded(found)
-
-
-def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
-    """What a profile asks for; its status does not matter here."""
+    """As `history`; raises SourceUnreachable and InputError. `nodes` are those of the API server."""
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
-    return spec, Pool.of(
+    pool = Pool.of(
         spec.prometheus.matchers,
         spec.node_selector,
         spec.prometheus.node_label or "",
         spec.prometheus.exporter_namespaces,
     )
+    window = float(spec.prometheus.window_seconds)
+    found = await pool_past(prometheus, pool, Span(now - window, now), spec.incidents, known, nodes)
+    return found if isinstance(found, NoHistory) else _history(found, window_days(now, window))
 
 
 async def pool_past(
@@ -110,99 +91,70 @@ async def pool_past(
     pool: Pool,
     window: Span,
     rules: IncidentRules,
-    known: Known | None = None,
-    names: Names | None = None,
+    known: KnownDays | None = None,
+    nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
-) -> PoolPast | NoHistory:
-    """What happened to a pool in a window [s]; `progress` is told each share that was read."""
-    start, now = window
+) -> Past | NoHistory:
+    """What happened to a pool in a window; `progress` is called with each share that was read."""
+    now = window.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
-    others = await left_out(Asking(prometheus, now), pool)
+    left_out = await untrusted(Asking(prometheus, now), pool)
     if not by_cluster:  # no node now, a day ago, a week ago
-        return await _nothing(prometheus, pool, now - start, now, seen=False, others=others)
+        return await _nothing(prometheus, pool, window, seen=False, left_out=left_out)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
-        return NoHistory(
-            reason=Reason.HISTORY_UNAVAILABLE,
-            message=f"{several}; set spec.prometheus.matchers.cluster",
-        )
-    names = names or Names()
-    naming = await named(prometheus, pool, names, now)
+        message = f"{several}; set spec.prometheus.matchers.cluster"
+        return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=message)
+    nodes = nodes or KnownNodes()
+    naming = await node_naming(prometheus, pool, nodes, now)
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
-    wanted = stretches(now, now - start)
-    kept = Known() if known is None else known
+    wanted = window_days(now, window.seconds)
+    kept = KnownDays() if known is None else known
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one_look(stretch: Stretch) -> tuple[Look, list[Edges]]:
-        found = await _look(prometheus, pool, naming, stretch, now, kept, gate)
+    async def samples_of(day: Span) -> DaySamples:
+        """One day; from memory, where it is over and was read before."""
+        key = (prometheus.address, pool, day)
+        if key in kept:
+            found = kept[key]
+        else:
+            async with gate:
+                found = await read_day(prometheus, pool, naming, day)
+            if now - day.end >= SETTLED and not found.warnings:
+                kept[key] = found
         progress(1 / len(wanted))
         return found
 
-    both = await together(*(one_look(one) for one in wanted))
-    looks = tuple(one for one, _ in both)
-    nodes = frozenset().union(*(one.nodes for one in looks))
-    if not nodes or not any(one.covered for one in looks):
-        return await _nothing(
-            prometheus, pool, now - start, now, seen=any(one.covered for one in looks)
-        )
-    if wrong := unknown(nodes, names):
+    days = await together(*(samples_of(day) for day in wanted))
+    names = frozenset().union(*(day.nodes for day in days))
+    covered = any(day.covered for day in days)
+    if not names or not covered:
+        return await _nothing(prometheus, pool, window, seen=covered)
+    if wrong := unknown_nodes(names, nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
-    busy: defaultdict[str, list[Span]] = defaultdict(list)
-    for one in looks:
-        for node, spans in one.busy.items():
-            busy[node] += spans
-    step = median(one.step for one in looks if one.covered)
-    told = past(
-        lives(looks),
-        merged(one.pods for one in looks),
-        {node: joined(spans, 1.0) for node, spans in busy.items()},
-        stalls([edge for _, many in both for edge in many]),
-        step,
-        rules,
-    )
-    warnings = [*told.warnings, *(text for one in looks for text in one.warnings), *unseen(looks)]
-    there = {
-        naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples
-    }
-    if absent := _absent(nodes, there, told):
-        warnings.append(absent)
-    warnings = [others, *warnings] if others else warnings
-    return PoolPast(past=told, looks=looks, warnings=tuple(dict.fromkeys(warnings)))
-
-
-async def _look(
-    prometheus: Prometheus,
-    pool: Pool,
-    naming: Naming,
-    stretch: Stretch,
-    now: float,
-    known: Known,
-    gate: asyncio.Semaphore,
-) -> tuple[Look, list[Edges]]:
-    """One stretch; from memory, where it is over and was looked at before."""
-    key = (prometheus.address, pool, stretch)
-    if key in known:
-        return known[key]
-    async with gate:
-        found = (
-            await look(prometheus, pool, naming, stretch),
-            await edges(prometheus, pool, stretch),
-        )
-    if now - stretch.end >= SETTLED and not found[0].warnings:
-        known[key] = found
-    return found
+    timelines = pool_timelines(days)
+    found = past(timelines, rules)
+    there = {naming.host(s.labels) for s in (await prometheus.query(pool.nodes_at(), now)).samples}
+    warnings = [
+        left_out,
+        *found.warnings,
+        *(text for day in days for text in day.warnings),
+        *blind_spots(timelines),
+        _absent(names, there - {""}, found),
+    ]
+    return replace(found, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
 
 
 async def _nothing(
-    prometheus: Prometheus, pool: Pool, window: float, now: float, *, seen: bool, others: str = ""
+    prometheus: Prometheus, pool: Pool, window: Span, *, seen: bool, left_out: str = ""
 ) -> NoHistory:
-    """Why nothing is to be seen, and what would help."""
-    span = min(window, prometheus.longest)
+    """Why there is nothing, and what would help; `seen` is whether any node was sampled."""
+    span, now = min(window.seconds, prometheus.longest), window.end
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
-        hint = others or (
+        hint = left_out or (
             "spec.prometheus.matchers leave none of it"
             if exists
             else "is kube-state-metrics scraped?"
@@ -214,129 +166,106 @@ async def _nothing(
         wanted = ", ".join(f"{label}={value}" for label, value in pool.labels)
         why = f"kube_node_labels knows no node with {wanted}; look at spec.nodeSelector"
     else:
-        names = [label for label, _ in pool.labels]
-        allow = f"--metric-labels-allowlist=nodes=[{','.join(names)}]"
-        why = f"kube_node_labels lacks {', '.join(names)}; start kube-state-metrics with {allow}"
+        labels = [label for label, _ in pool.labels]
+        allow = f"--metric-labels-allowlist=nodes=[{','.join(labels)}]"
+        why = f"kube_node_labels lacks {', '.join(labels)}; start kube-state-metrics with {allow}"
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _absent(nodes: frozenset[str], there: set[str], told: Past) -> str:
-    """What is said of nodes that are not there; where nobody is, the exporter is silent, and no node need be gone."""
-    if not there - {""}:
+def _absent(nodes: frozenset[str], there: set[str], found: Past) -> str:
+    """A sentence about nodes that are gone; where none is there, the exporter is silent and no node need be gone."""
+    if not there:
         return "kube_node_status_condition is silent just now"
-    lost = {one.name for one in told.incidents if one.cause.word == "node-lost"}
+    lost = {incident.name for incident in found.incidents if incident.cause is NODE_LOST}
     gone = len(nodes - there - lost)
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _concluded(found: PoolPast) -> History:
+def _history(found: Past, days: Sequence[Span]) -> History:
     """The history that a past comes to."""
-    told, looks = found.past, found.looks
-    window = looks[-1].stretch.end - looks[0].stretch.start
-    coverage = min(1.0, length(told.known) / window)
-    ready = {node: length(spans) for node, spans in told.exposed.items()}
-    busy = {node: length(spans) for node, spans in told.training.items()}
-    rests_on_jobs = sum(busy.values()) >= BUSY * sum(ready.values()) > 0
-    spans = told.training if rests_on_jobs else told.exposed
-    exposure = sum((busy if rests_on_jobs else ready).values()) / DAY
-    by_class = _by_class(told, rests_on_jobs=rests_on_jobs)
-    times = {
-        name: tuple(one.seconds for one in many if one.timed and one.level)
-        for name, many in by_class.items()
-    }
-    failed = Counter(
-        name
-        for one in told.incidents
-        if one.kind != "job" and one.cause.counts
-        for name in one.nodes or (one.name,)
-    )
+    window = days[-1].end - days[0].start
+    ready = {node: length(spans) for node, spans in found.exposed.items()}
+    busy = sum(map(length, found.training.values()))
+    rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
+    exposed = found.training if rests_on_jobs else found.exposed
+    exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
+    failures = [incident for incident in found.incidents if incident.cause.counts]
+    of_nodes = [incident for incident in failures if incident.kind != "job"]
+    counts_restarts = any(pod.containers for pod in found.pool_pods)
+    if rests_on_jobs:
+        by_class = {
+            level.value: [i for i in failures if i.kind == "job" and i.level is level]
+            for level in (RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB)
+            if counts_restarts or level is not RecoveryClass.PROCESS
+        }
+    else:  # the loss of a node replaces its pods; a domain fails once
+        by_class = {RecoveryClass.POD.value: of_nodes}
+    missing: tuple[str, ...] = ()
+    if found.pods and not any(pod.node for pod in found.pods.values()):
+        missing = ("kube_pod_info",)
+    elif not rests_on_jobs and not found.pool_pods:
+        missing = ("kube_pod_labels of training pods",)
+    elif rests_on_jobs and not counts_restarts:
+        missing = ("kube_pod_container_status_restarts_total",)
+    recoveries = {name: _recoveries(many) for name, many in by_class.items()}
     return History(
-        classes={name: evidence_of(exposure, many) for name, many in by_class.items()},
+        classes={name: _evidence(exposure, many) for name, many in by_class.items()},
         node_days=exposure,
         window=window,
-        coverage=coverage,
-        by_node=dict(failed),
+        coverage=min(1.0, length(found.known) / window),
+        by_node=dict(Counter(name for i in of_nodes for name in i.nodes or (i.name,))),
         node_days_by_node={
             node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds
         },
-        missing=tuple(_missing(found, rests_on_jobs=rests_on_jobs)),
+        missing=missing,
         warnings=found.warnings,
-        at=looks[-1].stretch.end,
-        days=days_of(looks, told, spans, by_class),
-        recoveries={name: every for name, every in times.items() if every},
-        lost=told.lost,
-        phases={name: median(seen) for name, seen in told.phases.items()},
+        at=days[-1].end,
+        days=_by_day(found, days, exposed, by_class),
+        recoveries={name: times for name, times in recoveries.items() if times},
+        lost=found.lost,
+        phases={name: median(times) for name, times in found.phases.items()},
     )
 
 
-def _by_class(told: Past, *, rests_on_jobs: bool) -> dict[str, list[Incident]]:
-    """The failures that count as evidence, by class."""
-    if not rests_on_jobs:  # the loss of a node replaces its pods; a domain fails once
-        return {
-            RecoveryClass.POD.value: [
-                one for one in told.incidents if one.kind != "job" and one.cause.counts
-            ]
-        }
-    classes = [RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB]
-    if not any(pod.containers for pod in told.pods.values()):
-        classes.remove(RecoveryClass.PROCESS)
-    return {
-        name.value: [
-            one
-            for one in told.incidents
-            if one.kind == "job" and one.cause.counts and one.level is name
-        ]
-        for name in classes
-    }
+def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
+    """Recovery times of jobs whose end was seen. [s]"""
+    return tuple(i.seconds for i in incidents if i.timed and i.level)
 
 
-def _missing(found: PoolPast, *, rests_on_jobs: bool) -> list[str]:
-    """Series without which a class is unknown."""
-    every = [pod for one in found.looks for pod in one.pods.values()]
-    if every and not any(pod.node for pod in every):
-        return ["kube_pod_info"]
-    if not rests_on_jobs and not found.past.pods:
-        return ["kube_pod_labels of training pods"]
-    counted = any(pod.containers for pod in found.past.pods.values())
-    return [] if counted or not rests_on_jobs else ["kube_pod_container_status_restarts_total"]
-
-
-# Incidents as evidence, and the history that they make day by day.
-
-
-def evidence_of(exposure: float, many: Sequence[Incident]) -> FailureEvidence:
+def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence:
     """Incidents of one class over an exposure in node-days."""
-    times = [one.seconds for one in many if one.timed and one.level]
+    times = _recoveries(incidents)
     return FailureEvidence(
-        node_days=exposure, failures=len(many), recoveries=len(times), recovery_seconds=sum(times)
+        node_days=exposure,
+        failures=len(incidents),
+        recoveries=len(times),
+        recovery_seconds=sum(times),
     )
 
 
-def days_of(
-    looks: Sequence[Look],
-    told: Past,
-    spans: Mapping[str, Sequence[Span]],
+def _by_day(
+    found: Past,
+    days: Sequence[Span],
+    exposed: Mapping[str, Sequence[Span]],
     by_class: Mapping[str, Sequence[Incident]],
 ) -> tuple[Day, ...]:
-    """The history day by day in UTC: exposure as it was, an incident on the day on which it began."""
-    stretches_of: defaultdict[str, list[Span]] = defaultdict(list)
-    for one in looks:
-        stretches_of[date_of(one.stretch.start)].append((one.stretch.start, one.stretch.end))
-    covered = {date: length(overlap(told.known, parts)) for date, parts in stretches_of.items()}
-    dates = [date for date in sorted(covered) if covered[date]]
-    last = dates[-1]
+    """The history day by day in UTC; an incident counts on the day on which it began, or on the last where nothing was sampled."""
+    covered = {date_of(day.start): length(overlap(found.known, [day])) for day in days}
+    last = max(date for date, seconds in covered.items() if seconds)
+
+    def counted(incident: Incident) -> str:
+        date = date_of(incident.start)
+        return date if covered.get(date) else last
+
     made = []
-    for date in dates:
-        exposure = sum(length(overlap(many, stretches_of[date])) for many in spans.values()) / DAY
+    for day in days:
+        date = date_of(day.start)
+        if not covered[date]:
+            continue
+        exposure = sum(length(overlap(spans, [day])) for spans in exposed.values()) / DAY
         classes = {
-            name: evidence_of(exposure, [one for one in many if _on(one, covered, last) == date])
-            for name, many in by_class.items()
+            name: _evidence(exposure, [i for i in incidents if counted(i) == date])
+            for name, incidents in by_class.items()
         }
         made.append(Day(date=date, witness=PROMETHEUS, covered=covered[date], classes=classes))
     return tuple(made)
-
-
-def _on(one: Incident, covered: Mapping[str, float], last: str) -> str:
-    """The day of an incident; one that began while nobody looked lies on the last."""
-    date = date_of(one.start)
-    return date if covered.get(date) else last

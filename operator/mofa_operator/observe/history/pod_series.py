@@ -1,259 +1,240 @@
-"""What Prometheus says of the pods of training jobs in a stretch: whose they are, when they lived, how they ended."""
+"""The pods of training jobs in a piece of time: whose they are, when they ran, how they and their containers ended."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from mofa_model.kinds import PodLabels
-from mofa_operator.incidents.timelines import Exit, PodLife
-from mofa_operator.observe.history.node_names import Naming
+from mofa_operator.incidents.timelines import ContainerExit, PodTimeline
+from mofa_operator.observe.history.node_names import NodeNaming
 from mofa_operator.observe.prometheus.client import Asking, Sample, together
-from mofa_operator.observe.prometheus.promql import POD_LABELS, Pool, any_of, duration, matcher
+from mofa_operator.observe.prometheus.promql import (
+    JOB_LABELS,
+    Pool,
+    any_of,
+    duration,
+    labels_of,
+    matcher,
+    pod_slot,
+)
 
-_SERVICES: Final = matcher("owner_kind", "DaemonSet|ReplicaSet|StatefulSet|Node|<none>|", "!~")
+_NO_JOB: Final = matcher("owner_kind", "DaemonSet|ReplicaSet|StatefulSet|Node|<none>|", "!~")
 _NAMES: Final = "uid, namespace, exported_namespace, pod, exported_pod"
-_WHERE: Final = "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip, priority_class"
-_IN: Final = "uid, container, exported_container"
+_PLACE: Final = "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip, priority_class"
+_CONTAINER: Final = "uid, container, exported_container"
 _ENDED: Final = matcher("phase", "Failed|Succeeded", "=~")
-_FEW: Final = 50
+_NAMED: Final = 50
 """Pods that a query names at most. [1]"""
-_LATE: Final = 20.0
-"""Time from the end of a container to its next start, where nobody says when it ended. [s]"""
+_RESTART: Final = 20.0
+"""Time from the end of a container to its next start, where its end is not published. [s]"""
+_FLAGS: Final = {
+    "failed": ("kube_pod_status_phase", "phase", "Failed"),
+    "succeeded": ("kube_pod_status_phase", "phase", "Succeeded"),
+    "evicted": ("kube_pod_status_reason", "reason", "Evicted|Shutdown|Terminated|Preempting"),
+    "preempted": ("kube_pod_status_disruption_reason", "reason", "PreemptionBy.*"),
+    "drained": ("kube_pod_status_disruption_reason", "reason", "EvictionByEvictionAPI"),
+    "out_of_memory": ("kube_pod_container_status_terminated_reason", "reason", "OOMKilled"),
+}
+"""Fields of a pod that are true, and the series that shows it: metric, label, values."""
+
+
+class _Container(NamedTuple):
+    """A container of a pod."""
+
+    uid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The job of a pod."""
+
+    job: str
+    attempt: str
+    slot: str
 
 
 async def read_pods(
-    ask: Asking, pool: Pool, named: Naming, span: float, step: float
-) -> dict[str, PodLife]:
-    """Pods of training jobs by uid. `span` is the length of the stretch, `step` the time between samples. [s]"""
+    ask: Asking, pool: Pool, naming: NodeNaming, span: float, step: float
+) -> dict[str, PodTimeline]:
+    """Pods of training jobs by uid. `span` is the length of the time that is read, `step` the time between samples. [s]"""
     within = f"[{duration(span)}]"
     grid = f"[{duration(span - 1)}:{duration(step)}]"
-    labelled, owned, jobs = await together(
-        ask(_labelled(pool, within)),
-        ask(
-            f"max by ({_NAMES}, owner_kind, owner_name) (last_over_time({pool.series('kube_pod_owner', _SERVICES)}{within}))"
-        ),
-        ask(
-            f"max by (namespace, exported_namespace, job_name, owner_name) (last_over_time({pool.series('kube_job_owner')}{within}))"
-        ),
-    )
-    parents = {(_space(s), s.label("job_name")): s.label("owner_name") for s in jobs.samples}
-    whose: dict[str, tuple[str, str, str]] = {}
-    for s in owned.samples:
-        name = parents.get((_space(s), s.label("owner_name")), s.label("owner_name"))
-        whose[s.label("uid")] = f"{_space(s)}/{name}", "", _stem(s)
-    for s in labelled.samples:
-        labels = next((one for one in POD_LABELS if s.label(one.job)), POD_LABELS[0])
-        whose[s.label("uid")] = (
-            f"{_space(s)}/{s.label(labels.job)}",
-            s.label(labels.attempt),
-            _slot(s, labels),
-        )
-    if not whose:
+    owners = await _owners(ask, pool, within)
+    if not owners:
         return {}
     facts = await _facts(ask, pool, within, grid)
     exits = await _exits(ask, pool, span, grid, step)
-    there = await ask(f"max by ({_WHERE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
-    places: dict[str, tuple[str, str]] = {}
-    for s in there.samples:
-        if node := named.host(s.labels):
-            places[s.label("uid")] = node, s.label("priority_class")
+    infos = await ask(f"max by ({_PLACE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
+    placed = {s.label("uid"): s for s in infos.samples if naming.host(s.labels)}
     found = {}
-    for uid, (job, attempt, slot) in whose.items():
+    for uid, owner in owners.items():
         known = facts.get(uid, {})
-        node, priority = places.get(uid, ("", ""))
-        many = exits.get(uid, ())
-        found[uid] = PodLife(
-            job=job,
-            attempt=attempt,
-            slot=slot,
-            node=node,
-            priority=priority,
+        place = placed.get(uid, Sample({}, ()))
+        found[uid] = PodTimeline(
+            job=owner.job,
+            attempt=owner.attempt,
+            slot=owner.slot,
+            node=naming.host(place.labels),
+            priority=place.label("priority_class"),
             created=known.get("created", 0.0),
             started=known.get("started"),
             last=known.get("last", 0.0),
             over=known.get("over"),
-            failed="failed" in known,
-            succeeded="succeeded" in known,
-            evicted="evicted" in known,
-            preempted="preempted" in known,
-            drained="drained" in known,
-            out_of_memory="memory" in known,
-            exits=many,
+            exits=exits.get(uid, ()),
             containers=round(known.get("containers", 0.0)),
+            **{flag: flag in known for flag in _FLAGS},
         )
     return found
 
 
+async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, _Owner]:
+    """The job of each pod: by the labels of a kind of jobs, else by the object that owns it."""
+    each = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
+    owner = pool.series("kube_pod_owner", _NO_JOB)
+    jobs = "namespace, exported_namespace, job_name, owner_name"
+    labelled, owned, parents = await together(
+        ask(f"sum by ({', '.join([_NAMES, *JOB_LABELS])}) ({each})"),
+        ask(f"max by ({_NAMES}, owner_kind, owner_name) (last_over_time({owner}{within}))"),
+        ask(f"max by ({jobs}) (last_over_time({pool.series('kube_job_owner')}{within}))"),
+    )
+    parent = {(_namespace(s), s.label("job_name")): s.label("owner_name") for s in parents.samples}
+    found: dict[str, _Owner] = {}
+    for s in owned.samples:
+        name = parent.get((_namespace(s), s.label("owner_name")), s.label("owner_name"))
+        found[s.label("uid")] = _Owner(f"{_namespace(s)}/{name}", "", pod_slot(s))
+    for s in labelled.samples:
+        labels = labels_of(s)
+        job = f"{_namespace(s)}/{s.label(labels.job)}"
+        found[s.label("uid")] = _Owner(job, s.label(labels.attempt), pod_slot(s, labels))
+    return found
+
+
 async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, dict[str, float]]:
-    """What is asked of pods, by uid."""
-    created, phases = pool.series("kube_pod_created"), "kube_pod_status_phase"
-    containers = pool.series("kube_pod_container_status_restarts_total")
-    answers = await together(
+    """Facts of pods by uid: moments, the number of containers, and the flags that are true."""
+    created = pool.series("kube_pod_created")
+    started = pool.series("kube_pod_container_state_started")
+    restarts = pool.series("kube_pod_container_status_restarts_total")
+    flags = (
+        f"label_replace(max by (uid) (max_over_time({pool.series(metric, matcher(label, values, '=~'))}{within})) == 1, "
+        f'"fact", "{flag}", "", "")'
+        for flag, (metric, label, values) in _FLAGS.items()
+    )
+    *answers, flagged = await together(
         ask(f"max by (uid) (last_over_time({created}{within}))"),
-        ask(
-            f"min by (uid) (min_over_time({pool.series('kube_pod_container_state_started')}{within}))"
-        ),
+        ask(f"min by (uid) (min_over_time({started}{within}))"),
         ask(f"max by (uid) (timestamp({created}))"),
-        ask(f"count by (uid) (max by ({_IN}) (last_over_time({containers}{within})))"),
-        ask(_flags(pool, within)),
+        ask(f"count by (uid) (max by ({_CONTAINER}) (last_over_time({restarts}{within})))"),
+        ask(" or ".join(flags)),
     )
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for name, answer in zip(("created", "started", "last", "containers"), answers, strict=False):
+    for name, answer in zip(("created", "started", "last", "containers"), answers, strict=True):
         for (uid,), value in answer.by("uid").items():
             found[uid][name] = value
-    for s in answers[-1].samples:
+    for s in flagged.samples:
         found[s.label("uid")][s.label("fact")] = s.value
     gone = [uid for uid, known in found.items() if "created" in known and "last" not in known]
     over = [uid for uid, known in found.items() if {"failed", "succeeded"} & known.keys()]
     for some in _by_few(gone):
-        last = f"max by (uid) (max_over_time(timestamp({pool.series('kube_pod_created', some)}){grid}))"
+        series = pool.series("kube_pod_created", some)
+        last = f"max by (uid) (max_over_time(timestamp({series}){grid}))"
         for (uid,), value in (await ask(last)).by("uid").items():
             found[uid]["last"] = value
     for some in _by_few(over):
-        ended = pool.series(phases, _ENDED, some)
+        ended = pool.series("kube_pod_status_phase", _ENDED, some)
         first = f"min by (uid) (min_over_time((timestamp({ended}) and {ended} == 1){grid}))"
         for (uid,), value in (await ask(first)).by("uid").items():
             found[uid]["over"] = value
     return found
 
 
-def _flags(pool: Pool, within: str) -> str:
-    """What is true of some pods, each by its name in the label `fact`."""
-
-    def true(metric: str, label: str, which: str) -> str:
-        return f"max by (uid) (max_over_time({pool.series(metric, matcher(label, which, '=~'))}{within})) == 1"
-
-    disrupted = "kube_pod_status_disruption_reason"
-    flags = {
-        "failed": true("kube_pod_status_phase", "phase", "Failed"),
-        "succeeded": true("kube_pod_status_phase", "phase", "Succeeded"),
-        "evicted": true(
-            "kube_pod_status_reason", "reason", "Evicted|Shutdown|Terminated|Preempting"
-        ),
-        "preempted": true(disrupted, "reason", "PreemptionBy.*"),
-        "drained": true(disrupted, "reason", "EvictionByEvictionAPI"),
-        "memory": true("kube_pod_container_status_terminated_reason", "reason", "OOMKilled"),
-    }
-    return " or ".join(
-        f'label_replace({query}, "fact", "{name}", "", "")' for name, query in flags.items()
-    )
-
-
 async def _exits(
     ask: Asking, pool: Pool, span: float, grid: str, step: float
-) -> dict[str, tuple[Exit, ...]]:
-    """Containers that ended and were started again, by uid of their pod: each where its time of start changes."""
-    at: dict[tuple[tuple[str, str], float], float] = {}
-    said: dict[tuple[tuple[str, str], float], int] = {}
-    why: dict[tuple[tuple[str, str], float], str] = {}
-    found: defaultdict[str, list[Exit]] = defaultdict(list)
-    again = await ask(_started_again(pool, span, step))
-    for some in _by_few({s.label("uid") for s in again.samples}):
-        starts, ends, code, reason = await together(
-            *(ask(query) for query in _ends(pool, some, grid, step))
-        )
-        at |= {(_container(s), t): value for s in ends.samples for t, value in s.points}
-        said |= {(_container(s), t): round(value) for s in code.samples for t, value in s.points}
-        latest = sorted(
-            (value, _container(s), t, s.label("reason"))
-            for s in reason.samples
-            for t, value in s.points
-        )
-        why |= {
-            (key, t): text for _, key, t, text in latest
-        }  # one that is over may be told for a while
+) -> dict[str, tuple[ContainerExit, ...]]:
+    """Containers that were started again, by uid of their pod: their time of start changes."""
+    found: defaultdict[str, set[ContainerExit]] = defaultdict(set)
+    restarted = await ask(_restarted(pool, span, step))
+    for some in _by_few({s.label("uid") for s in restarted.samples}):
+        queries = _restarts(pool, some, grid, step)
+        starts, ends, codes, reasons = await together(*(ask(query) for query in queries))
+        ended = {(_container(s), at): value for s in ends.samples for at, value in s.points}
+        code = {(_container(s), at): round(value) for s in codes.samples for at, value in s.points}
+        reason = {  # kube-state-metrics may publish an old reason for a while: the latest one counts
+            (container, at): text
+            for _, container, at, text in sorted(
+                (value, _container(s), at, s.label("reason"))
+                for s in reasons.samples
+                for at, value in s.points
+            )
+        }
         for s in starts.samples:
-            key = _container(s)
-            for t, value in s.points:
-                end = at.get((key, t), value - _LATE)
-                if end <= value + 1:
-                    found[key[0]].append(
-                        Exit(
-                            at=end,
-                            again=value,
-                            container=key[1],
-                            code=said.get((key, t)),
-                            reason=why.get((key, t), ""),
-                        )
+            container = _container(s)
+            for at, start in s.points:
+                end = ended.get((container, at), start - _RESTART)
+                if end <= start + 1:
+                    stop = ContainerExit(
+                        at=end,
+                        again=start,
+                        container=container.name,
+                        code=code.get((container, at)),
+                        reason=reason.get((container, at), ""),
                     )
+                    found[container.uid].add(stop)
     return {
-        uid: tuple(sorted(set(many), key=lambda one: (one.at, one.container)))
-        for uid, many in found.items()
+        uid: tuple(sorted(stops, key=lambda stop: (stop.at, stop.container)))
+        for uid, stops in found.items()
     }
 
 
-def _started_again(pool: Pool, span: float, step: float) -> str:
-    """Pods with a container that was started again, and that may have happened within the stretch.
-
-    Its time of start changed, or was not known when the stretch began.
-    """
+def _restarted(pool: Pool, span: float, step: float) -> str:
+    """Pods with a container that may have been started again: its start changed, or was unknown when the time began."""
     started = pool.series("kube_pod_container_state_started")
-    wide = f"[{duration(span + step)}]"
-    moved = f"{_in(f'max_over_time({started}{wide})')} != {_in(f'min_over_time({started}{wide})')}"
-    fresh = f"{_in(f'last_over_time({started}[{duration(span)}])')} unless {_in(f'{started} offset {duration(span)}')}"
     restarts = pool.series("kube_pod_container_status_restarts_total")
-    again = f"{_in(f'max_over_time({restarts}[{duration(span)}])')} > 0"
-    return f"max by (uid) ((({moved}) or ({fresh})) and on ({_IN}) ({again}))"
+    wide, within = f"[{duration(span + step)}]", f"[{duration(span)}]"
+    most, least = (f"{end}_over_time({started}{wide})" for end in ("max", "min"))
+    changed = f"{_by_container(most)} != {_by_container(least)}"
+    last = _by_container(f"last_over_time({started}{within})")
+    new = f"{last} unless {_by_container(f'{started} offset {duration(span)}')}"
+    again = f"{_by_container(f'max_over_time({restarts}{within})')} > 0"
+    return f"max by (uid) ((({changed}) or ({new})) and on ({_CONTAINER}) ({again}))"
 
 
-def _ends(pool: Pool, some: str, grid: str, step: float) -> list[str]:
-    """New times of start of these pods' containers, and what was said of their last end at each. [s]"""
-    back = f"offset {duration(step)}"
-    started = _in(pool.series("kube_pod_container_state_started", some))
-    before = _in(pool.series("kube_pod_container_state_started", some) + f" {back}")
-    again = f"({_in(pool.series('kube_pod_container_status_restarts_total', some))} > 0)"
-    new = f"(({started} unless ({started} == {before})) and on ({_IN}) {again})"
-    ended = _in(pool.series("kube_pod_container_status_last_terminated_timestamp", some))
-    codes = _in(pool.series("kube_pod_container_status_last_terminated_exitcode", some))
+def _restarts(pool: Pool, some: str, grid: str, step: float) -> list[str]:
+    """New times of start of some pods' containers, and at each: the time, code and reason of the last end."""
+
+    def of(metric: str, offset: str = "") -> str:
+        return _by_container(pool.series(f"kube_pod_container_{metric}", some) + offset)
+
+    started, before = of("state_started"), of("state_started", f" offset {duration(step)}")
+    again = f"({of('status_restarts_total')} > 0)"
+    new = f"(({started} unless ({started} == {before})) and on ({_CONTAINER}) {again})"
     told = pool.series("kube_pod_container_status_last_terminated_reason", some)
-    reasons = f"max by ({_IN}, reason) (timestamp({told}) and {told} == 1)"
-    return [
-        f"{new}{grid}",
-        *(f"({one} and on ({_IN}) {new}){grid}" for one in (ended, codes, reasons)),
-    ]
+    ends = (
+        of("status_last_terminated_timestamp"),
+        of("status_last_terminated_exitcode"),
+        f"max by ({_CONTAINER}, reason) (timestamp({told}) and {told} == 1)",
+    )
+    return [f"{new}{grid}", *(f"({end} and on ({_CONTAINER}) {new}){grid}" for end in ends)]
 
 
 def _by_few(uids: Iterable[str]) -> list[str]:
     """Conditions that name these pods, some of them at a time."""
     every = sorted(uids)
     return [
-        matcher("uid", any_of(every[at : at + _FEW]), "=~") for at in range(0, len(every), _FEW)
+        matcher("uid", any_of(every[at : at + _NAMED]), "=~") for at in range(0, len(every), _NAMED)
     ]
 
 
-def _in(series: str) -> str:
-    return f"max by ({_IN}) ({series})"
+def _by_container(series: str) -> str:
+    return f"max by ({_CONTAINER}) ({series})"
 
 
-def _container(sample: Sample) -> tuple[str, str]:
-    return sample.label("uid"), sample.label("exported_container") or sample.label("container")
+def _container(sample: Sample) -> _Container:
+    name = sample.label("exported_container") or sample.label("container")
+    return _Container(sample.label("uid"), name)
 
 
-def _labelled(pool: Pool, within: str) -> str:
-    attempts = [one.attempt for one in POD_LABELS if one.attempt]
-    slots = [label for one in POD_LABELS for label in one.slot]
-    kept = ", ".join([_NAMES, *(one.job for one in POD_LABELS), *attempts, *slots])
-    each = (
-        f"count_over_time({pool.series('kube_pod_labels', matcher(one.job, '', '!='))}{within})"
-        for one in POD_LABELS
-    )
-    return f"sum by ({kept}) ({' or '.join(each)})"
-
-
-def _space(sample: Sample) -> str:
+def _namespace(sample: Sample) -> str:
     return sample.label("exported_namespace") or sample.label("namespace")
-
-
-def _stem(sample: Sample) -> str:
-    """A pod's name without the five letters that are drawn for it."""
-    name = sample.label("exported_pod") or sample.label("pod")
-    stem, _, last = name.rpartition("-")
-    return stem if len(last) == 5 and not last.isdigit() else name
-
-
-def _slot(sample: Sample, labels: PodLabels) -> str:
-    """The place that a pod fills: a JobSet's indices; else its name."""
-    indices = [sample.label(label) for label in labels.slot]
-    return "/".join(indices) if indices and all(indices) else _stem(sample)

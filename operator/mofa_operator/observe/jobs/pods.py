@@ -1,4 +1,17 @@
-"""Pods of running jobs, as they are just now and were a little while ago: one cheap look, made every minute."""
+"""What the pods of running jobs show of their interruptions, by kube-state-metrics: the operator may not read pods.
+
+    process   a container ended and was started again; kube-state-metrics has the moment to the second
+    pod       a slot got a new pod within an attempt, when the new pod was created
+    job       the restart attempt grew, and the pods of the new attempt were created
+
+A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those whose job label bears the name of
+the object that the TrainingJob is about: its targetRef, else the TrainingJob itself.
+
+Device memory comes from NVIDIA's DCGM exporter: all that is in use on a device. Where the scrape keeps the exporter's labels
+(honorLabels), `namespace` and `pod` are the training pod's, and a series counts for the namespace that it names. Where it does not,
+they are the exporter's own, and the training pod's are `exported_namespace` and `exported_pod`; anybody may publish those, so they
+count only from trusted namespaces.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +20,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
-from mofa_model.kinds import PodLabels
 from mofa_model.kinds.kind import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -23,140 +35,66 @@ from mofa_operator.observe.prometheus.client import (
     together,
 )
 from mofa_operator.observe.prometheus.promql import (
-    FACTS,
-    POD_LABELS,
-    UID,
+    POD_FACTS,
+    POD_ID,
     Pool,
     any_of,
     duration,
-    heard,
+    labels_of,
     matcher,
+    pod_slot,
     selector,
+    with_trusted_exporters,
 )
 from mofa_operator.observe.prometheus.trainers import RECENT, Job
 
-_FEW: Final = 2000
-"""Pods up to which everything about them comes in one answer. [1]"""
+SPAN: Final = 3600.0
+"""How far back pods are read: one that is gone stays known for so long. [s]"""
+DEVICE_MEMORY: Final = "DCGM_FI_DEV_FB_USED"
+"""Memory in use on a device. [MiB]"""
+_ONE_ANSWER: Final = 2000
+"""Pods up to which all their facts come in one answer. [1]"""
+_NAMESPACES: Final = 50
+"""Namespaces up to which a query names them. [1]"""
+_KEPT: Final = ("namespace", "pod")
+_RENAMED: Final = ("exported_namespace", "exported_pod")
+_NONE: Final[Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pod:
-    """A pod of a training job, as far as it was seen."""
+    """A pod of a training job."""
 
     job: Job
-    """Whose."""
     attempt: str
-    """Restart attempt of its job; empty for kinds that do not say."""
+    """Restart attempt of its job; empty for kinds of jobs that count none."""
     slot: str
-    """Which place in the job it fills: the same for the pod that replaces it."""
+    """Its place in the job: the pod that replaces it has the same."""
     node: str = ""
-    """Its node; empty = not known."""
+    """Its node; empty = unknown."""
     created: float | None = None
-    """When it was created, in seconds of the epoch. [s]"""
-    first: int | None = None
-    """Restarts at its first sample; None = not known. [1]"""
+    """In seconds of the epoch; None = unknown. [s]"""
     restarts: int | None = None
-    """Restarts at its last sample. [1]"""
+    """Restarts of the container that has most; None = unknown. [1]"""
     made_room: bool = False
     """Whether it was evicted or preempted."""
     preempted: bool = False
-    """Whether it was preempted."""
-
-
-async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) -> dict[str, Pod]:
-    """Pods of training jobs that lived at some time, by namespace, name and uid: a uid alone is but a label, and anybody's."""
-    ask = Asking(prometheus, at)
-    pods = await ask(pool.pods(span))
-    return await _pods(ask, pool, span, pods) if pods.samples else {}
-
-
-async def _pods(ask: Asking, pool: Pool, span: float, pods: QueryResult) -> dict[str, Pod]:
-    """The same, given which they are."""
-    few = (
-        len(pods.samples) <= _FEW
-    )  # together the pods are looked up once, apart the answers are smaller
-    parts = [FACTS] if few else [(fact,) for fact in FACTS]
-    answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
-    more: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
-    async for sample in in_turns(sample for answer in answers for sample in answer.samples):
-        more[named(sample)][sample.label("fact")] = sample
-    found: dict[str, Pod] = {}
-    async for sample in in_turns(pods.samples):
-        pod = named(sample)
-        known = more[pod]
-        value = {fact: one.value for fact, one in known.items()}
-        labels = next((one for one in POD_LABELS if sample.label(one.job)), POD_LABELS[0])
-        found[pod] = Pod(
-            job=(sample.label("namespace"), sample.label(labels.job)),
-            attempt=sample.label(labels.attempt),
-            slot=_slot(sample, labels),
-            node=known["node"].label("node") if "node" in known else "",
-            created=value.get("created"),
-            first=None if "first" not in value else round(value["first"]),
-            restarts=None if "last" not in value else round(value["last"]),
-            made_room="evicted" in value or "preempted" in value,
-            preempted="preempted" in value,
-        )
-    return found
-
-
-def last_of_slots(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods of an attempt that nothing replaced within it: they say how it ended."""
-    last: dict[str, Pod] = {}
-    for pod in sorted(pods, key=lambda pod: pod.created or 0.0):
-        last[pod.slot] = pod
-    return list(last.values())
-
-
-def named(sample: Sample) -> str:
-    """Which pod a series is of."""
-    return "/".join(sample.label(name) for name in UID)
-
-
-def _slot(sample: Sample, labels: PodLabels) -> str:
-    """The place that a pod fills: a JobSet's indices; else its name, which is stable or ends in five random letters."""
-    indices = [sample.label(label) for label in labels.slot]
-    if indices and all(indices):
-        return "/".join(indices)
-    stem, _, last = sample.label("pod").rpartition("-")
-    return stem if len(last) == 5 and not last.isdigit() else sample.label("pod")
-
-
-# What the pods of running jobs say of their interruptions, through kube-state-metrics: the operator may not read pods.
-#
-#     process   a container ended and was started again; when, kube-state-metrics knows to the second
-#     pod       a slot got a new pod within an attempt; made when the new pod was created
-#     job       the restart attempt grew, and the pods of the new attempt were created
-#
-# A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those whose job label bears the
-# name of the object that the TrainingJob is about: its targetRef, else the TrainingJob itself.
-
-SPAN: Final = 3600.0
-"""How far back pods are looked at: one that is gone stays known for so long. [s]"""
-_NAMESPACES: Final = 50
-"""Namespaces up to which a query names them. [1]"""
-
-Ends: TypeAlias = Mapping[str, float]
-"""When a container of a pod last ended, by pod. [s]"""
-Starts: TypeAlias = Mapping[str, float]
-"""When the containers of a living pod last started, by pod; 0 where none runs. [s]"""
-_NOTHING: Final[Starts] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gang:
-    """What is known of the pods of one job."""
+    """The pods of one job."""
 
     observation: Observation
-    """What they say."""
+    """What they show of interruptions."""
     nodes: frozenset[str]
     """Nodes that they are or were on."""
     since: float | None = None
-    """Since when all that live run; None = some do not, or none lives. [s]"""
+    """Since when all living pods run; None = some do not, or none lives. [s]"""
     placed: bool = False
-    """Whether some live, and all that do have a node: none of them waits for room."""
+    """Whether some live, and all that do have a node: none waits in a queue."""
     memory: float | None = None
-    """Most device memory in use on a device of those that live; None = nobody says. [B]"""
+    """Most memory in use on a device of a living pod; None = unknown. [B]"""
 
 
 async def gangs(
@@ -169,139 +107,158 @@ async def gangs(
     lately: float = RECENT,
     exporters: tuple[str, ...] = EXPORTERS,
 ) -> dict[Job, Gang]:
-    """The pods of these jobs, given when each was made, 0 where that is not known; a job without any has no entry. [s]
+    """The pods of some jobs, by job; a job without pods has no entry.
 
-    Pods that are older than their job were those of another job of the same name, which was deleted. Device memory is that of
-    `lately`; `exporters` are namespaces of those who are believed.
+    `jobs` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted job of the same name.
+    Device memory is that of `lately` [s]; `exporters` are trusted namespaces.
     """
-    wanted = jobs
-    spaces = sorted({namespace for namespace, _ in wanted})
-    labels = [matcher(name, value) for name, value in sorted(matchers.items())]
-    if len(spaces) <= _NAMESPACES and "namespace" not in matchers:
-        labels.append(matcher("namespace", any_of(spaces), "=~"))
-    picked = Pool(matchers=tuple(labels), members=(), labels=(), exporters=exporters)
-    every = Pool.of(
-        {name: value for name, value in matchers.items() if name != "namespace"}, {}, "", exporters
+    namespaces = sorted({namespace for namespace, _ in jobs})
+    conditions = [matcher(name, value) for name, value in sorted(matchers.items())]
+    if len(namespaces) <= _NAMESPACES and "namespace" not in matchers:
+        conditions.append(matcher("namespace", any_of(namespaces), "=~"))
+    others = {name: value for name, value in matchers.items() if name != "namespace"}
+    pool = await with_trusted_exporters(
+        Asking(prometheus, now),
+        Pool(matchers=tuple(conditions), exporters=exporters),
+        span,
+        Pool.of(others, {}, "", exporters),
     )
-    pool = await heard(Asking(prometheus, now), picked, span, every)
     if pool is None:
         return {}
     by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
     async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
-        if pod.job in wanted and (pod.created is None or pod.created > wanted[pod.job] - SECOND):
+        if pod.job in jobs and (pod.created is None or pod.created > jobs[pod.job] - SECOND):
             by_job[pod.job][uid] = pod
     if not by_job:
         return {}
-    held = device_memory(matchers, {place for place, _ in by_job}, exporters, lately)
-    queries = (pool.container_ends(span), pool.started(), held)
-    ended, started, used = await together(*(prometheus.query(one, now) for one in queries))
-    ends = {named(sample): sample.value async for sample in in_turns(ended.samples)}
-    starts = {named(sample): sample.value async for sample in in_turns(started.samples)}
-    memory = by_pod(used)
+    used = device_memory(matchers, {namespace for namespace, _ in by_job}, exporters, lately)
+    queries = (pool.container_ends(span), pool.started(), used)
+    ended, started, memory = await together(*(prometheus.query(query, now) for query in queries))
+    ends = {pod_id(sample): sample.value async for sample in in_turns(ended.samples)}
+    starts = {pod_id(sample): sample.value async for sample in in_turns(started.samples)}
+    memory_by_pod = by_pod(memory)
     found: dict[Job, Gang] = {}
-    for job, many in by_job.items():
-        await asyncio.sleep(0)
-        found[job] = gang(many, ends, starts, memory)
+    for job, pods in by_job.items():
+        await asyncio.sleep(0)  # other tasks have their turn
+        found[job] = gang(pods, ends, starts, memory_by_pod)
     return found
 
 
-def gang(
-    pods: Mapping[str, Pod],
-    ends: Ends,
-    starts: Starts = _NOTHING,
-    memory: Mapping[str, float] = _NOTHING,
-) -> Gang:
-    """What the pods of one job say; `memory` is what devices of pods hold, by namespace and name of the pod. [B]"""
-    held = [
-        memory[name] for uid in pods if uid in starts and (name := uid.rpartition("/")[0]) in memory
-    ]
-    begun = [starts[uid] for uid in pods if uid in starts]
-    attempts: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in pods.values():
-        attempts[pod.attempt].append(pod)
-    signs = [
-        Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure")
-        for uid in pods
-        if uid in ends
-    ]
-    for living in attempts.values():
-        signs += _replaced(living)
-    signs += _again(attempts)
-    return Gang(
-        observation=Observation(
-            signs=tuple(sorted(set(signs), key=lambda sign: (sign.at, sign.level, sign.cause))),
-            counters=_counters(pods, attempts, ends),
-        ),
-        nodes=frozenset(pod.node for pod in pods.values() if pod.node),
-        since=max(begun) if begun and min(begun) > 0 else None,
-        placed=bool(begun) and all(pod.node for uid, pod in pods.items() if uid in starts),
-        memory=max(held, default=None),
-    )
-
-
-def _replaced(pods: Sequence[Pod]) -> list[Sign]:
-    """Slots of one attempt that got a new pod."""
-    slots: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        if pod.created is not None:
-            slots[pod.slot].append(pod)
-    return [
-        Sign(at=after.created, level=RecoveryClass.POD, cause=_cause(before))
-        for living in slots.values()
-        for before, after in pairwise(sorted(living, key=lambda pod: pod.created or 0.0))
-        if after.created is not None
-    ]
-
-
-def _again(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
-    """Attempts after others: the whole job was made anew."""
-    numbers = sorted((int(attempt), attempt) for attempt in attempts if attempt.isdecimal())
-    signs = []
-    for (_, before), (_, after) in pairwise(numbers):
-        born = [pod.created for pod in attempts[after] if pod.created is not None]
-        gone = next((pod for pod in last_of_slots(attempts[before]) if pod.made_room), None)
-        if born:
-            signs.append(
-                Sign(
-                    at=min(born),
-                    level=RecoveryClass.JOB,
-                    cause="" if gone is None else _cause(gone),
-                )
-            )
-    return signs
-
-
-def _cause(before: Pod) -> str:
-    """Why a pod went; empty where that is not said."""
-    return "preemption" if before.preempted else "eviction" if before.made_room else ""
-
-
-def _counters(
-    pods: Mapping[str, Pod], attempts: Mapping[str, Sequence[Pod]], ends: Ends
-) -> dict[str, Counter]:
-    """The restart attempt, and restarts of containers where nobody says when they were."""
-    found: dict[str, Counter] = {}
-    numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
-    if numbers:
-        found[ATTEMPTS] = Counter(value=max(numbers), level=RecoveryClass.JOB)
-    untimed = [pod.restarts or 0 for uid, pod in pods.items() if uid not in ends]
-    if any(untimed):
-        found["Pod.restarts"] = Counter(
-            value=sum(untimed), level=RecoveryClass.PROCESS, exact=False
+async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) -> dict[str, Pod]:
+    """Pods of training jobs that lived in the last `span` seconds, by namespace, name and uid."""
+    ask = Asking(prometheus, at)
+    pods = (await ask(pool.pods(span))).samples
+    if not pods:
+        return {}
+    # one query looks the pods up once, several have smaller answers
+    parts = [POD_FACTS] if len(pods) <= _ONE_ANSWER else [(fact,) for fact in POD_FACTS]
+    answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
+    facts: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
+    async for sample in in_turns(sample for answer in answers for sample in answer.samples):
+        facts[pod_id(sample)][sample.label("fact")] = sample
+    found: dict[str, Pod] = {}
+    async for sample in in_turns(pods):
+        known, labels = facts[pod_id(sample)], labels_of(sample)
+        found[pod_id(sample)] = Pod(
+            job=(sample.label("namespace"), sample.label(labels.job)),
+            attempt=sample.label(labels.attempt),
+            slot=pod_slot(sample, labels),
+            node=known["node"].label("node") if "node" in known else "",
+            created=known["created"].value if "created" in known else None,
+            restarts=round(known["restarts"].value) if "restarts" in known else None,
+            made_room="evicted" in known or "preempted" in known,
+            preempted="preempted" in known,
         )
     return found
 
 
-# Device memory that pods use, as NVIDIA's DCGM exporter says it: of every device, in MiB, all that is not free on it.
-#
-# Whose a series is, its scrape says. Where it keeps the exporter's labels (honorLabels), `namespace` and `pod` are the training pod's,
-# and a series counts for the namespace that it names, as those of trainers do. Where it does not, these are the exporter's own, and
-# the training pod's are `exported_namespace` and `exported_pod`. Those anybody may publish, so they count only from namespaces in
-# which the profile says that exporters run.
+def pod_id(sample: Sample) -> str:
+    """The pod of a series: its namespace, name and uid."""
+    return "/".join(map(sample.label, POD_ID))
 
-SERIES: Final = "DCGM_FI_DEV_FB_USED"
-"""Memory in use on a device. [MiB]"""
-_MIB: Final = 2**20
+
+def gang(
+    pods: Mapping[str, Pod],
+    ends: Mapping[str, float],
+    starts: Mapping[str, float] = _NONE,
+    memory: Mapping[str, float] = _NONE,
+) -> Gang:
+    """The pods of one job.
+
+    `ends` are when a container last ended [s], `starts` when the containers of living pods last started, 0 where none runs [s], both
+    by pod; `memory` is what devices of pods hold, by namespace and name of the pod. [B]
+    """
+    living = {uid: pod for uid, pod in pods.items() if uid in starts}
+    begun = [starts[uid] for uid in living]
+    used = [memory[name] for uid in living if (name := uid.rpartition("/")[0]) in memory]
+    attempts: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pods.values():
+        attempts[pod.attempt].append(pod)
+    signs = {
+        Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure")
+        for uid in pods
+        if uid in ends
+    }
+    for members in attempts.values():
+        signs.update(_replacements(members))
+    signs.update(_new_attempts(attempts))
+    return Gang(
+        observation=Observation(
+            signs=tuple(sorted(signs, key=lambda sign: (sign.at, sign.level, sign.cause))),
+            counters=_counters(pods, attempts, ends),
+        ),
+        nodes=frozenset(pod.node for pod in pods.values() if pod.node),
+        since=max(begun) if begun and min(begun) > 0 else None,
+        placed=bool(living) and all(pod.node for pod in living.values()),
+        memory=max(used, default=None),
+    )
+
+
+def _replacements(pods: Iterable[Pod]) -> list[Sign]:
+    """New pods in slots of one attempt."""
+    slots: defaultdict[str, list[tuple[float, Pod]]] = defaultdict(list)
+    for pod in pods:
+        if pod.created is not None:
+            slots[pod.slot].append((pod.created, pod))
+    return [
+        Sign(at=created, level=RecoveryClass.POD, cause=_cause(before))
+        for members in slots.values()
+        for (_, before), (created, _) in pairwise(sorted(members, key=lambda member: member[0]))
+    ]
+
+
+def _new_attempts(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
+    """Attempts after others: the whole job was made anew."""
+    numbers = sorted((int(attempt), attempt) for attempt in attempts if attempt.isdecimal())
+    signs = []
+    for (_, before), (_, after) in pairwise(numbers):
+        created = [pod.created for pod in attempts[after] if pod.created is not None]
+        # the last pod of each slot shows how the attempt ended
+        last = {pod.slot: pod for pod in sorted(attempts[before], key=lambda p: p.created or 0.0)}
+        gone = next((pod for pod in last.values() if pod.made_room), None)
+        if created:
+            cause = "" if gone is None else _cause(gone)
+            signs.append(Sign(at=min(created), level=RecoveryClass.JOB, cause=cause))
+    return signs
+
+
+def _cause(before: Pod) -> str:
+    """Why a pod went; empty where that is unknown."""
+    return "preemption" if before.preempted else "eviction" if before.made_room else ""
+
+
+def _counters(
+    pods: Mapping[str, Pod], attempts: Mapping[str, Sequence[Pod]], ends: Mapping[str, float]
+) -> dict[str, Counter]:
+    """The restart attempt, and restarts of containers whose moment is unknown."""
+    found: dict[str, Counter] = {}
+    numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
+    if numbers:
+        found[ATTEMPTS] = Counter(value=max(numbers), level=RecoveryClass.JOB)
+    untimed = sum(pod.restarts or 0 for uid, pod in pods.items() if uid not in ends)
+    if untimed:
+        found["Pod.restarts"] = Counter(value=untimed, level=RecoveryClass.PROCESS, exact=False)
+    return found
 
 
 def device_memory(
@@ -310,34 +267,30 @@ def device_memory(
     exporters: Collection[str],
     span: float,
 ) -> str:
-    """Most memory in use on a device of each pod; `exporters` are namespaces of exporters whose labels a scrape may not keep."""
-    known = (*_KEPT, *_RENAMED)
-    picked = [matcher(name, value) for name, value in sorted(matchers.items()) if name not in known]
-    spaces = any_of(sorted(namespaces))
-    own = [*picked, matcher("exported_namespace", ""), matcher("namespace", spaces, "=~")]
-    told = [
+    """Most memory in use on a device of each pod; `exporters` are trusted namespaces."""
+    picked = [
+        matcher(name, value)
+        for name, value in sorted(matchers.items())
+        if name not in (*_KEPT, *_RENAMED)
+    ]
+    own = any_of(sorted(namespaces))
+    kept = [*picked, matcher("exported_namespace", ""), matcher("namespace", own, "=~")]
+    renamed = [
         *picked,
         matcher("namespace", any_of(exporters), "=~"),
-        matcher("exported_namespace", spaces, "=~"),
+        matcher("exported_namespace", own, "=~"),
     ]
     return " or ".join(
-        f"max by ({', '.join(names)}) (max_over_time({selector(SERIES, some)}[{duration(span)}]))"
-        for names, some in ((_KEPT, own), (_RENAMED, told))
+        f"max by ({', '.join(labels)}) (max_over_time({selector(DEVICE_MEMORY, conditions)}[{duration(span)}]))"
+        for labels, conditions in ((_KEPT, kept), (_RENAMED, renamed))
     )
 
 
 def by_pod(answer: QueryResult) -> dict[str, float]:
-    """What that answers, by namespace and name of the pod; of two that say something the one whose labels were kept. [B]"""
-    found: dict[str, float] = {}
-    for names in (_RENAMED, _KEPT):
-        told = {
-            "/".join(map(one.label, names)): one.value * _MIB
-            for one in answer.samples
-            if one.label(names[0])
-        }
-        found |= told
-    return found
-
-
-_KEPT: Final = ("namespace", "pod")
-_RENAMED: Final = ("exported_namespace", "exported_pod")
+    """Device memory by namespace and name of the pod; series with kept labels win. [B]"""
+    return {
+        "/".join(map(sample.label, labels)): sample.value * 2**20
+        for labels in (_RENAMED, _KEPT)
+        for sample in answer.samples
+        if sample.label(labels[0])
+    }

@@ -2,8 +2,16 @@ r"""Queries built from parts, so that no text of a user can leave its quotes.
 
     selector("up", cluster='a"b')  ->  up{cluster="a\"b"}
 
-Values of labels are quoted, names are checked, durations are whole milliseconds. Nothing else in the operator makes
-PromQL out of what it was given; free PromQL comes only from a ClusterProfile, which is the administrator's.
+Values of labels are quoted, names are checked, durations are whole milliseconds. Free PromQL comes only from a ClusterProfile,
+which is the administrator's.
+
+Series about nodes, devices and pods of others count only from trusted exporters: those that run in namespaces that the
+ClusterProfile names, or that no scrape places in a namespace, as a static target of an administrator. Where a target runs, the
+scrape says, and the target itself cannot.
+
+    kube_node_*, node_*, problem_*   their label `namespace` is the target's
+    kube_pod_*, kube_job_*           it may be the pod's (honorLabels), so job and instance of the exporter are compared
+    DCGM_*                           either: a series that names a pod counts where its instance is an exporter's
 """
 
 from __future__ import annotations
@@ -11,17 +19,19 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mofa_model.errors import BadValue
 from mofa_model.kinds import LABELS, PodLabels
 from mofa_model.manifest.cluster_profile import EXPORTERS
-from mofa_operator.observe.prometheus.client import QueryResult
+
+if TYPE_CHECKING:
+    from mofa_operator.observe.prometheus.client import QueryResult, Sample
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 _METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
 _SPECIAL: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
-_BOUND: Final = re.compile(r"([a-z0-9])([A-Z])")
+_WORD_END: Final = re.compile(r"([a-z0-9])([A-Z])")
 _PLAIN: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _OBJECT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
@@ -36,27 +46,24 @@ def quoted(text: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise BadValue("label value", text, "give text that is valid Unicode") from None
-    return (
-        '"' + "".join(_PLAIN.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
-    )
 
+    def escaped(c: str) -> str:
+        if c in _PLAIN or c.isprintable():
+            return _PLAIN.get(c, c)
+        return f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
 
-def _escaped(character: str) -> str:
-    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+    return '"' + "".join(map(escaped, text)) + '"'
 
 
 def matcher(label: str, value: str, operator: str = "=") -> str:
-    """One condition on a label; the value is literal for `=` and `!=`, a regular expression for `=~` and `!~`.
+    """A condition on a label; the value is literal for `=` and `!=`, a regular expression for `=~` and `!~`.
 
     >>> matcher("cluster", "east")
     'cluster="east"'
     """
     if not _LABEL.match(label):
-        raise BadValue(
-            "Prometheus label",
-            label,
-            "write letters, digits and _, a letter first, for example cluster",
-        )
+        right = "write letters, digits and _, a letter first, for example cluster"
+        raise BadValue("Prometheus label", label, right)
     return f"{label}{operator}{quoted(value)}"
 
 
@@ -70,7 +77,7 @@ def any_of(values: Iterable[str]) -> str:
 
 
 def selector(metric: str, matchers: Iterable[str] = (), /, **equal: str) -> str:
-    """Series of a metric, by ready matchers and by labels that are equal to a value.
+    """Series of a metric, by ready matchers and by labels that equal a value.
 
     >>> selector("up", [matcher("job", "", "!=")], cluster="east")
     'up{job!="",cluster="east"}'
@@ -94,20 +101,20 @@ def duration(seconds: float) -> str:
 
 
 def node_label(label: str) -> str:
-    """How kube-state-metrics names the label of a node or a pod.
+    """The name that kube-state-metrics gives to a label of a node or a pod.
 
-    Source: kube-state-metrics, allowed labels of kube_node_labels: what is no letter, digit or _ becomes _, and words in
-    camel case become snake case.
+    Source: kube-state-metrics, allowed labels of kube_node_labels: what is no letter, digit or _ becomes _, and camel case
+    becomes snake case.
 
     >>> node_label("nvidia.com/gpu.product"), node_label("nodePool")
     ('label_nvidia_com_gpu_product', 'label_node_pool')
     """
     plain = re.sub(r"[^a-zA-Z0-9_]", "_", label)
-    return "label_" + _BOUND.sub(r"\1_\2", plain).lower()
+    return "label_" + _WORD_END.sub(r"\1_\2", plain).lower()
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """An administrator's query with `$namespace` and `$job` replaced; a name of an object needs no escaping, others are refused.
+    """An administrator's query with `$namespace` and `$job` replaced; what is no name of an object is refused.
 
     >>> filled('rate(tokens{job="$job"}[5m])', {"namespace": "ml", "job": "llama"})
     'rate(tokens{job="llama"}[5m])'
@@ -118,33 +125,35 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\$(namespace|job)\b", lambda found: values[found.group(1)], template)
 
 
-# The questions that history asks, one small function each, over raw series of kube-state-metrics and of the trainers.
-#
-# All are instant queries at the end of a stretch of time that is `span` seconds long. Every range starts just after the
-# moment where the stretch before it ended, so that answers of neighbouring stretches add up. Series of one thing are first
-# reduced to one (`max by`), because a second replica or a restarted exporter makes duplicates.
+# ------------------------------------------------------------------------------- series of a pool
 
 GRID: Final = 300
 """Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
-
+AGO: Final = ("", " offset 1d", " offset 1w")
+"""When nodes are looked for: now, or earlier where the exporter is down just now."""
 POD_LABELS: Final = tuple(
     PodLabels(
-        job=node_label(one.job),
-        attempt=node_label(one.attempt) if one.attempt else "",
-        slot=tuple(node_label(label) for label in one.slot),
+        job=node_label(labels.job),
+        attempt=node_label(labels.attempt) if labels.attempt else "",
+        slot=tuple(node_label(label) for label in labels.slot),
     )
-    for one in LABELS
+    for labels in LABELS
 )
-"""Labels of pods as kube-state-metrics has them, a kind of jobs each."""
-FACTS: Final = ("node", "created", "evicted", "preempted", "last", "first")
-"""What is asked of pods."""
-AGO: Final = ("", " offset 1d", " offset 1w")
-"""When nodes are looked for, should the exporter be down just now."""
+"""Labels of pods as kube-state-metrics names them, for each kind of jobs."""
+JOB_LABELS: Final = (
+    *(labels.job for labels in POD_LABELS),
+    *(labels.attempt for labels in POD_LABELS if labels.attempt),
+    *(label for labels in POD_LABELS for label in labels.slot),
+)
+"""Labels that name job, attempt and slot of a pod, of all kinds of jobs."""
+POD_ID: Final = ("namespace", "pod", "uid")
+"""Labels that identify a pod; a uid alone is a label that anybody may publish."""
+POD_FACTS: Final = ("node", "created", "evicted", "preempted", "restarts")
+"""What `pod_facts` can ask of pods."""
 _OF_NODES: Final = ("kube_node_", "node_", "problem_")
 _OF_PODS: Final = ("kube_pod_", "kube_job_")
-UID: Final = ("namespace", "pod", "uid")
-"""What names a pod once and for all."""
-_UID: Final = ", ".join(UID)
+_POD: Final = ", ".join(POD_ID)
+_READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))
 _FINISHED: Final = matcher("phase", "Succeeded|Failed", "=~")
 _MADE_ROOM: Final = matcher("reason", "Evicted|Preempted|Preempting|Shutdown|Terminated", "=~")
 _DISRUPTED: Final = matcher(
@@ -154,20 +163,24 @@ _DISRUPTED: Final = matcher(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
-    """Nodes of a profile, as Prometheus knows them."""
+    """The nodes of a profile in Prometheus, and the queries about them.
+
+    All are instant queries at the end of a piece of time of `span` seconds. Duplicates of a second replica or a restarted
+    exporter are reduced to one first (`max by`).
+    """
 
     matchers: tuple[str, ...]
     """Conditions that every series meets."""
-    members: tuple[str, ...]
+    members: tuple[str, ...] = ()
     """Conditions on kube_node_labels that the pool's nodes meet."""
-    labels: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...] = ()
     """The same as Kubernetes writes them: labels and values."""
     label: str = ""
-    """Label that names the node, where somebody states it."""
+    """The label that names the node, where the profile states it."""
     exporters: tuple[str, ...] = EXPORTERS
-    """Namespaces whose targets are believed when they speak of nodes; what no scrape places is the administrator's, and is too."""
-    speakers: tuple[str, ...] = ()
-    """Conditions that series of pods meet: that a target there says them."""
+    """Namespaces of trusted exporters."""
+    pod_exporters: tuple[str, ...] = ()
+    """Conditions that series of pods meet so that they come from trusted exporters."""
 
     @classmethod
     def of(
@@ -177,11 +190,11 @@ class Pool:
         label: str = "",
         exporters: Iterable[str] = EXPORTERS,
     ) -> Pool:
-        """A pool by its profile's matchers and node selector; a namespace among the matchers is the administrator's word."""
+        """A pool by its profile; a namespace among the matchers is a trusted one."""
         stated = [matchers["namespace"]] if "namespace" in matchers else []
         return cls(
             exporters=(*exporters, *stated),
-            matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
+            matchers=tuple(matcher(name, value) for name, value in sorted(matchers.items())),
             members=tuple(
                 matcher(node_label(name), value) for name, value in sorted(node_selector.items())
             ),
@@ -190,152 +203,154 @@ class Pool:
         )
 
     def series(self, metric: str, *conditions: str) -> str:
-        """A metric's series within the profile's matchers."""
-        return selector(metric, [*self.matchers, *self._attested(metric), *conditions])
+        """Series of a metric within the profile's matchers, from trusted exporters."""
+        trusted: tuple[str, ...] = ()
+        if metric.startswith(_OF_PODS):
+            trusted = self.pod_exporters
+        elif metric.startswith(_OF_NODES):
+            trusted = (self.placed(),)
+        return selector(metric, [*self.matchers, *trusted, *conditions])
 
     def placed(self, operator: str = "=~") -> str:
-        """That the scrape says of a target that it runs where exporters do; with `!~` that it does not."""
+        """The condition that the scrape places a target in a trusted namespace; with `!~` that it does not."""
         return matcher("namespace", "|" + any_of(self.exporters), operator)
-
-    def _attested(self, metric: str) -> tuple[str, ...]:
-        if metric.startswith(_OF_PODS):
-            return self.speakers
-        return (self.placed(),) if metric.startswith(_OF_NODES) else ()
 
     @property
     def ready(self) -> str:
         """Whether each node is ready."""
-        return self.series("kube_node_status_condition", *_READY)
+        return self.ready_of()
 
-    # ------------------------------------------------------------------------------------------ nodes
+    def ready_of(self, *conditions: str) -> str:
+        """Whether nodes that meet conditions are ready."""
+        return self.series("kube_node_status_condition", *_READY, *conditions)
 
     def labelled_nodes(self, span: float) -> str:
-        """How many nodes have the selector's labels at all, whatever the value."""
+        """How many nodes have the selector's labels, with any value."""
         wanted = (matcher(node_label(label), "", "!=") for label, _ in self.labels)
-        return (
-            f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
-        )
+        series = self.series("kube_node_labels", *wanted)
+        return f"count(last_over_time({series}[{duration(span)}]))"
 
     def clusters(self) -> str:
-        """Nodes by cluster that the matchers let in: now, a day ago or a week ago, should the exporter be down just now."""
+        """Nodes by cluster: now, a day ago or a week ago."""
         recent = f"last_over_time({self.ready}[{duration(2 * GRID)}]"
-        either = " or ".join(f"{recent}{ago})" for ago in AGO)
-        return f"count by (cluster) ({either})"
+        return f"count by (cluster) ({' or '.join(f'{recent}{ago})' for ago in AGO)})"
 
     def nodes_at(self, ago: str = "") -> str:
-        """Series of one node each, with all their labels, just now or some time ago."""
-        info = self.series("kube_node_info")
+        """Series of one node each, with all their labels, now or some time ago."""
         return " or ".join(
-            f"last_over_time({one}[{duration(2 * GRID)}]{ago})" for one in (info, self.ready)
+            f"last_over_time({series}[{duration(2 * GRID)}]{ago})"
+            for series in (self.series("kube_node_info"), self.ready)
         )
 
-    def members_named(self, label: str) -> str:
-        """Nodes that belong to the pool just now, by the label that names them."""
+    def members_by(self, label: str) -> str:
+        """Nodes that belong to the pool now, by the label that names them."""
         series = self.series("kube_node_labels", *self.members)
         return f"max by ({label}) (last_over_time({series}[{duration(2 * GRID)}]))"
 
     def covered(self, span: float) -> str:
-        """Moments of the grid at which the condition of any node was known."""
-        return f"count_over_time((count({self.ready}))[{_grid(span)}])"
-
-    # ------------------------------------------------------------------------------------------- pods
+        """Moments of the grid at which the readiness of any node was sampled."""
+        # whether a range includes its first moment differs between servers: a second less includes it nowhere
+        return f"count_over_time((count({self.ready}))[{duration(span - 1)}:{duration(GRID)}])"
 
     def pods(self, span: float) -> str:
-        """Pods of training jobs that lived at some time, by the labels that say which job, attempt and slot; their samples."""
-        attempts = [one.attempt for one in POD_LABELS if one.attempt]
-        slots = [label for one in POD_LABELS for label in one.slot]
-        kept = ", ".join([*UID, *(one.job for one in POD_LABELS), *attempts, *slots])
-        return f"sum by ({kept}) ({self._over_job_pods('count_over_time', span)})"
+        """Pods of training jobs by the labels that name their job, attempt and slot; their samples."""
+        return f"sum by ({', '.join([*POD_ID, *JOB_LABELS])}) ({self._job_pods('count_over_time', span)})"
 
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
-        """More of these pods, one series for each of the wanted `FACTS`, whose name stands in the label `fact`.
+        """Facts of these pods: one series for each of the wanted `POD_FACTS`, whose name stands in the label `fact`.
 
-        node (in the label of that name); created [s]; evicted or preempted; restarts
-        of the container that has most, at the last sample before and at the last within.
+        The node stands in the label of that name; the restarts are those of the container that has most.
         """
         within = f"[{duration(span)}]"
-        counter = self.series("kube_pod_container_status_restarts_total")
-        gone = self.series("kube_pod_status_reason", _MADE_ROOM) + within
-        disrupted = self.series("kube_pod_status_disruption_reason", _DISRUPTED) + within
+        gone = self.series("kube_pod_status_reason", _MADE_ROOM)
+        disrupted = self.series("kube_pod_status_disruption_reason", _DISRUPTED)
+        placed = self.series("kube_pod_info", matcher("node", "", "!="))
+        restarts = self.series("kube_pod_container_status_restarts_total")
         facts = {
-            "node": f"last_over_time({self.series('kube_pod_info', matcher('node', '', '!='))}{within})",
+            "node": f"last_over_time({placed}{within})",
             "created": f"last_over_time({self.series('kube_pod_created')}{within})",
-            "evicted": f"max_over_time({gone}) == 1",
-            "preempted": f"max_over_time({disrupted}) == 1",
-            "last": f"max_over_time({counter}{within})",
-            "first": f"min_over_time({counter}[{duration(span + GRID)}])",
+            "evicted": f"max_over_time({gone}{within}) == 1",
+            "preempted": f"max_over_time({disrupted}{within}) == 1",
+            "restarts": f"max_over_time({restarts}{within})",
         }
-        named = (
-            f'label_replace(max by ({_UID}, node) ({facts[fact]}), "fact", "{fact}", "", "")'
+        either = (
+            f'label_replace(max by ({_POD}, node) ({facts[fact]}), "fact", "{fact}", "", "")'
             for fact in wanted
         )
-        pods = self._over_job_pods("last_over_time", span)
-        return f"({' or '.join(named)}) and on ({_UID}) ({pods})"
+        return f"({' or '.join(either)}) and on ({_POD}) ({self._job_pods('last_over_time', span)})"
 
     def container_ends(self, span: float) -> str:
         """When a container of each pod of a training job last ended, to be started again. [s]"""
         ended = self.series("kube_pod_container_status_last_terminated_timestamp")
-        pods = self._over_job_pods("last_over_time", span)
-        return (
-            f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
-        )
+        pods = self._job_pods("last_over_time", span)
+        last = f"max by ({_POD}) (last_over_time({ended}[{duration(span)}]))"
+        return f"{last} and on ({_POD}) ({pods})"
 
     def started(self) -> str:
-        """When the containers of each living pod of a training job last started; 0 where none of them runs. [s]"""
-        pods = " or ".join(self._job_pods())
-        started = f"max by ({_UID}) ({self.series('kube_pod_container_state_started')})"
-        over = f"max by ({_UID}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
-        living = f"max by ({_UID}) ({pods}) unless on ({_UID}) ({over})"
-        return f"({started} and on ({_UID}) ({living})) or on ({_UID}) 0 * ({living})"
+        """When the containers of each living pod of a training job last started; 0 where none runs. [s]"""
+        started = f"max by ({_POD}) ({self.series('kube_pod_container_state_started')})"
+        over = f"max by ({_POD}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
+        pods = " or ".join(self.job_pods)
+        living = f"max by ({_POD}) ({pods}) unless on ({_POD}) ({over})"
+        return f"({started} and on ({_POD}) ({living})) or on ({_POD}) 0 * ({living})"
 
-    def _over_job_pods(self, function: str, span: float) -> str:
-        return " or ".join(f"{function}({series}[{duration(span)}])" for series in self._job_pods())
+    def _job_pods(self, function: str, span: float) -> str:
+        return " or ".join(f"{function}({series}[{duration(span)}])" for series in self.job_pods)
 
-    def _job_pods(self) -> list[str]:
-        """Labels of the pods of training jobs, a kind of jobs each."""
-        return [self.series("kube_pod_labels", matcher(one.job, "", "!=")) for one in POD_LABELS]
-
-
-def _grid(span: float) -> str:
-    """Range and step of a subquery that looks at each moment of the grid once: whether ranges include their first moment differs."""
-    return f"{duration(span - 1)}:{duration(GRID)}"
+    @property
+    def job_pods(self) -> list[str]:
+        """Labels of the pods of training jobs, for each kind of jobs."""
+        return [
+            self.series("kube_pod_labels", matcher(labels.job, "", "!=")) for labels in POD_LABELS
+        ]
 
 
-_READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))
+def labels_of(sample: Sample) -> PodLabels:
+    """The labels of the kind of jobs that a pod is of."""
+    return next((labels for labels in POD_LABELS if sample.label(labels.job)), POD_LABELS[0])
 
 
-# Whose word counts about nodes, devices and pods of others: by where the scrape says that a target runs, never by what it says itself.
-#
-#     kube_node_*, node_*, problem_*   their label `namespace` is the target's
-#     kube_pod_*, kube_job_*           it may be the pod's (honorLabels): so by job and instance, as they have them who run where exporters do
-#     DCGM_*                           either; a series that names a pod counts where its instance runs there
-#
-# Where exporters run, the ClusterProfile says; a target that no scrape places is static, and an administrator's. That targets there
-# are scraped, their series `up` says, which no payload can.
+def pod_slot(sample: Sample, labels: PodLabels | None = None) -> str:
+    """The place of a pod in its job: a JobSet's indices, else its name without the five random letters at its end."""
+    indices = [sample.label(label) for label in labels.slot] if labels is not None else []
+    if indices and all(indices):
+        return "/".join(indices)
+    name = sample.label("exported_pod") or sample.label("pod")
+    stem, _, last = name.rpartition("-")
+    return stem if len(last) == 5 and not last.isdigit() else name
 
-_NODE_WORDS: Final = (
+
+# ------------------------------------------------------------------------------- trusted exporters
+
+_NODE_METRICS: Final = (
     "kube_node_status_condition|node_boot_time_seconds|problem_gauge|problem_counter"
 )
-_TOLD: Final = 3
+_SHOWN: Final = 3
 """Namespaces that a message names at most. [1]"""
 
 
-async def heard(
-    ask: Callable[[str], Awaitable[QueryResult]], pool: Pool, span: float, apart: Pool | None = None
+async def with_trusted_exporters(
+    ask: Callable[[str], Awaitable[QueryResult]],
+    pool: Pool,
+    span: float,
+    exporters: Pool | None = None,
 ) -> Pool | None:
-    """The pool with who is believed about pods; None where nobody is. `apart` has matchers that pick exporters, where those pick pods."""
-    found = (await ask(speaking(apart or pool, span))).samples
+    """The pool with the exporters that are trusted about pods; None where there is none.
+
+    `exporters` are matchers that pick exporters, where those of the pool pick pods.
+    """
+    found = (await ask(_pod_exporters(exporters or pool, span))).samples
     if not found:
         return None
-    said = (
-        (label, any_of(sorted({one.label(label) for one in found})))
-        for label in ("job", "instance")
-    )
-    return replace(pool, speakers=tuple(matcher(label, values, "=~") for label, values in said))
+    values = {
+        label: any_of(sorted({s.label(label) for s in found})) for label in ("job", "instance")
+    }
+    conditions = (matcher(label, value, "=~") for label, value in values.items())
+    return replace(pool, pod_exporters=tuple(conditions))
 
 
-def speaking(pool: Pool, span: float) -> str:
-    """Job and instance of those that speak of pods and run where exporters do: by `up`, or by what they say of nodes."""
+def _pod_exporters(pool: Pool, span: float) -> str:
+    """Job and instance of targets that publish pods and run in a trusted namespace, by `up` or by what they publish of nodes."""
     within, by = f"[{duration(span)}]", "group by (job, instance)"
     pods = " or ".join(
         f"{by} (last_over_time({pool.series(metric)}{within}))"
@@ -346,13 +361,17 @@ def speaking(pool: Pool, span: float) -> str:
     return f"({pods}) and on (job, instance) ({there} or {nodes})"
 
 
-def of_devices(pool: Pool, metric: str, key: str, span: float, made: Callable[[str], str]) -> str:
-    """What is made of a metric of exporters on the nodes, by `key`, which has the instance, for those that are believed."""
+def by_trusted_exporters(
+    pool: Pool, metric: str, key: str, span: float, query: Callable[[str], str]
+) -> str:
+    """A query over a metric of exporters on the nodes, for trusted ones; `key` are its labels, with the instance."""
     if not metric.startswith("DCGM_"):
-        return made(pool.series(metric))
-    there = f"group by (instance) (last_over_time({pool.series('up', pool.placed())}[{duration(span)}]))"
-    own = made(pool.series(metric, pool.placed()))
-    kept = f"({made(pool.series(metric, pool.placed('!~')))}) and on (instance) ({there})"
+        return query(pool.series(metric))
+    up = pool.series("up", pool.placed())
+    there = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
+    own = query(pool.series(metric, pool.placed()))
+    kept = f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({there})"
+    # the label keeps both from having the same series twice
     either = (
         f'label_replace({one}, "way", "{way}", "", "")'
         for way, one in (("own", own), ("kept", kept))
@@ -360,17 +379,19 @@ def of_devices(pool: Pool, metric: str, key: str, span: float, made: Callable[[s
     return f"max by ({key}) ({' or '.join(either)})"
 
 
-async def left_out(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) -> str:
-    """What is said of those that speak of nodes and pods and are not believed; empty where there are none."""
+async def untrusted(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) -> str:
+    """A sentence about exporters of nodes and pods that are not trusted; empty where there is none."""
     others = pool.placed("!~")
-    words = ",".join([*pool.matchers, matcher("__name__", _NODE_WORDS, "=~"), others])
-    pods = f"{pool.series('kube_pod_info', others)} and on (job, instance, namespace) {pool.series('up', others)}"
-    look = f"last_over_time({{{words}}}[{duration(2 * GRID)}])"
-    found = (await ask(f"group by (namespace) ({look}) or group by (namespace) ({pods})")).samples
-    names = sorted({one.label("namespace") for one in found})
+    metrics = ",".join([*pool.matchers, matcher("__name__", _NODE_METRICS, "=~"), others])
+    up = pool.series("up", others)
+    pods = f"{pool.series('kube_pod_info', others)} and on (job, instance, namespace) {up}"
+    nodes = f"last_over_time({{{metrics}}}[{duration(2 * GRID)}])"
+    found = (await ask(f"group by (namespace) ({nodes}) or group by (namespace) ({pods})")).samples
+    names = sorted({s.label("namespace") for s in found})
     if not names:
         return ""
-    said = ", ".join(name[:63] for name in names[:_TOLD]) + (
-        " and others" if len(names) > _TOLD else ""
+    shown = ", ".join(name[:63] for name in names[:_SHOWN])
+    return (
+        f"series of nodes and pods from {shown}{' and others' if len(names) > _SHOWN else ''} were left out; "
+        "who is believed, spec.prometheus.exporterNamespaces says"
     )
-    return f"series of nodes and pods from {said} were left out; who is believed, spec.prometheus.exporterNamespaces says"

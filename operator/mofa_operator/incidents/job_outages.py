@@ -1,0 +1,243 @@
+"""Outages of a job: times in which a place of it had no running pod; those that belong together are one.
+
+A place is out from the end of its container or pod until the next one runs. Places that go out while others still are, or
+before training can have begun again, have the same cause.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTimelines
+
+SETTLED: Final = 400.0
+"""Time with all containers running after which an end is a new outage: what fails sooner had not begun to train. [s]"""
+AT_ONCE: Final = 120.0
+"""Time within which containers of one job end for one reason. [s]"""
+ALONE: Final = 900.0
+"""A container that restarts while no other of its job does for this time is a helper beside the training. [s]"""
+_LANES: Final = 120.0
+"""Pods of one name that are made within this time stand side by side. [s]"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOutage:
+    """One place of a job without a running pod."""
+
+    start: float
+    end: float | None
+    """When the next container ran; None = none did. [s]"""
+    place: int
+    pod: PodTimeline
+    """The pod that was there."""
+    exit: ContainerExit | None = None
+    """How its container ended, where it was started again in the same pod."""
+    next: PodTimeline | None = None
+    """The pod that replaced it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobOutage:
+    """One outage of a job."""
+
+    job: str
+    outages: tuple[PlaceOutage, ...]
+    """Its places that went out, in order."""
+    places: int
+    """Places of the job. [1]"""
+    before: tuple[PodTimeline, ...]
+    """Pods that ran when it began."""
+    later: tuple[PlaceOutage, ...] = ()
+    """Places that went out again before the job trained."""
+
+    @property
+    def start(self) -> float:
+        """When the first place went out. [s]"""
+        return self.outages[0].start
+
+    @property
+    def running(self) -> float | None:
+        """When the last container ran again; None = not all did. [s]"""
+        last = {outage.place: outage.end for outage in (*self.outages, *self.later)}
+        ends = [end for end in last.values() if end is not None]
+        return max(ends) if len(ends) == len(last) else None
+
+    @property
+    def rounds(self) -> int:
+        """How often its places went out, in the median. [1]"""
+        counts = Counter(outage.place for outage in (*self.outages, *self.later))
+        return sorted(counts.values())[len(counts) // 2]
+
+    @property
+    def replacements(self) -> list[PodTimeline]:
+        """New pods."""
+        every = (*self.outages, *self.later)
+        return [outage.next for outage in every if outage.next is not None]
+
+    @property
+    def replaced(self) -> list[PlaceOutage]:
+        """Places that got a new pod."""
+        return [outage for outage in (*self.outages, *self.later) if outage.next is not None]
+
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes that it ran on."""
+        return {pod.node for pod in self.before}
+
+    @property
+    def exits(self) -> list[ContainerExit]:
+        """Containers that ended and were started again, in order."""
+        exits = [outage.exit for outage in self.outages if outage.exit is not None]
+        return sorted(exits, key=lambda stop: stop.at)
+
+    @property
+    def level(self) -> RecoveryClass:
+        """What had to be made anew."""
+        new = {outage.place for outage in self.replaced}
+        if not new:
+            return RecoveryClass.PROCESS
+        return RecoveryClass.JOB if len(new) >= self.places else RecoveryClass.POD
+
+
+class HelperExit(NamedTuple):
+    """A helper container, which restarted while the training went on."""
+
+    pod: PodTimeline
+    exit: ContainerExit
+
+
+def job_outages(
+    job: str, pods: Sequence[PodTimeline], helpers: Sequence[HelperExit], pool: PoolTimelines
+) -> list[JobOutage]:
+    """Outages of a job, in order; restarts of helpers are none."""
+    places = _places(pods)
+    outages = [
+        outage
+        for number, successive in enumerate(places)
+        for outage in _place_outages(number, successive, helpers, pool)
+    ]
+    groups: list[list[PlaceOutage]] = []
+    all_running = 0.0
+    for outage in sorted(outages, key=lambda outage: outage.start):
+        if groups and outage.start <= all_running + SETTLED:
+            groups[-1].append(outage)
+        else:
+            groups.append([outage])
+            all_running = outage.start
+        all_running = max(all_running, outage.start if outage.end is None else outage.end)
+    return [
+        JobOutage(
+            job=job,
+            outages=tuple(group),
+            places=len(places),
+            before=_pods_before(group, pods, pool.step),
+        )
+        for group in groups
+    ]
+
+
+def _pods_before(
+    group: Sequence[PlaceOutage], pods: Sequence[PodTimeline], step: float
+) -> tuple[PodTimeline, ...]:
+    """Pods that ran when a group of places began to go out."""
+    start = group[0].start
+    first = {id(outage.pod): outage.pod for outage in group if outage.start - start < SETTLED}
+    alive = (pod for pod in pods if pod.created < start - 1 and pod.last > start + step)
+    return tuple({**first, **{id(pod): pod for pod in alive}}.values())
+
+
+def helper_exits(pods: Sequence[PodTimeline]) -> list[HelperExit]:
+    """Restarts of one container of a pod, while neither its other containers nor other pods of the job restarted."""
+    if len(pods) < 2:
+        return []
+    exits = [HelperExit(pod, stop) for pod in pods for stop in pod.exits]
+    ends = [(pod, at) for pod in pods for at in (pod.over, pod.created) if at]
+    training = _training_containers(exits)
+
+    def is_helper(pod: PodTimeline, stop: ContainerExit) -> bool:
+        if pod.containers < 2:
+            return False
+        for other, more in exits:
+            away = abs(more.at - stop.at)
+            may_train = not training or stop.container in training
+            if more.container != stop.container and away < ALONE and may_train:
+                return False
+            if other is not pod and away < AT_ONCE:
+                return False
+        return not any(abs(at - stop.at) < AT_ONCE for other, at in ends if other is not pod)
+
+    return [helper for helper in exits if is_helper(*helper)]
+
+
+def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
+    """Names of containers that ended in two pods at once: those that train."""
+    in_order = sorted(exits, key=lambda one: (one.exit.container, one.exit.at))
+    return {
+        a.exit.container
+        for a, b in pairwise(in_order)
+        if a.pod is not b.pod
+        and a.exit.container == b.exit.container
+        and b.exit.at - a.exit.at < AT_ONCE
+    }
+
+
+def _places(pods: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
+    """Pods by place, in order; where names show no place, a new pod takes that of the pod that ended first."""
+    by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
+    for pod in sorted(pods, key=lambda pod: pod.created):
+        by_slot[pod.slot].append(pod)
+    places: list[list[PodTimeline]] = []
+    for slot, members in sorted(by_slot.items()):
+        if "/" in slot or len(members) == 1 or slot.rpartition("-")[2].isdigit():
+            places.append(members)
+            continue
+        size = sum(pod.created - members[0].created < _LANES for pod in members)
+        lanes: list[list[PodTimeline]] = []
+        for pod in members:
+            if len(lanes) < size:
+                lanes.append([pod])
+            else:
+                min(lanes, key=lambda lane: lane[-1].over or lane[-1].last).append(pod)
+        places += lanes
+    return places
+
+
+def _place_outages(
+    place: int,
+    pods: Sequence[PodTimeline],
+    helpers: Sequence[HelperExit],
+    pool: PoolTimelines,
+) -> list[PlaceOutage]:
+    found, step, until = [], pool.step, pool.known[-1].end
+    for number, pod in enumerate(pods):
+        after = pods[number + 1] if number + 1 < len(pods) else None
+        ignored = [helper.exit for helper in helpers if helper.pod is pod]
+        found += [
+            PlaceOutage(stop.at, stop.again, place, pod, exit=stop)
+            for stop in pod.exits
+            if stop not in ignored
+        ]
+        end = pod.ended(step)
+        if after is not None:
+            if after.created - end > 3 * step and any(
+                a <= end + 3 * step and b >= after.created for a, b in pool.silences
+            ):
+                end = after.created  # nothing was sampled when it went
+            start = min(end, after.created)
+            found.append(PlaceOutage(start, after.started, place, pod, next=after))
+        elif (pod.over is not None or until - pod.last > 3 * step + 60) and pod.last:
+            found.append(PlaceOutage(end, None, place, pod))
+    return found
+
+
+def by_job(pods: Mapping[str, PodTimeline]) -> dict[str, list[PodTimeline]]:
+    """Pods by job."""
+    found: defaultdict[str, list[PodTimeline]] = defaultdict(list)
+    for pod in pods.values():
+        found[pod.job].append(pod)
+    return dict(found)

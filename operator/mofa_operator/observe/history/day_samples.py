@@ -1,0 +1,361 @@
+"""What the samples of one day show of a pool: its nodes, the pods of training jobs on them, and when they were sampled.
+
+A window is read day by day in UTC, so that a day that is over gives the same answer an hour later and can be kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from mofa_model.units import DAY, HOUR
+from mofa_operator.incidents.timelines import (
+    SIGNALS,
+    NodeTimeline,
+    PodTimeline,
+    Point,
+    PoolTimelines,
+    Signal,
+    Span,
+    Timeline,
+    ValueRun,
+    joined,
+    joined_runs,
+)
+from mofa_operator.observe.history.node_names import NodeNaming
+from mofa_operator.observe.history.node_series import NodeSeries
+from mofa_operator.observe.history.pod_series import read_pods
+from mofa_operator.observe.history.stalls import StepEdges, stalls, step_edges
+from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
+from mofa_operator.observe.prometheus.promql import (
+    GRID,
+    Pool,
+    any_of,
+    by_trusted_exporters,
+    duration,
+    matcher,
+    with_trusted_exporters,
+)
+
+SETTLED: Final = HOUR
+"""Age after which a day does not change any more: late samples have arrived. [s]"""
+_FINEST: Final = 60.0
+"""Finest grid on which pods and GPUs are read, however often they are sampled. [s]"""
+_NAMED: Final = 50
+"""Nodes that a query names at most. [1]"""
+_WORKING: Final = 0.02
+"""Activity of tensor cores above which a GPU works. [1]"""
+_GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
+
+
+def window_days(now: float, window: float) -> list[Span]:
+    """The window up to now, day by day in UTC. Its start moves in steps of a hundredth of it, so that days stay the same.
+
+    >>> [round(day.seconds / 86400, 2) for day in window_days(1_700_000_100, 3 * 86400)]
+    [0.08, 1.0, 1.0, 0.93]
+    """
+    step = max(GRID, math.floor(min(window / 100, DAY) / GRID) * GRID)
+    end = math.floor(now / GRID) * GRID
+    return days_of(Span(math.floor((now - window) / step) * step, end))
+
+
+def days_of(span: Span) -> list[Span]:
+    """A piece of time, day by day in UTC.
+
+    >>> [day.seconds for day in days_of(Span(86000.0, 173000.0))]
+    [400.0, 86400.0, 200.0]
+    """
+    midnights = range(math.floor(span.start / DAY) + 1, math.ceil(span.end / DAY))
+    bounds = [span.start, *(float(day * DAY) for day in midnights), span.end]
+    return [Span(a, b) for a, b in pairwise(bounds)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DaySamples:
+    """What the samples of one day show of a pool."""
+
+    day: Span
+    nodes: frozenset[str] = frozenset()
+    """Nodes that belonged to the pool."""
+    covered: tuple[Span, ...] = ()
+    """When the readiness of any node was sampled."""
+    present: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    """When the readiness of each node was sampled."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the nodes."""
+    timelines: tuple[Timeline, ...] = ()
+    """Time lines of nodes on which something happened."""
+    spacing: Mapping[Signal, float] = field(default_factory=dict)
+    """Usual time between samples of a signal. [s]"""
+    reporting: Mapping[Signal, frozenset[str]] = field(default_factory=dict)
+    """Nodes that a signal's exporter reports."""
+    pods: Mapping[str, PodTimeline] = field(default_factory=dict)
+    """Pods of training jobs by uid, on any node."""
+    busy: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    """When the GPUs of a node worked, where that was asked."""
+    edges: tuple[StepEdges, ...] = ()
+    """Where the steps of jobs stopped and went on."""
+    step: float = float(GRID)
+    """Time between samples of nodes. [s]"""
+    warnings: tuple[str, ...] = ()
+    """What the server warned of."""
+
+
+def pool_timelines(days: Sequence[DaySamples]) -> PoolTimelines:
+    """The days of a pool as one time line of each node and pod."""
+    runs: defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]] = defaultdict(list)
+    gaps: defaultdict[Signal, list[float]] = defaultdict(list)
+    busy: defaultdict[str, list[Span]] = defaultdict(list)
+    pods: dict[str, PodTimeline] = {}
+    for day in days:
+        for line in day.timelines:
+            runs[line.node, line.signal, line.part] += line.runs
+        for signal, gap in day.spacing.items():
+            gaps[signal].append(gap)
+        for node, spans in day.busy.items():
+            busy[node] += spans
+        for uid, pod in day.pods.items():
+            pods[uid] = pods[uid].merged(pod) if uid in pods else pod
+    spacing = {signal: median(many) for signal, many in gaps.items()}
+    timelines: defaultdict[str, list[Timeline]] = defaultdict(list)
+    for (node, signal, part), many in runs.items():
+        silence = signal.silence * spacing.get(signal, 60.0)
+        timelines[node].append(Timeline(node, signal, part, joined_runs(many, silence)))
+    known = tuple(joined((span for day in days for span in day.covered), 1.0))
+    nodes = {
+        node: NodeTimeline(
+            name=node,
+            timelines=tuple(timelines[node]),
+            signals=frozenset(
+                signal for day in days for signal, there in day.reporting.items() if node in there
+            ),
+            spacing=spacing,
+            labels=next((day.labels[node] for day in reversed(days) if node in day.labels), {}),
+            seen=tuple(joined((span for day in days for span in day.present.get(node, ())), 1.0)),
+            known=known,
+        )
+        for node in sorted(frozenset().union(*(day.nodes for day in days)))
+    }
+    return PoolTimelines(
+        nodes=nodes,
+        pods=pods,
+        busy={node: joined(spans, 1.0) for node, spans in busy.items()},
+        stalls=stalls(edge for day in days for edge in day.edges),
+        known=known,
+        step=median(day.step for day in days if day.covered),
+    )
+
+
+def blind_spots(pool: PoolTimelines) -> Iterator[str]:
+    """What cannot be seen for want of an exporter, and on how many nodes, in sentences."""
+    for signal in SIGNALS:
+        blind = sum(signal not in node.signals for node in pool.nodes.values())
+        if signal.alone and blind:
+            yield (
+                f"{signal.alone} are not seen on {blind} of {len(pool.nodes)} nodes: "
+                f"they have no series {signal.metric}"
+            )
+
+
+async def read_day(prometheus: Prometheus, pool: Pool, naming: NodeNaming, day: Span) -> DaySamples:
+    """The samples of one day."""
+    found = await _DayReader(prometheus, pool, naming, day).read()
+    return replace(found, edges=tuple(await step_edges(prometheus, pool, day)))
+
+
+class _DayReader:
+    """Reads one day; every query is an instant query at its end."""
+
+    def __init__(self, prometheus: Prometheus, pool: Pool, naming: NodeNaming, day: Span) -> None:
+        self._prometheus = prometheus
+        self._ask = Asking(prometheus, day.end)
+        self._pool, self._naming, self._day = pool, naming, day
+        self._within = f"[{duration(day.seconds)}]"
+
+    async def read(self) -> DaySamples:
+        ask, by = self._ask, self._naming.label
+        counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
+        sampled = frozenset(s.label(by) for s in counted.samples)
+        if not sampled:
+            return DaySamples(day=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
+        infos, members, labelled = await together(
+            ask(f"last_over_time({self._pool.series('kube_node_info')}{self._within})"),
+            ask(self._members()),
+            ask(f"last_over_time({self._pool.series('kube_node_labels')}{self._within})"),
+        )
+        self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
+        known = {s.label(by) for s in members.samples}
+        if not known and not self._pool.members:
+            known = await self._nodes_with_devices() or set(sampled)
+        nodes = sampled & known
+        hourly = await self._hourly()
+        step = max(5.0, min(float(GRID), HOUR / hourly)) if hourly else float(GRID)
+        grid = max(step, _FINEST)
+        partly = await self._partly(hourly) if hourly else None
+        present, covered = await self._presence(
+            grid, sampled, sampled if partly is None else partly
+        )
+        series = await NodeSeries(ask, self._pool, self._naming, nodes, self._day.seconds).read()
+        trusted = await with_trusted_exporters(ask, self._pool, self._day.seconds)
+        pods = (
+            {}
+            if trusted is None
+            else await read_pods(ask, trusted, self._naming, self._day.seconds, grid)
+        )
+        busy = await self._busy(series, pods, grid)
+        return DaySamples(
+            day=self._day,
+            nodes=nodes,
+            covered=covered,
+            present={node: present.get(node, ()) for node in nodes},
+            labels={s.label(by): s.labels for s in labelled.samples if s.label(by) in nodes},
+            timelines=tuple(series.timelines),
+            spacing=series.spacing,
+            reporting=series.reporting,
+            pods=pods,
+            busy=busy,
+            step=step,
+            warnings=tuple(dict.fromkeys(ask.warnings)),
+        )
+
+    def _grid(self, step: float) -> str:
+        """A subquery over the day, every `step` seconds, without the moment at its start: that is of the day before."""
+        return f"[{duration(self._day.seconds - 1)}:{duration(step)}]"
+
+    def _members(self) -> str:
+        """Nodes of the pool: by the profile's labels, else those that offer GPUs."""
+        pool, by = self._pool, self._naming.label
+        if pool.members:
+            series = pool.series("kube_node_labels", *pool.members)
+            return f"count by ({by}) (last_over_time({series}{self._within}))"
+        series = pool.series("kube_node_status_allocatable", _GPUS)
+        return f"max by ({by}) (max_over_time({series}{self._within})) > 0"
+
+    async def _nodes_with_devices(self) -> set[str]:
+        """Nodes on which DCGM's exporter runs, where kube-state-metrics publishes no resources."""
+        by = "Hostname, instance, node"
+        answer = await self._ask(
+            by_trusted_exporters(
+                self._pool,
+                "DCGM_FI_DEV_XID_ERRORS",
+                by,
+                self._day.seconds,
+                lambda series: f"count by ({by}) (count_over_time({series}{self._within}))",
+            )
+        )
+        return {self._naming.host(s.labels) for s in answer.samples} - {""}
+
+    async def _hourly(self) -> float | None:
+        """Most samples of a node in an hour. [1]"""
+        seconds = self._day.seconds
+        hour = min(HOUR, seconds)
+        most = f"max(count_over_time({self._pool.ready}[{duration(hour)}]))"
+        grid = f"[{duration(max(seconds - 1, hour))}:{duration(hour)}]"
+        count = (await self._ask(f"max_over_time(({most}){grid})")).number()
+        return count * HOUR / hour if count else None
+
+    async def _partly(self, hourly: float) -> frozenset[str] | None:
+        """Nodes that lack more than one sample in some hour; None where the day is not of whole hours."""
+        if self._day.start % HOUR or self._day.end % HOUR:
+            return None
+        by = self._naming.label
+        each = f"(max by ({by}) (count_over_time({self._pool.ready}[{duration(HOUR)}])))"
+        grid = self._grid(HOUR)
+        hours = round(self._day.seconds / HOUR)
+        answer = await self._ask(
+            f"min_over_time({each}{grid}) < {hourly - 1:.0f} or count_over_time({each}{grid}) < {hours}"
+        )
+        return frozenset(s.label(by) for s in answer.samples)
+
+    async def _presence(
+        self, step: float, nodes: frozenset[str], partly: frozenset[str]
+    ) -> tuple[dict[str, tuple[Span, ...]], tuple[Span, ...]]:
+        """When each node was sampled, and when any was: the whole day, but for nodes that were there `partly`."""
+        present: dict[str, tuple[Span, ...]] = dict.fromkeys(nodes - partly, (self._day,))
+        if not partly:
+            return present, (self._day,)
+        by = self._naming.label
+        these = [matcher(by, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
+        ready = self._pool.ready_of(*these)
+        first, last = await together(
+            self._ask(f"min by ({by}) (min_over_time(timestamp({ready}){self._grid(step)}))"),
+            self._ask(f"max by ({by}) (max_over_time(timestamp({ready}){self._grid(step)}))"),
+        )
+        begins = {s.label(by): s.value for s in first.samples}
+        ends = {s.label(by): s.value for s in last.samples}
+        covered = (self._day,) if present else await self._covered(step)
+        for node in partly & begins.keys():
+            own = self._to_midnight(Span(begins[node] - step / 2, ends[node] + step / 2), step)
+            present[node] = tuple(
+                Span(max(own.start, span.start), min(own.end, span.end))
+                for span in covered
+                if min(own.end, span.end) > max(own.start, span.start)
+            )
+        return present, covered
+
+    async def _covered(self, step: float) -> tuple[Span, ...]:
+        """When any node was sampled, where no node was throughout."""
+        recent = f"count_over_time({self._pool.ready}[{duration(max(1.6 * step, 30.0))}])"
+        answer = await self._ask(f"(count({recent}) > bool 0){self._grid(step)}")
+        times = sorted(at for s in answer.samples for at, _ in s.points)
+        covered: list[Span] = []
+        for at in times:
+            if covered and at - covered[-1].end <= 1.5 * step:
+                covered[-1] = Span(covered[-1].start, at)
+            else:
+                covered.append(Span(at - step / 2, at))
+        return tuple(self._to_midnight(Span(a, b + step / 2), step) for a, b in covered)
+
+    def _to_midnight(self, span: Span, step: float) -> Span:
+        """A span extended to the start and the end of the day, where only a gap between two samples is missing."""
+        start, end = self._day
+        return Span(
+            start if span.start - start <= 1.5 * step else span.start,
+            end if end - span.end <= 1.5 * step else span.end,
+        )
+
+    async def _busy(
+        self, series: NodeSeries, pods: Mapping[str, PodTimeline], step: float
+    ) -> dict[str, tuple[Span, ...]]:
+        """When GPUs worked on nodes whose pods came, went or restarted."""
+        start, end = self._day
+        changed = {
+            pod.node
+            for pod in pods.values()
+            if pod.created >= start
+            or any(stop.at >= start for stop in pod.exits)
+            or end - pod.last > 2 * step + 60
+        } - {""}
+        instances = sorted(set().union(*(series.gpu_instances.get(n, set()) for n in changed)))
+        if not instances:
+            return {}
+        these = matcher("instance", any_of(instances), "=~")
+        active = self._pool.series("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", these)
+        by = "Hostname, instance, node"
+        work = f"max by ({by}) ({active}) > bool {_WORKING}"
+        before = f"max by ({by}) ({active} offset {duration(step)}) > bool {_WORKING}"
+        changes = await self._ask(f"(({work}) unless (({work}) == ({before}))){self._grid(step)}")
+        first = await Asking(self._prometheus, start)(work)
+        points: defaultdict[str, list[Point]] = defaultdict(list)
+        for sample in (*first.samples, *changes.samples):
+            if node := self._naming.host(sample.labels):
+                points[node] += sample.points
+        return {node: tuple(_working(sorted(many), end)) for node, many in points.items()}
+
+
+def _working(changes: Sequence[Point], end: float) -> Iterator[Span]:
+    """Pieces of time that begin with a value other than 0 and end with 0, or at `end`."""
+    since = None
+    for at, value in changes:
+        if value and since is None:
+            since = at
+        elif not value and since is not None:
+            yield Span(since, at)
+            since = None
+    if since is not None:
+        yield Span(since, end)
