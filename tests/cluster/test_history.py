@@ -113,7 +113,7 @@ def profile(days=30, selector=LABELS, **matchers):
 def look(url, body=None, now=END, known=None):
     async def ask():
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
-            return await history.asked(prometheus, body or profile(), now, known)
+            return await history.read_history(prometheus, body or profile(), now, known)
 
     return asyncio.run(ask())
 
