@@ -22,7 +22,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Predicted, Request
-from mofa_model.advice.numbers import deciding_numbers
+from mofa_model.advice.compose import deciding_numbers
 from mofa_model.bands import MeasuredRuns
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule

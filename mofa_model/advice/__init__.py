@@ -2,19 +2,15 @@
 
 May import: search, schedule, estimate, reliability, bands, presets and what stands below. Imported by: manifest, verbs.
 
-    request     what is asked
-    saves       what checkpoints cost, and the score that the search minimises
-    weighed     a candidate's odds, and what memory makes of its objective
-    prospects   where is looked
-    finalists   the best few, replayed
-    choice      the rule: of what cannot be told apart the simplest
-    probes      short runs that would make the choice surer
-    reasons     why the winner wins, what would change the answer
-    confidence  bands, caveats
-    verdict     status and doubts
-    numbers     what odds and rule rest on, for the inputs hash
-    compose     joins them: the entry
-    answer      the types of an answer; frozen
+    request      the question
+    candidates   where is searched, and the odds of what is found
+    predictions  what one layout is expected to do: replay, checkpoints, figures with bounds
+    choice       the rule: of layouts that cannot be told apart the simplest
+    probes       short runs that would make the choice surer
+    reasons      why the winner wins, and what would change the answer
+    verdict      status and doubts
+    compose      the entry: joins them, and lists the numbers that the inputs hash covers
+    answer       the types of an answer
 """
 
 from mofa_model.advice.answer import (
@@ -28,8 +24,8 @@ from mofa_model.advice.answer import (
     Predicted,
     Status,
 )
-from mofa_model.advice.compose import advise
-from mofa_model.advice.confidence import failure_inputs
+from mofa_model.advice.compose import advise, deciding_numbers
+from mofa_model.advice.predictions import failure_inputs
 from mofa_model.advice.request import (
     OBJECTIVES,
     ByTrainer,
@@ -58,5 +54,6 @@ __all__ = [
     "advise",
     "assumed_reliability",
     "by_trainer",
+    "deciding_numbers",
     "failure_inputs",
 ]

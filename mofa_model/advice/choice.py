@@ -1,8 +1,8 @@
-"""The rule: of what the best one is not told apart from, the simplest.
+"""The rule of the choice: of all that the best candidate cannot be told apart from, the simplest.
 
-    best       least expected objective, replayed, memory's share in it
-    apart      the best is faster with a chance of DECIDED, or by WORTH
-    first      of what is not told apart, the one with the least complexity (`bands.features`)
+    best       least expected objective, replayed, with what memory may cost
+    apart      two candidates are told apart where one is faster with a chance of DECIDED, or by WORTH
+    first      of those that are not told apart from the best, the one with the least complexity (`bands.features`)
 
 So a feature stands in the answer only where it is worth something, and what two layouts share decides nothing.
 """
@@ -10,17 +10,15 @@ So a feature stands in the answer only where it is worth something, and what two
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.advice.finalists import Priced, priced_together
-from mofa_model.advice.request import Request
-from mofa_model.advice.weighed import Prospect
-from mofa_model.bands import Coordinates, LayoutOdds, odds_of
-from mofa_model.units import Ratio
+from mofa_model.advice.candidates import TrainerResult, WeighedCandidate, by_expected
+from mofa_model.advice.predictions import priced_together
+from mofa_model.bands import LayoutOdds, odds_of
 
 Array = NDArray[np.floating[Any]]
 
@@ -31,96 +29,41 @@ DECIDED: Final = 0.75
 WORTH: Final = 0.02
 """Gain from which a feature is worth its complexity, whatever its odds. Ours. [1]"""
 SPAN: Final = 0.03
-"""Gain up to which a simpler layout is replayed as well: what is worth it, and what the replay may change. [1]"""
+"""Gain up to which a simpler layout is replayed as well: WORTH, and what the replay may change. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finalist:
-    """A replayed prospect."""
-
-    prospect: Prospect
-    """What the search said."""
-    priced: Priced
-    """Every term."""
-
-    @property
-    def expected(self) -> float:
-        """The objective with the replayed step, and with what memory makes of it; lower is better."""
-        return self.prospect.expected * self.priced.step_time / float(self.prospect.candidate.step)
-
-    @property
-    def nodes(self) -> int:
-        """Nodes. [1]"""
-        return self.prospect.candidate.nodes
-
-    @property
-    def kind(self) -> tuple[str, ...]:
-        """What makes it another kind of layout: what is switched on."""
-        on = {key for key, word in self.prospect.at.layout.items() if word != "false"} - {"mbs"}
-        return tuple(sorted(on))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
-    """A layout beside another."""
-
-    at: Coordinates
-    """Where it stands among measured runs."""
-    pace: float
-    """The objective; lower is better."""
-
-    def beats(self, other: Standing, request: Request) -> Ratio:
-        """Chance of being better. [1]"""
-        seen = odds_of(request.runs, (self.at, other.at), request.tried)
-        return float(seen.beats(0, np.array([self.pace, other.pace]))[1])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
-    """What the rule says of some finalists."""
-
-    first: Finalist
-    """The first choice."""
-    best: Finalist
-    """What is most likely best."""
-    others: tuple[Finalist, ...]
-    """All finalists, best first."""
-
-
-def replayed(some: Sequence[Prospect]) -> list[Finalist]:
-    """Prospects replayed, by what is expected."""
-    return _replayed([some])[0]
-
-
-def _replayed(groups: Sequence[Sequence[Prospect]]) -> list[list[Finalist]]:
-    """Candidates of each group with their exact step times, sorted by expected time. Equal schedules are replayed once."""
-    full = iter(
-        priced_together(
-            [(one.candidate.problem, one.candidate.strategy) for some in groups for one in some]
-        )
+def replayed(
+    groups: Sequence[Sequence[WeighedCandidate]],
+) -> list[tuple[WeighedCandidate, ...]]:
+    """Each group of candidates with exact step times, best first. Equal schedules of all groups are replayed together."""
+    every = [one for group in groups for one in group]
+    exact = iter(
+        priced_together([(one.candidate.problem, one.candidate.strategy) for one in every])
     )
-    found = [[Finalist(prospect=one, priced=next(full)) for one in some] for some in groups]
-    return [sorted(some, key=_order) for some in found]
+    found = [[replace(one, priced=next(exact)) for one in group] for group in groups]
+    return [tuple(sorted(group, key=by_expected)) for group in found]
 
 
-def chosen(found: Sequence[tuple[Request, Sequence[Prospect]]]) -> list[Chosen]:
-    """The first choice for each trainer, among its prospects, which are sorted by what is expected."""
-    groups = _replayed([list(_few(request, some)) for request, some in found])
-    return [_chosen(request, some) for (request, _), some in zip(found, groups, strict=True)]
+def chosen(results: Sequence[TrainerResult]) -> list[TrainerResult]:
+    """The results of trainers with their finalists and the first choice of each."""
+    groups = replayed([list(_few(one)) for one in results])
+    return [
+        replace(result, finalists=finalists, first=_first(result, finalists))
+        for result, finalists in zip(results, groups, strict=True)
+    ]
 
 
-def _chosen(request: Request, found: Sequence[Finalist]) -> Chosen:
-    best = found[0]
+def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> WeighedCandidate:
+    request = result.request
     if not request.odds:
-        return Chosen(first=best, best=best, others=tuple(found))
-    seen = odds_of(request.runs, [one.prospect.at for one in found], request.tried)
-    expected = np.array([one.expected for one in found])
-    first = simplest(seen, expected, np.array([one.prospect.complexity for one in found]))
-    return Chosen(first=found[first], best=best, others=tuple(found))
+        return finalists[0]
+    seen = odds_of(request.runs, [one.at for one in finalists], request.tried)
+    expected = np.array([one.expected for one in finalists])
+    return finalists[simplest(seen, expected, np.array([one.complexity for one in finalists]))]
 
 
 def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
-    """The place of the simplest of what the best one is not told apart from; of equals the better."""
+    """Index of the simplest layout that the best one is not told apart from; of equally simple ones the better."""
     best = int(np.argmin(expected))
     alike = (seen.beats(best, expected) < DECIDED) & (expected < expected[best] * (1.0 + WORTH))
     alike[best] = True
@@ -128,26 +71,23 @@ def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
     return int(places[np.lexsort((expected[places], np.round(complexity[places], 6)))[0]])
 
 
-def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
-    """The candidates worth an exact price: the best, simpler ones that are nearly as good, and the best of each other kind."""
-    chosen: dict[tuple[int, int], Prospect] = {}
+def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
+    """Candidates to replay: the best, simpler ones that are nearly as good, and the best of each other kind."""
+    candidates = result.candidates
+    few: dict[tuple[int, int], WeighedCandidate] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf
-    most = max(FINALISTS, int(request.top) + 1)
-    for one in prospects:
+    most = max(FINALISTS, int(result.request.top) + 1)
+    for one in candidates:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
         kind = tuple(sorted(set(one.at.layout) - {"mbs"}))
-        simpler = one.complexity < least and one.expected <= prospects[0].expected * (1.0 + SPAN)
+        simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most
         )
         if fresh or simpler:
-            chosen[one.candidate.nodes, one.candidate.index] = one
+            few[one.nodes, one.candidate.index] = one
             least = min(least, one.complexity)
         layouts.add(layout)
         kinds.add(kind)
-    return chosen.values()
-
-
-def _order(one: Finalist) -> tuple[float, int, int]:
-    return one.expected, one.nodes, one.prospect.candidate.index
+    return few.values()

@@ -1,9 +1,14 @@
-"""Joins search, odds, replay and reliability into the answer."""
+"""The answer: what search, odds, replay and reliability say, joined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+import numpy as np
 
 from mofa_model import VERSION, units
 from mofa_model.advice.answer import (
@@ -16,11 +21,26 @@ from mofa_model.advice.answer import (
     Predicted,
     Status,
 )
-from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
-from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
-from mofa_model.advice.finalists import priced
+from mofa_model.advice.candidates import (
+    TrainerResult,
+    WeighedCandidate,
+    aside,
+    beyond,
+    fits,
+    question_of,
+    searched,
+)
+from mofa_model.advice.choice import chosen, replayed
+from mofa_model.advice.predictions import (
+    basis,
+    confidence,
+    failure_inputs,
+    job_of,
+    predicted,
+    priced,
+    watchdog_words,
+)
 from mofa_model.advice.probes import probes
-from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, question_of
 from mofa_model.advice.reasons import (
     compared,
     differs,
@@ -29,11 +49,9 @@ from mofa_model.advice.reasons import (
     why_not,
     why_nothing,
 )
-from mofa_model.advice.request import Request, Unplaced
-from mofa_model.advice.saves import job_of, of_watchdog
+from mofa_model.advice.request import Request, Unplaced, known, trainer_of
 from mofa_model.advice.verdict import asked_amiss, doubts_of, is_sure, status_of
-from mofa_model.advice.weighed import Prospect, fits, known
-from mofa_model.bands import coordinates
+from mofa_model.bands import Coordinates, coordinates, odds_of
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
@@ -42,16 +60,32 @@ from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
 
-_CHUNKS = ("chunks=2,4,8", "chunk-layers=0,1,2,4,8,16")
-"""What is asked of experts in chunks where nothing fits without."""
-TRIED = 3
-"""Layouts with what nobody measured that are replayed."""
+DECIDING: Final = {
+    "bands.band": "band.BACKGROUND band.DOUBT band.DOUBTED band.NEAREST band.SCALE band.SHARE band.WIDER",
+    "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT coordinates.OTHER "
+    "coordinates._DOUBLINGS",
+    "bands.odds": "odds.END odds.PARTING odds.REPEATED probes.REPEATED",
+    "bands.table": "table.CROWD table.UNIT",
+    "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP prospects.SURE prospects.TIGHTER "
+    "prospects.WEIGHED weighed.FAILED weighed.PRESSED weighed.SLOWED",
+    "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
+    "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
+    "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
+    "advice.verdict": "verdict.DOUBTED verdict.KEPT verdict.SURELY",
+    "search.effort": "prospects.ASIDE",
+    "spec.reliability": "request.COPY_SLOWDOWN",
+}
+"""Constants that decide, by module. A label is what the inputs hash has said since it was first written, so it never changes."""
+_CHUNKS: Final = ("chunks=2,4,8", "chunk-layers=0,1,2,4,8,16")
+"""Constraints under which experts in chunks are searched where nothing fits without."""
+TRIED: Final = 3
+"""Layouts with features that nobody measured that are replayed."""
 
 
 def advise(request: Request, advance: Callable[[float], None] = lambda _: None) -> Advice:
     """The answer to a request. `advance` hears of the share of the search that is done."""
-    found, picked, others = _best(prospects(request, advance))
-    request, ranking = found.request, found.ranking
+    result, *others = _ranked(searched(request, advance))
+    request, ranking = result.request, result.ranking
     first = request.problems[0]
     limit = float(room(first.cluster))
     plain = Advice(
@@ -83,53 +117,63 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         memory_limit_bytes=limit,
         model_version=VERSION,
     )
-    if picked is None:
+    if result.first is None:
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
         return replace(
             plain,
             explanation="; ".join((*amiss, why)),
-            current=(_today(request) or (None, None))[0],
+            current=_today(request)[0],
         )
-    return _answered(found, picked, others, plain)
+    return _answered(result, result.first, others, plain)
 
 
-def _best(
-    found: Sequence[Prospects],
-) -> tuple[Prospects, Chosen | None, list[tuple[Request, Finalist]]]:
-    """The trainer whose first choice is the best of all, what is chosen for it, and the first choices of the others: those of
-    which nothing is missing for a recommendation before the others, then by what is expected.
+def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
+    """Results of trainers with their first choices, the best first; one where nothing fits has none.
+
+    A trainer whose first choice could be recommended stands before one with doubts; then the better stands before.
     """
-    if not found[0].prospects:
-        return found[0], None, []
-    picked = list(zip(found, chosen([(one.request, one.prospects) for one in found]), strict=True))
-    picked.sort(key=lambda pair: (_doubted(pair[0].request, pair[1].first), pair[1].first.expected))
-    (best, first), *others = picked
-    return best, first, [(one.request, other.first) for one, other in others]
+    if not results[0].candidates:
+        return list(results)
+    return sorted(chosen(results), key=_rank)
 
 
-def _doubted(request: Request, one: Finalist) -> bool:
-    """Whether something is missing for a recommendation: that it fits surely, or that runs of its stack have what it has."""
-    there = one.prospect
-    return request.odds and not is_sure(there.fits, there.unmeasured, own=known(request).own)
+def _rank(result: TrainerResult) -> tuple[bool, float]:
+    request, first = result.request, result.first or result.finalists[0]
+    own = known(request).own
+    return request.odds and not is_sure(first.fits, first.unmeasured, own=own), first.expected
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Baseline:
+    """The layout against which chances are stated: today's where it can run, else the first choice."""
+
+    request: Request
+    at: Coordinates
+    pace: float
+
+    def beaten_by(self, at: Coordinates, pace: float) -> Ratio:
+        """Chance that another layout is better. [1]"""
+        seen = odds_of(self.request.runs, (at, self.at), self.request.tried)
+        return float(seen.beats(0, np.array([pace, self.pace]))[1])
 
 
 def _answered(
-    found: Prospects, picked: Chosen, others: Sequence[tuple[Request, Finalist]], plain: Advice
+    result: TrainerResult, first: WeighedCandidate, others: Sequence[TrainerResult], plain: Advice
 ) -> Advice:
     """The answer where something fits."""
-    request, best = found.request, picked.first
-    told, interval = predicted(request, best.priced, best.nodes)
-    rests = basis(request, best.priced, told)
-    sure, caveats = confidence(request, best.priced, rests)
-    prospect = best.prospect
-    base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
-    today = _today(request)
-    against = base if today is None or today[1] is None else today[1]
-    odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request))
+    request, best = result.request, first.exact
+    told, interval = predicted(request, best, first.nodes)
+    rests = basis(request, best, told)
+    sure, caveats = confidence(request, best, rests)
+    pace = _pace(request, told, first.nodes)
+    today, baseline = _today(request)
+    beats = None if baseline is None else baseline.beaten_by(first.at, pace)
+    baseline = baseline or _Baseline(request=request, at=first.at, pace=pace)
+    odds = Odds(fits=first.fits, beats=beats)
     doubts = doubts_of(
         request,
         odds=odds,
-        unmeasured=prospect.unmeasured,
+        unmeasured=first.unmeasured,
         rests=rests,
         own=known(request).own,
         sure=sure,
@@ -137,22 +181,22 @@ def _answered(
     return replace(
         plain,
         status=status_of(doubts),
-        strategy=best.priced.strategy,
+        strategy=best.strategy,
         predicted=told,
         odds=odds,
-        trainer=prospect.trainer,
-        expected=best.expected,
-        precision=best.priced.problem.workload.training.precision.name,
+        trainer=trainer_of(request),
+        expected=first.expected,
+        precision=best.problem.workload.training.precision.name,
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
-        nodes=best.nodes,
-        gpus=int(best.priced.strategy.gpus),
-        explanation=_joined(*doubts, _explained(request, best, told, interval), rests.evidence),
-        alternatives=_alternatives(request, picked, others, told, against),
-        probes=_probes(request, found, best, told, against),
-        frontier=_frontier(request, found.prospects),
-        nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
-        current=today and replace(today[0], gain=_gain(today[0], told)),
+        nodes=first.nodes,
+        gpus=int(best.strategy.gpus),
+        explanation=_joined(*doubts, _explained(request, first, told, interval), rests.evidence),
+        alternatives=_alternatives(result, first, others, told, baseline),
+        probes=_probes(result, first, told, baseline),
+        frontier=_frontier(request, result.candidates),
+        nearest=nearest_constraints(best, result.ranking, float(result.limit)),
+        current=today and replace(today, gain=_gain(today, told)),
         confidence=sure,
         doubts=doubts,
         basis=rests,
@@ -166,7 +210,7 @@ def _joined(*sentences: str) -> str:
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
-    """What experts in chunks would do where nothing fits and the trainer has none of them; empty where they do not help."""
+    """The end of an explanation that says what experts in chunks would do; empty where they were searched or do not help."""
     asked, model = question_of(request), request.problems[0].workload.model
     said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
     if ranking.leanest is None or model.experts is None or said:
@@ -183,94 +227,95 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
 
 
 def _alternatives(
-    request: Request,
-    picked: Chosen,
-    others: Sequence[tuple[Request, Finalist]],
+    result: TrainerResult,
+    first: WeighedCandidate,
+    others: Sequence[TrainerResult],
     of_best: Predicted,
-    against: Standing,
+    baseline: _Baseline,
 ) -> tuple[Alternative, ...]:
-    """What is most likely best where that is another, what is worth a try, the first choices of other trainers, the best of other
-    kinds.
+    """Other layouts with their names: the most likely best one where it is not the first choice, one worth a try, the first
+    choices of other trainers, and the best of other kinds.
     """
-    first, named = picked.first, list[tuple[str, Request, Finalist]]()
-    if picked.best is not first:
-        named.append(("most likely best", request, picked.best))
-    nearly = float(first.priced.estimate.step_time) * float(request.learned)
-    tried = replayed(beyond(request, first.prospect, nearly)[:TRIED]) if request.top else []
+    request, best = result.request, result.finalists[0]
+    named: list[tuple[str, Request, WeighedCandidate]] = []
+    if best is not first:
+        named.append(("most likely best", request, best))
+    nearly = float(first.exact.estimate.step_time) * float(request.learned)
+    (tried,) = replayed([beyond(request, first, nearly)[:TRIED]]) if request.top else [()]
     if tried and tried[0].expected < first.expected:
         named.append(("worth a try", request, tried[0]))
     kinds = {one.kind for one in (first, *(one for _, _, one in named))}
-    named += [
-        (f"in {one.prospect.trainer}" if one.prospect.trainer else "to be built", its, one)
-        for its, one in others
-    ]
-    for one in picked.others:
+    for other in others:
+        if other.first is not None:
+            trainer = trainer_of(other.request)
+            named.append(
+                (f"in {trainer}" if trainer else "to be built", other.request, other.first)
+            )
+    for one in result.finalists:
         if one.kind not in kinds:
             kinds.add(one.kind)
             named.append((differs(one.kind, first.kind), request, one))
     return tuple(
-        _alternative(its, name, one, first, of_best, against)
+        _alternative(its, name, one, first, of_best, baseline)
         for name, its, one in named[: int(request.top)]
     )
 
 
 def _probes(
-    request: Request, found: Prospects, first: Finalist, of_best: Predicted, against: Standing
+    result: TrainerResult, first: WeighedCandidate, of_best: Predicted, baseline: _Baseline
 ) -> tuple[Alternative, ...]:
-    """Short runs that are worth most, each with what it leaves of the doubt."""
-    told = []
-    for number, (one, left) in enumerate(probes(request, found, first.prospect), start=1):
-        reason = f"leaves {left:.0%} of the expected loss"
-        as_other = _alternative(
-            request, f"probe {number}", replayed([one])[0], first, of_best, against
+    """Short runs that are worth most, each with the share of the expected loss that it leaves."""
+    return tuple(
+        replace(
+            _alternative(result.request, f"probe {number}", one, first, of_best, baseline),
+            reason=f"leaves {left:.0%} of the expected loss",
         )
-        told.append(replace(as_other, reason=reason))
-    return tuple(told)
+        for number, (one, left) in enumerate(probes(result, first), start=1)
+    )
 
 
 def _alternative(
     request: Request,
     name: str,
-    one: Finalist,
-    best: Finalist,
+    one: WeighedCandidate,
+    best: WeighedCandidate,
     of_best: Predicted,
-    against: Standing,
+    baseline: _Baseline,
 ) -> Alternative:
-    told, interval = predicted(request, one.priced, one.nodes)
-    mine = Standing(at=one.prospect.at, pace=_pace(request, told, one.nodes))
-    reason = why_not(
-        request.objective, one.priced, told.ettr.target, best.priced, of_best.ettr.target
-    )
-    if one.priced.strategy == best.priced.strategy and one.nodes == best.nodes:
+    mine, base = one.exact, best.exact
+    told, interval = predicted(request, mine, one.nodes)
+    reason = why_not(request.objective, mine, told.ettr.target, base, of_best.ettr.target)
+    if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
     elif request.tried:
         slower = told.step_seconds.target - of_best.step_seconds.target
         reason = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step with what ran; by estimate {reason}"
-    if one.prospect.unmeasured:
-        reason += f"; no measured run has {', '.join(one.prospect.unmeasured)}"
+    if one.unmeasured:
+        reason += f"; no measured run has {', '.join(one.unmeasured)}"
+    beats = baseline.beaten_by(one.at, _pace(request, told, one.nodes))
     return Alternative(
         name=name,
-        trainer=one.prospect.trainer,
-        odds=Odds(fits=one.prospect.fits, beats=mine.beats(against, request)),
-        strategy=one.priced.strategy,
-        precision=one.priced.problem.workload.training.precision.name,
+        trainer=trainer_of(request),
+        odds=Odds(fits=one.fits, beats=beats),
+        strategy=mine.strategy,
+        precision=mine.problem.workload.training.precision.name,
         nodes=one.nodes,
         predicted=told,
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
-        terms=compared(one.priced, best.priced),
+        terms=compared(mine, base),
         reason=reason,
     )
 
 
-def _frontier(request: Request, some: Sequence[Prospect]) -> tuple[Frontier, ...]:
-    """For every number of nodes its best, where more than one was asked for: none that another beats in both numbers."""
-    best: dict[int, Prospect] = {}
-    for one in some:
-        best.setdefault(one.candidate.nodes, one)
+def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple[Frontier, ...]:
+    """The best on each number of nodes, where several were searched; none where fewer nodes are as fast."""
+    best: dict[int, WeighedCandidate] = {}
+    for one in candidates:
+        best.setdefault(one.nodes, one)
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
-        full = priced(one.candidate.problem, one.candidate.strategy)
+        full = one.exact
         told, interval = predicted(request, full, nodes)
         there = Frontier(
             nodes=nodes,
@@ -284,11 +329,11 @@ def _frontier(request: Request, some: Sequence[Prospect]) -> tuple[Frontier, ...
     return tuple(found)
 
 
-def _today(request: Request) -> tuple[Current, Standing | None] | None:
-    """Today's layout on the devices that it occupies, and where it stands; None where none was given."""
+def _today(request: Request) -> tuple[Current | None, _Baseline | None]:
+    """Today's layout on the devices that it occupies, and the same as a baseline where it can run; None where none was given."""
     first, strategy = request.problems[0], request.current
     if strategy is None:
-        return None
+        return None, None
     if isinstance(strategy, Unplaced):
         return Current(
             strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0
@@ -307,7 +352,7 @@ def _today(request: Request) -> tuple[Current, Standing | None] | None:
     at = coordinates(problem.workload, problem.cluster, strategy)
     odds = Odds(fits=fits(request, problem, at, peak))
     today = Current(strategy=strategy, predicted=told, odds=odds, reason=reason, gain=0.0)
-    return today, Standing(at=at, pace=_pace(request, told, nodes))
+    return today, _Baseline(request=request, at=at, pace=_pace(request, told, nodes))
 
 
 def _time(told: Predicted) -> float:
@@ -328,7 +373,7 @@ def _gain(today: Current, best: Predicted) -> Ratio:
 
 
 def _cannot_run(problem: SearchCase, s: Strategy) -> str:
-    """Why a layout that somebody runs cannot be; empty where it can."""
+    """Why a layout that somebody says to run is impossible; empty where it is possible."""
     training = problem.workload.training
     if training.global_batch % s.global_micro_batch:
         return f"a global batch of {int(training.global_batch)} does not divide by dp x mbs = {int(s.global_micro_batch)}"
@@ -337,16 +382,18 @@ def _cannot_run(problem: SearchCase, s: Strategy) -> str:
     return ""
 
 
-def _explained(request: Request, best: Finalist, told: Predicted, interval: Interval) -> str:
+def _explained(
+    request: Request, best: WeighedCandidate, told: Predicted, interval: Interval
+) -> str:
     """One sentence: what is recommended, and what it gives."""
-    one = best.priced
+    one = best.exact
     text = (
         f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(told.step_seconds.target, 's')} a step "
         f"(MFU {told.mfu.target:.0%}), {told.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
         f"{interval.steps} steps keeps ETTR at {told.ettr.target:.1%}"
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, told.step_seconds.target)
-    text += of_watchdog(job, interval)
+    text += watchdog_words(job, interval)
     factors = {"the step": float(request.learned), "device memory": request.memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
         text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
@@ -359,3 +406,17 @@ def _explained(request: Request, best: Finalist, told: Predicted, interval: Inte
     if request.problems[0].workload.training.tokens:
         text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
     return "; ".join((text, *request.notes))
+
+
+@cache
+def deciding_numbers() -> Mapping[str, float]:
+    """Constants that odds and the rule rest on, by the names under which the inputs hash knows them.
+
+    >>> deciding_numbers()["choice.DECIDED"]
+    0.75
+    """
+    return {
+        label: float(getattr(import_module(f"mofa_model.{module}"), label.partition(".")[2]))
+        for module, labels in DECIDING.items()
+        for label in labels.split()
+    }

@@ -1,11 +1,11 @@
-"""Short runs that are worth more than what they cost: which layouts to run for a few steps, so that the choice after them is best.
+"""Short runs to propose: layouts to run for a few steps, so that the choice after them is best.
 
-A run says what its own layout takes, what near ones take by what they share with it (`bands.odds`), and whether it fits. What it is
-worth shows in common draws of all errors, of times and of memory:
+A run says what its own layout takes, what similar layouts take (`bands.odds`), and whether it fits. Its worth follows from common
+draws of all errors, of times and of memory:
 
     regret = mean over draws of (time of what would be chosen then - time of what is best then) / time
 
-Runs are found one by one, each with those before it; the choice after them is the rule's, of the least expected time.
+Runs are added one by one. The choice after them is of the least expected time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.advice.prospects import Prospects, supported
-from mofa_model.advice.request import Request
-from mofa_model.advice.weighed import PRESSED, SLOWED, Prospect, by_expected, space_of, weights_of
+from mofa_model.advice.candidates import (
+    PRESSED,
+    SLOWED,
+    TrainerResult,
+    WeighedCandidate,
+    by_expected,
+    space_of,
+    supported,
+    weights_of,
+)
 from mofa_model.bands import LayoutOdds, odds_of
 from mofa_model.bands.odds import REPEATED
 from mofa_model.units import Ratio
@@ -33,7 +40,7 @@ DRAWS: Final = 512
 SPREAD: Final = math.sqrt(3.0)
 """Standard deviations in a scale of Student's law with three degrees of freedom. [1]"""
 MOST: Final = 64
-"""Layouts that are looked at, the best by what is expected: of those with the same degrees one. [1]"""
+"""Layouts that may be proposed: the best, and of those with the same degrees one. [1]"""
 _NORMAL: Final = NormalDist()
 EVEN: Final = 0.5
 """Chance to fit from which a run is offered: one that fails more often than not wastes machines. Ours. [1]"""
@@ -41,21 +48,22 @@ EVEN: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Layouts to run, and what is expected to be lost by the choice after them."""
+    """Layouts to run, and the loss that is expected of the choice after them."""
 
     places: tuple[int, ...]
-    """Which layouts, in the order of what they are worth."""
+    """Indices of the layouts, the most valuable first."""
     regret: tuple[Ratio, ...]
-    """What is expected to be lost before any of them, after the first, and so on. [1]"""
+    """Expected loss before any run, after the first, and so on. [1]"""
 
 
-def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Prospect, Ratio]]:
-    """Short runs that are worth most, each with the share of what the choice is expected to lose that is left after it. [1]"""
+def probes(found: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
+    """Short runs that are worth most, best first, each with the share of the expected loss that is left after it. [1]"""
+    request = found.request
     if not request.probe or not request.odds:
         return []
-    near = [one for one in found.prospects if one.candidate.nodes == first.candidate.nodes]
-    distinct: dict[object, Prospect] = {}
-    for one in sorted((*near, *supported(request, first.candidate.nodes)), key=by_expected):
+    near = [one for one in found.candidates if one.nodes == first.nodes]
+    distinct: dict[object, WeighedCandidate] = {}
+    for one in sorted((*near, *supported(request, first.nodes)), key=by_expected):
         s = one.candidate.strategy
         distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
     some = list(distinct.values())[:MOST]
@@ -73,8 +81,10 @@ def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Pr
 
 
 def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
-    """The runs that leave the least regret; `pace` is what is expected where memory is no matter, `space` what there is over what
-    is estimated, `sure` the chance to fit that is asked for, `ran` what ran before.
+    """The runs that leave the least regret.
+
+    `pace` is the expected time without memory's share, `space` the memory that there is over the estimated memory, `sure` the
+    chance to fit that is asked for, and `ran` says which layouts ran before.
     """
     fits, weight = weights_of(seen, space)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
@@ -110,7 +120,7 @@ def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, r
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draws:
-    """What could be true of all layouts, [draws, layouts], and what is expected."""
+    """Draws of what may be true of all layouts, [draws, layouts], and what is expected of them."""
 
     error: Array
     fitting: Mask
@@ -136,14 +146,14 @@ class _Draws:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known in every draw once some layouts ran."""
+    """What is known in every draw after some layouts ran."""
 
     ran: Mask
     mean: Array  # expected errors, [draws, layouts]
     covariance: Array  # of what is left of them
 
     def after(self, at: int, draws: _Draws) -> _Known:
-        """The same after one more; one that does not fit tells nothing of times."""
+        """The same after one more run; a run that does not fit says nothing of times."""
         column = self.covariance[at]
         share = column / (column[at] + (REPEATED * SPREAD) ** 2)
         told = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)

@@ -8,7 +8,7 @@ from typing import Final
 
 from mofa_model import units
 from mofa_model.advice.answer import Advice
-from mofa_model.advice.finalists import Priced, priced
+from mofa_model.advice.predictions import PricedLayout, priced
 from mofa_model.axes.frameworks import trainers
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
@@ -42,13 +42,15 @@ def terms_of(step: StepTime) -> dict[str, float]:
     return {item.name: float(getattr(step, item.name)) for item in fields(step)}
 
 
-def compared(other: Priced, best: Priced) -> dict[str, float]:
+def compared(other: PricedLayout, best: PricedLayout) -> dict[str, float]:
     """By how much each term of another strategy's step is longer than the best one's. [s]"""
     mine, base = terms_of(other.step), terms_of(best.step)
     return {name: mine[name] - base[name] for name in mine}
 
 
-def why_not(objective: str, other: Priced, ettr: float, best: Priced, best_ettr: float) -> str:
+def why_not(
+    objective: str, other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float
+) -> str:
     """One sentence on why an alternative is not the first choice: the terms that decide under the objective, each with the
     sign of what the alternative has more of. What failures and checkpoints take is a term wherever it counts.
     """
@@ -71,7 +73,7 @@ def why_not(objective: str, other: Priced, ettr: float, best: Priced, best_ettr:
     return f"{units.format(more, 's', 3)} slower a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
 
 
-def _dearer(other: Priced, ettr: float, best: Priced, best_ettr: float) -> str:
+def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float) -> str:
     """The same for GPU-hours of layouts on other numbers of GPUs: shares of the first choice's GPU-hours."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
@@ -127,7 +129,7 @@ def _percent(value: float) -> str:
     return f"{'+' if value >= 0 else '−'}{100 * abs(value):.2g} %"
 
 
-def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[str, ...]:
+def nearest_constraints(best: PricedLayout, ranking: Ranking, limit: float) -> tuple[str, ...]:
     """What a small change of memory, batch or bandwidth would give, in one sentence each, the largest gain first."""
     found: list[tuple[Ratio, str]] = []
     if (
@@ -144,7 +146,7 @@ def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[s
     return tuple(text for _, text in sorted(found, key=lambda item: (-item[0], item[1])))
 
 
-def _memory(best: Priced, near: Candidate, limit: float) -> list[tuple[Ratio, str]]:
+def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Ratio, str]]:
     gain = best.step_time / priced(near.problem, near.strategy).step_time - 1.0
     if gain < WORTH:
         return []
@@ -155,7 +157,7 @@ def _memory(best: Priced, near: Candidate, limit: float) -> list[tuple[Ratio, st
     return [(gain, text)]
 
 
-def _batch(best: Priced) -> list[tuple[Ratio, str]]:
+def _batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
     w, s = best.problem.workload, best.strategy
     twice = replace(w, training=replace(w.training, global_batch=w.training.global_batch * 2))
     gain = 2.0 * best.step_time / priced(replace(best.problem, workload=twice), s).step_time - 1.0
@@ -169,7 +171,7 @@ def _batch(best: Priced) -> list[tuple[Ratio, str]]:
     ]
 
 
-def _faster(best: Priced, cluster: Cluster, what: str) -> list[tuple[Ratio, str]]:
+def _faster(best: PricedLayout, cluster: Cluster, what: str) -> list[tuple[Ratio, str]]:
     step = float(estimate(best.problem.workload, cluster, best.strategy).step_time)
     gain = float(best.estimate.step_time) / step - 1.0
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []

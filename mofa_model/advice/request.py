@@ -1,12 +1,22 @@
-"""What is asked for, whichever door it came through."""
+"""The question of an advice, the same for command, Python, manifests and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mofa_model import presets
-from mofa_model.bands import MeasuredRuns, ShortRun, measured_runs
+from mofa_model.bands import (
+    Coordinates,
+    LayoutOdds,
+    MeasuredRuns,
+    ShortRun,
+    Support,
+    measured_runs,
+    odds_of,
+    support,
+)
 from mofa_model.checks import LATER, not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import ANY, LIFTABLE, SearchCase, trainers
@@ -19,13 +29,13 @@ OBJECTIVES = ("time", "throughput", "cost")
 """Least expected time to finish; least step time; least GPU-hours to finish."""
 
 RATE = 0.005
-"""Failures of a node in a day where nobody says: the paper's assumption. [1/d]"""
+"""Default failures of a node in a day: the paper's assumption. [1/d]"""
 STORAGE = 2e9
-"""What a node writes to a shared file system where nobody says: a 25 Gbit/s link, less protocol. Ours. [B/s]"""
+"""Default bandwidth of a node to a shared file system: a 25 Gbit/s link, less protocol. Ours. [B/s]"""
 SHARED_STORAGE = 1e12
-"""What all nodes together write there where nobody says; the largest published systems sustain 2 TB/s. Ours. [B/s]"""
+"""Default bandwidth of all nodes to it together; the largest published systems sustain 2 TB/s. Ours. [B/s]"""
 STALL = 1.0
-"""What an asynchronous save costs a step where nobody says: barrier and planning, 0.2 to several seconds. Ours. [s]"""
+"""Default stall of an asynchronous save: barrier and planning, 0.2 to several seconds. Ours. [s]"""
 
 
 def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -> Reliability:
@@ -54,8 +64,9 @@ def by_trainer(
     release: str | None = None,
     under: Callable[[Calibration], Calibration] = lambda constants: constants,
 ) -> ByTrainer:
-    """Problems under the constants of every trainer's own stack, for a question that names no trainer; `release` of a stack, and
-    what else is made `under` a question of its constants, are the same for all.
+    """Problems under the constants of each trainer's own stack, for a question that names no trainer.
+
+    The `release` of a stack, and further changes of its constants (`under`), are the same for all.
     """
     return tuple(
         (name, tuple(_of_stack(one, presets.stack_of(name), release, under) for one in problems))
@@ -80,7 +91,7 @@ def _of_stack(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unplaced:
-    """Today's layout, where the machines that are asked about cannot hold it: it can be told, and not be priced."""
+    """Today's layout where it does not fit the machines that are asked about: it is shown, and has no price."""
 
     text: str
     """As it was given."""
@@ -93,9 +104,9 @@ class LearnedMemory:
     """What running jobs taught of peak device memory on these machines."""
 
     ratio: float = 1.0
-    """Observed over estimated, as it is to be expected of the next job. [1]"""
+    """Observed over estimated, as it is expected of the next job. [1]"""
     spread: float = 10.0
-    """Logarithm by which four of five jobs differ from that at most; where nobody saw any, more than any band. [1]"""
+    """Logarithm by which four of five jobs differ from that at most; the default, of no jobs, is wider than any band. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,9 +161,7 @@ class Request:
     """What lowers confidence whatever is computed, one sentence each."""
 
     def of(self, trainer: str) -> Request:
-        """The same question for one of its trainers, as if that one had been named; itself where one was named, or has
-        to be built.
-        """
+        """The same question with one of its trainers named; unchanged where it names one, or where `trainer` is empty."""
         if self.framework != ANY or not trainer:
             return self
         problems = dict(self.trainers).get(trainer, self.problems)
@@ -174,3 +183,23 @@ class Request:
         for name in self.lifted:
             if name not in known:
                 raise BadValue("lift", name, f"one of {', '.join(known)}")
+
+
+def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
+    """What measured runs and running jobs say of layouts. Short runs of the question itself count instead of running jobs."""
+    seen = odds_of(request.runs, places, request.tried)
+    if request.tried or request.memory == LearnedMemory():
+        return seen
+    return seen.taught("memory", math.log(request.memory.ratio), request.memory.spread)
+
+
+def trainer_of(request: Request) -> str:
+    """Name of the trainer that was asked for; empty where none was named."""
+    return "" if request.framework == ANY else request.framework
+
+
+def known(request: Request) -> Support:
+    """Which features measured runs have of the stack that is asked about."""
+    first = request.problems[0]
+    experts = first.workload.model.experts is not None
+    return support(request.runs, first.cluster.calibration.stack, experts=experts)

@@ -315,9 +315,8 @@ def _priced(
     request: Request, a: SweepQuestion, axes: Mapping[str, str], interval: int | None
 ) -> Row:
     """A given strategy at this point, whether it fits or not."""
-    from mofa_model.advice.confidence import basis, predicted
-    from mofa_model.advice.finalists import priced
-    from mofa_model.advice.weighed import fits
+    from mofa_model.advice.candidates import fits
+    from mofa_model.advice.predictions import basis, predicted, priced
     from mofa_model.bands import coordinates
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
@@ -361,7 +360,7 @@ def _priced(
 
 def _at_interval(request: Request, strategy: Strategy, step: float, interval: int) -> Row:
     """ETTR and duration at a stated interval."""
-    from mofa_model.advice.saves import job_of, steps_to_finish
+    from mofa_model.advice.predictions import job_of, steps_to_finish
     from mofa_model.reliability import ettr
 
     problem = request.problems[0]

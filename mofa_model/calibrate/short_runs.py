@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.advice import Request
-from mofa_model.advice.finalists import Priced, priced
-from mofa_model.advice.weighed import space_of
+from mofa_model.advice.candidates import space_of
+from mofa_model.advice.predictions import PricedLayout, priced
 from mofa_model.bands import ShortRun, coordinates, odds_of
 from mofa_model.calibrate.logs import step_seconds
 from mofa_model.calibrate.runs import number_of, read_runs, seconds_of
@@ -157,7 +157,7 @@ def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
 
 
 def _memory(
-    request: Request, full: Priced, row: Mapping[str, Any], fitted: bool
+    request: Request, full: PricedLayout, row: Mapping[str, Any], fitted: bool
 ) -> dict[str, float]:
     """Logarithm of measured over predicted memory; of a run that only says whether it had room, by a scale of its error beyond."""
     peak = float(full.estimate.memory.peak)

@@ -12,9 +12,8 @@ import numpy as np
 
 from mofa_model import units
 from mofa_model.advice import Advice, Request
-from mofa_model.advice.finalists import priced
+from mofa_model.advice.predictions import best_interval, job_of, priced
 from mofa_model.advice.reasons import NAMES, gained, terms_of
-from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.bands import in_percent
 from mofa_model.errors import MofaError
 from mofa_model.estimate.footprint import Footprint

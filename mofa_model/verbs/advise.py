@@ -140,9 +140,8 @@ def _print_flags(launch: Launch | None) -> None:
 
 def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     """Draw both pictures; the paths of the files, none where there is nothing to draw."""
-    from mofa_model.advice.finalists import priced_together
+    from mofa_model.advice.predictions import best_interval, job_of, priced_together
     from mofa_model.advice.reasons import NAMES, terms_of
-    from mofa_model.advice.saves import best_interval, job_of
     from mofa_model.answers.ettr import curve
 
     if advice.strategy is None or advice.precision is None or advice.predicted is None:

@@ -13,9 +13,8 @@ from shapes import decoder
 
 from mofa_model import units
 from mofa_model.advice import Request, Status, advise, assumed_reliability
-from mofa_model.advice.finalists import priced
+from mofa_model.advice.predictions import job_of, priced, score_of, steps_to_finish
 from mofa_model.advice.reasons import gained, terms_of, why_not
-from mofa_model.advice.saves import job_of, score_of, steps_to_finish
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.cli import main
 from mofa_model.errors import BadValue

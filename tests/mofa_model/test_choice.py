@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import mofa_model
 from mofa_model.advice import LearnedMemory, Request, Status, advise, assumed_reliability
 from mofa_model.advice.choice import simplest
-from mofa_model.advice.numbers import deciding_numbers
+from mofa_model.advice.compose import DECIDING, deciding_numbers
 from mofa_model.annotations import inputs_hash
 from mofa_model.bands import Coordinates, measured_runs, odds_of
 from mofa_model.cli import main
@@ -127,6 +131,22 @@ def test_the_hash_covers_every_number_of_the_rule(monkeypatch):
             "mofa_model.annotations.deciding_numbers", lambda numbers=numbers: numbers
         )
         assert inputs_hash(question(), "1") != plain, name
+
+
+def test_no_constant_of_these_modules_is_forgotten_by_the_hash():
+    for module, labels in DECIDING.items():
+        if module.startswith(("bands.", "advice.")):
+            path = Path(mofa_model.__file__).parent / f"{module.replace('.', '/')}.py"
+            made = {
+                node.target.id
+                for node in ast.parse(path.read_text(encoding="utf-8")).body
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            }
+            values = vars(importlib.import_module(f"mofa_model.{module}"))
+            numbers = {
+                name for name in made if name.isupper() and isinstance(values[name], int | float)
+            }
+            assert numbers <= {label.partition(".")[2] for label in labels.split()}, module
 
 
 def test_memory_that_running_jobs_taught_moves_estimate_band_and_odds():

@@ -23,8 +23,8 @@ from mofa_lab.validate.picks import apart, picks, summed
 from mofa_lab.validate.probes import replayed
 from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
+from mofa_model.advice.candidates import SLOWED, weights_of
 from mofa_model.advice.choice import simplest
-from mofa_model.advice.weighed import SLOWED, weights_of
 from mofa_model.bands import (
     measured_runs,
 )

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mofa_model.advice.weighed import PRESSED
+from mofa_model.advice.candidates import PRESSED
 from mofa_model.kinds.shape import glance
 from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number

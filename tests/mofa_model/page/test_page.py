@@ -100,7 +100,7 @@ def test_the_parts_of_the_step_add_up_to_the_step_that_is_told(request_and_advic
     assert sum(view.memory_parts.values()) == pytest.approx(
         view.advice.predicted.memory_bytes.target
     )
-    best = max(view.curve, key=lambda point: point.ettr)
+    best = max(view.curve, key=lambda point: point.ettr.target)
     assert best.steps == pytest.approx(view.advice.checkpoint_interval_steps, rel=0.3)
 
 

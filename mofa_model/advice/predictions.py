@@ -1,0 +1,311 @@
+"""What one layout is expected to do: its step by replay, its checkpoints, and its figures with bounds.
+
+The search uses closed forms, which are exact for equal stages. The best few candidates differ by little, so their pipelines are
+replayed, operation by operation with uneven stages as they are, and the replay's figure is the one that an answer states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model import units
+from mofa_model.advice.answer import FailureInput, Predicted
+from mofa_model.advice.request import Request, seen_of
+from mofa_model.advice.verdict import DOUBTED
+from mofa_model.bands import Basis, basis_of, coordinates
+from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.step import (
+    StepTime,
+    hop_time,
+    least_step,
+    step_terms,
+    tokens_per_second,
+    utilisation,
+)
+from mofa_model.placement import kind_of_stages
+from mofa_model.reliability import Interval, Job, best_ettr, ettr_band, recommend, watchdog
+from mofa_model.reliability.checkpoint import bytes_per_node, save_times
+from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.search import Score, SearchCase
+from mofa_model.strategy import Strategy
+from mofa_model.units import DAY, Bytes, Numeric, Range, Ratio, Seconds
+
+MOST_OPERATIONS: Final = 30_000
+"""Operations of the longest pipeline that is replayed; a longer one keeps its closed form, for its bubble is a small part."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PricedLayout:
+    """A layout with every term of its step and memory."""
+
+    strategy: Strategy
+    """As one layout."""
+    problem: SearchCase
+    """Model, machines and their number."""
+    estimate: Estimate
+    """Every term by the closed forms."""
+    step: StepTime
+    """Parts of the step; those of the pipeline by replay, where it was replayed."""
+    replayed: bool
+    """Whether its pipeline was replayed."""
+
+    @property
+    def step_time(self) -> float:
+        """One optimizer step. [s]"""
+        return float(self.step.total)
+
+
+def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
+    """One layout in full, its pipeline replayed."""
+    return priced_together([(problem, strategy)])[0]
+
+
+def priced_together(some: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
+    """Layouts in full; pipelines with the same order of operations are replayed together."""
+    found = [estimate(problem.workload, problem.cluster, strategy) for problem, strategy in some]
+    walks: dict[tuple[Any, ...], list[int]] = {}
+    for at, ((_, s), one) in enumerate(zip(some, found, strict=True)):
+        if s.pp > 1 and 2 * s.pp * s.vpp * one.micro_batches <= MOST_OPERATIONS:
+            key = (s.schedule, s.pp, int(one.micro_batches), s.vpp, s.pipeline_overlap)
+            walks.setdefault(key, []).append(at)
+    steps = {at: one.step for at, one in enumerate(found)}
+    for members in walks.values():
+        replayed = _replayed([(*some[at], found[at]) for at in members])
+        steps |= dict(zip(members, replayed, strict=True))
+    walked = {at for members in walks.values() for at in members}
+    return [
+        PricedLayout(
+            strategy=s, problem=problem, estimate=found[at], step=steps[at], replayed=at in walked
+        )
+        for at, (problem, s) in enumerate(some)
+    ]
+
+
+def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:
+    """Steps with the replayed time of their pipelines, which all have one order of operations."""
+    _, s, first = some[0]
+    order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
+    chunks = np.stack([_chunks(*one) for one in some], axis=-1)
+    forward = np.array([float(one.stage.forward_share) for _, _, one in some])
+    weight = np.array([float(one.stage.weight_share) for _, _, one in some])
+    hops = np.array([[float(hop_time(p.workload, p.cluster, s)) for p, s, _ in some]])
+    # The same walk with and without hops, side by side.
+    makespan = replay(
+        order,
+        StageTimes(
+            forward=_twice(chunks * forward),
+            input_gradient=_twice(chunks * (1.0 - forward - weight)),
+            weight_gradient=_twice(chunks * weight),
+            hop=np.concatenate([0.0 * hops, hops], axis=1),
+        ),
+        blocking=not s.pipeline_overlap,
+    ).makespan
+    alone, with_hops = np.split(np.asarray(makespan), 2)
+    return [
+        step_terms(
+            problem.cluster,
+            slowest=one.stage.slowest,
+            micro_batches=one.micro_batches,
+            pipeline=float(alone[at]),
+            hops=float(with_hops[at] - alone[at]),
+            data=one.step.data,
+            embedding=one.step.embedding,
+            optimizer=one.step.optimizer,
+        )
+        for at, (problem, _, one) in enumerate(some)
+    ]
+
+
+def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
+    """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
+    kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
+    chunks = np.asarray(found.stage.total)[kinds] / s.vpp
+    return (
+        np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
+    )
+
+
+def _twice(times: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([times, times], axis=-1)
+
+
+_SOON = 1e-6
+"""A step, as a share of a save, that is so short that rounding an interval to whole steps costs nothing."""
+
+
+def save_costs(
+    request: Request, problem: SearchCase, nodes: int, saved: Numeric, replicas: Numeric
+) -> tuple[tuple[Numeric, ...], tuple[Numeric, ...]]:
+    """Blocking and background time of a save, by tier. [s]
+
+    `saved` is the estimated size of a checkpoint; a size that the request states counts instead.
+    """
+    size = saved if request.checkpoint_bytes is None else request.checkpoint_bytes
+    per_node = problem.cluster.gpus_per_node
+    writers = nodes * per_node / replicas
+    share = bytes_per_node(size, writers, per_node)
+    pairs = [save_times(tier, size, share) for tier in request.reliability.tiers]
+    return tuple(blocking for blocking, _ in pairs), tuple(background for _, background in pairs)
+
+
+def steps_to_finish(problem: SearchCase) -> float:
+    """Optimizer steps of the run; 1 where no number of tokens is stated. [1]"""
+    training = problem.workload.training
+    if not training.tokens:
+        return 1.0
+    return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
+
+
+def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> Score:
+    """The objective of the search on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]
+
+    `saved` is the least size of a checkpoint that a scored strategy has.
+    """
+    learned = float(request.learned)
+    if request.objective == "throughput":
+        return Score(of=lambda step, *_: step * learned, least=learned)
+    weight = steps_to_finish(problem)
+    if request.objective == "cost":
+        weight = weight * nodes * float(problem.cluster.gpus_per_node)
+
+    def finish(modelled: NDArray[Any], saved: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
+        step = modelled * learned
+        blocking, background = save_costs(request, problem, nodes, saved, replicas)
+        most = (
+            np.inf
+            if request.most_interval is None
+            else np.maximum(1.0, np.floor(request.most_interval / step))
+        )
+        job = Job(
+            nodes=nodes,
+            step_time=step,
+            blocking=blocking,
+            background=background,
+            reliability=request.reliability,
+        )
+        ettr = best_ettr(job, most=np.minimum(most, 1e13))
+        return np.asarray(weight * step / np.maximum(ettr, 1e-12))
+
+    # No strategy beats this step and this save: the interval is free, and every rank writes.
+    fastest, _ = save_costs(request, problem, nodes, saved, 1.0)
+    shortest = max(1e-9, _SOON * float(np.max(fastest[0])))
+    ideal = finish(np.array([shortest]), np.array([saved]), np.array([1.0]))
+    return Score(of=finish, least=float(ideal[0] / shortest))
+
+
+def job_of(
+    request: Request, problem: SearchCase, nodes: int, strategy: Strategy, step: Seconds
+) -> Job:
+    """The job that a strategy makes, for the reliability model."""
+    saved, replicas = (
+        of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas)
+    )
+    blocking, background = save_costs(request, problem, nodes, saved, replicas)
+    return Job(
+        nodes=nodes,
+        step_time=step,
+        blocking=tuple(float(x) for x in blocking),
+        background=tuple(float(x) for x in background),
+        reliability=request.reliability,
+    )
+
+
+def watchdog_words(job: Job, interval: Interval) -> str:
+    """The end of a sentence about ETTR that says what a watchdog on steps is worth; empty where no hangs are assumed."""
+    found = watchdog(job, interval.steps, interval.every)
+    if found is None:
+        return ""
+    return f"; a watchdog of {units.format(float(found.timeout), 's')} is worth {100 * found.worth:.1f} points of it"
+
+
+def best_interval(request: Request, job: Job) -> Interval:
+    """The recommended checkpoint interval, within the bounds that were given."""
+    step = float(job.step_time)
+    most = 10**9 if request.most_interval is None else max(1, int(request.most_interval / step))
+    found = recommend(job, most=most)
+    least = min(most, int(np.ceil(request.least_interval / step)))
+    return found if found.steps >= least else replace(found, steps=least)
+
+
+def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicted, Interval]:
+    """What a layout is expected to do at its best checkpoint interval, with bounds; factors that running jobs taught are in it."""
+    w, c = one.problem.workload, one.problem.cluster
+    seen = seen_of(request, (coordinates(w, c, one.strategy),))
+    told = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
+    step = one.step_time * float(request.learned) * told["step"]
+    job = job_of(request, one.problem, nodes, one.strategy, step)
+    interval = best_interval(request, job)
+    ettr = ettr_band(job, interval.steps, interval.every)
+    time, memory = seen.band("step"), seen.band("memory")
+    # No run is faster than its devices, and none holds less than its weights and optimizer states.
+    low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
+    peak = float(one.estimate.memory.peak) * told["memory"]
+    least = max(peak * memory.lower, float(one.estimate.memory.states))
+    speed = float(tokens_per_second(w, step))
+    used = float(utilisation(w, c, step))
+    steps = steps_to_finish(one.problem) if w.training.tokens else 0.0
+    start = float(request.reliability.start) if steps else 0.0
+
+    def finish(factor: float) -> float:
+        return steps * step * factor / max(ettr.target, 1e-12) + start
+
+    figures = Predicted(
+        step_seconds=Range.around(step, step * low, step * time.upper),
+        tokens_per_second=Range.around(speed, speed / time.upper, speed / low),
+        mfu=Range.around(*(min(1.0, one) for one in (used, used / time.upper, used / low))),
+        memory_bytes=Range.around(peak, least, peak * memory.upper),
+        ettr=ettr,
+        duration_seconds=Range.around(
+            finish(1.0),
+            finish(1.0 / _together(1.0 / low, ettr.upper / max(ettr.target, 1e-12))),
+            finish(_together(time.upper, ettr.target / max(ettr.lower, 1e-12))),
+        ),
+    )
+    return figures, interval
+
+
+def _together(one: float, other: float) -> float:
+    """The factor that two independent factors of 1 or more reach together, as often as each alone. [1]"""
+    return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
+
+
+def basis(request: Request, one: PricedLayout, told: Predicted) -> Basis:
+    """Measured runs that a prediction rests on, with the bounds that the answer states: short runs make these narrower."""
+    found = basis_of(
+        request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy)
+    )
+    return replace(found, within=told.step_seconds.upper / told.step_seconds.target - 1.0)
+
+
+def confidence(request: Request, one: PricedLayout, found: Basis) -> tuple[Ratio, tuple[str, ...]]:
+    """Probability that the bounds hold, and sentences about it beside the grade of evidence and the doubts."""
+    sure, caveats = found.confidence, [*request.notes]
+    if not found.runs:
+        if not request.tried:
+            caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
+    elif found.largest < one.problem.cluster.gpus:
+        caveats.append(
+            f"no measured run of this stack on these devices used more than {found.largest} of them"
+        )
+    if not one.replayed and one.strategy.pp > 1:
+        caveats.append("the pipeline is too long to replay; its closed form was used")
+    if request.caveats:
+        sure = min(sure, DOUBTED)
+    return sure, tuple(caveats)
+
+
+def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
+    """Failure rates that an answer uses."""
+    return tuple(
+        FailureInput(
+            name=c.name, per_node_day=c.rate.mean * DAY, recovery_seconds=float(c.recovery.mean)
+        )
+        for c in request.reliability.classes
+    )
