@@ -131,7 +131,8 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
         found = {name: spread(part, position) for name, part in given.items()}
     elif is_dataclass(given):
         kind = given.__class__
-        found = kind(*(spread(getattr(given, name), position) for name in field_names(kind)))
+        names = field_names(kind)
+        found = kind(**{name: spread(getattr(given, name), position) for name in names})
     else:
         found = given[position] if np.ndim(given) else given
     return cast("_Terms", found)

@@ -28,6 +28,7 @@ from mofa_model.spec import (
     UpdateRule,
     Workload,
 )
+from mofa_model.strategy import Strategy
 
 DIMENSIONED: Mapping[type, Mapping[str, str]] = {
     Device: {
@@ -138,6 +139,8 @@ def terms(found, path=""):
     hints = get_type_hints(type(found), include_extras=True)
     for field in fields(found):
         value, name = getattr(found, field.name), path + field.name
+        if isinstance(value, Workload | Cluster | Strategy):
+            continue  # given and chosen, beside what follows from them
         if is_dataclass(value):
             yield from terms(value, f"{name}.")
         elif isinstance(value, tuple):

@@ -34,8 +34,8 @@ from mofa_model.bands import (
 )
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
-from mofa_model.estimate.footprint import room
-from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.search import (
     ANY,
     ASIDE,
@@ -228,7 +228,7 @@ def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) 
 
 def space_of(problem: SearchCase) -> float:
     """All device memory that a job can have, the reserve that somebody asks for included. [B]"""
-    return float(room(replace(problem.cluster, reserve=0.0)))
+    return float(device_memory_limit(replace(problem.cluster, reserve=0.0)))
 
 
 def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion:
@@ -294,7 +294,7 @@ class _TrainerSearch:
         self._request = request
         self._question = replace(question_of(request), effort=effort)
         self._support = known(request)
-        self._whole = float(room(request.problems[0].cluster))
+        self._whole = float(device_memory_limit(request.problems[0].cluster))
         self._ranking: Ranking  # of the last search
 
     @property
@@ -410,7 +410,7 @@ def _share(request: Request, chance: Ratio) -> Ratio:
     at = coordinates(problem.workload, problem.cluster, plain)
     scale = float(seen_of(replace(request, tried=()), (at,)).scales["memory"][0])
     sure = math.exp(-scale * scales_for(float(chance))) * space_of(problem)
-    return min(1.0, sure / float(room(problem.cluster))) / request.memory.ratio
+    return min(1.0, sure / float(device_memory_limit(problem.cluster))) / request.memory.ratio
 
 
 def _lifted(request: Request) -> bool:

@@ -52,8 +52,9 @@ from mofa_model.advice.reasons import (
 from mofa_model.advice.request import Request, Unplaced, known, trainer_of
 from mofa_model.advice.verdict import asked_amiss, doubts_of, is_sure, status_of
 from mofa_model.bands import Coordinates, coordinates, odds_of
-from mofa_model.estimate.footprint import overflow, room
-from mofa_model.estimate.routing import fullest_rank
+from mofa_model.estimate.expert_load import uneven_load
+from mofa_model.estimate.footprint import overflow
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.reliability import Interval
 from mofa_model.search import Ranking, Rejection, SearchCase, parse_constraint
 from mofa_model.strategy import Strategy
@@ -87,7 +88,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     result, *others = _ranked(searched(request, advance))
     request, ranking = result.request, result.ranking
     first = request.problems[0]
-    limit = float(room(first.cluster))
+    limit = float(device_memory_limit(first.cluster))
     plain = Advice(
         status=Status.NO_RECOMMENDATION,
         model=first.workload.model.name,
@@ -346,7 +347,7 @@ def _today(request: Request) -> tuple[Current | None, _Baseline | None]:
     full = priced(problem, strategy)
     nodes = max(1, round(gpus / float(first.cluster.gpus_per_node)))
     told, _ = predicted(request, full, nodes)
-    peak, limit = float(full.estimate.memory.peak), float(room(problem.cluster))
+    peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
     at = coordinates(problem.workload, problem.cluster, strategy)
@@ -399,7 +400,7 @@ def _explained(
         text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):
         text += f"; no trainer offers {built}, so it has to be built"
-    load = fullest_rank(one.problem.workload, one.strategy)
+    load = uneven_load(one.problem.workload, one.strategy)
     if load is not None and load.tail > load.mean:
         risk = overflow(one.problem.workload, one.problem.cluster, one.strategy)
         text += f"; by its routing a run is out of memory with a probability of {risk:.2g}"

@@ -20,12 +20,12 @@ from mofa_model.advice.request import Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands import Basis, basis_of, coordinates
 from mofa_model.estimate import Estimate, estimate
-from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.step import (
     StepTime,
     hop_time,
     least_step,
-    step_terms,
+    step_time,
     tokens_per_second,
     utilisation,
 )
@@ -109,17 +109,10 @@ def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTim
     ).makespan
     alone, with_hops = np.split(np.asarray(makespan), 2)
     return [
-        step_terms(
-            problem.cluster,
-            slowest=one.stage.slowest,
-            micro_batches=one.micro_batches,
-            pipeline=float(alone[at]),
-            hops=float(with_hops[at] - alone[at]),
-            data=one.step.data,
-            embedding=one.step.embedding,
-            optimizer=one.step.optimizer,
+        step_time(
+            replace(one.inputs, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
         )
-        for at, (problem, _, one) in enumerate(some)
+        for at, (_, _, one) in enumerate(some)
     ]
 
 

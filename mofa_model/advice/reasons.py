@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
 from mofa_model.advice.answer import Advice
 from mofa_model.advice.predictions import PricedLayout, priced
 from mofa_model.axes.frameworks import trainers
-from mofa_model.estimate import StepTime, estimate
-from mofa_model.estimate.footprint import host_room
+from mofa_model.estimate import estimate
+from mofa_model.estimate.step import STEP_NAMES
+from mofa_model.estimate.terms import host_memory_limit
 from mofa_model.search import Candidate, Ranking, framework
 from mofa_model.spec import Cluster
 from mofa_model.strategy import AXES, Strategy
@@ -20,31 +21,15 @@ from mofa_model.units import GIB, Ratio
 
 WORTH: Final = 0.01
 """Gain below which a change is not worth a sentence. [1]"""
-NAMES: Final = {
-    "stages": "work of the slowest stage",
-    "bubble": "pipeline bubble",
-    "hops": "pipeline hops",
-    "data": "gradient and parameter traffic",
-    "embedding": "tied embedding",
-    "optimizer": "optimizer",
-    "overhead": "host time",
-    "straggler": "stragglers",
-}
-"""Terms of a step as a sentence names them."""
 NEVER: Final = 1e-12
 """ETTR of a run that never finishes, so that two of them compare. [1]"""
 LOST: Final = "failures and checkpoints"
 """What is lost beside the steps, as a sentence names it."""
 
 
-def terms_of(step: StepTime) -> dict[str, float]:
-    """The parts of a step that add up to it. [s]"""
-    return {item.name: float(getattr(step, item.name)) for item in fields(step)}
-
-
 def compared(other: PricedLayout, best: PricedLayout) -> dict[str, float]:
     """By how much each term of another strategy's step is longer than the best one's. [s]"""
-    mine, base = terms_of(other.step), terms_of(best.step)
+    mine, base = other.step.terms(), best.step.terms()
     return {name: mine[name] - base[name] for name in mine}
 
 
@@ -65,7 +50,7 @@ def why_not(
         return (
             same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
         )
-    terms = {NAMES[name]: value for name, value in compared(other, best).items()}
+    terms = {STEP_NAMES[name]: value for name, value in compared(other, best).items()}
     if more + lost < 0:
         return f"{units.format(-more, 's', 3)} faster a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
     if more < 0:
@@ -77,8 +62,8 @@ def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: flo
     """The same for GPU-hours of layouts on other numbers of GPUs: shares of the first choice's GPU-hours."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
-    mine, base = terms_of(other.step), terms_of(best.step)
-    terms = {NAMES[name]: (gpus * mine[name] - fewest * base[name]) / whole for name in mine}
+    mine, base = other.step.terms(), best.step.terms()
+    terms = {STEP_NAMES[name]: (gpus * mine[name] - fewest * base[name]) / whole for name in mine}
     more = gpus * other.step_time / ettr / whole - 1.0
     terms[LOST] = more - sum(terms.values())
     slower = other.step_time - best.step_time
@@ -224,6 +209,6 @@ def _missing(lean: Candidate, limit: float) -> str:
     problem = lean.problem
     host = float(estimate(problem.workload, problem.cluster, lean.strategy).memory.host)
     return (
-        f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_room(problem.cluster)) / GIB:.1f} GiB; "
+        f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_memory_limit(problem.cluster)) / GIB:.1f} GiB; "
         "more nodes or more main memory would help"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -24,10 +24,16 @@ from mofa_model.bands import (
 )
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
-from mofa_model.estimate.footprint import Footprint, host_room, overflow, room
-from mofa_model.estimate.layer import LayerTime
-from mofa_model.estimate.routing import RISK, fullest_rank
-from mofa_model.estimate.step import tokens_per_second, utilisation
+from mofa_model.estimate.expert_load import RISK, uneven_load
+from mofa_model.estimate.footprint import overflow
+from mofa_model.estimate.step import STEP_NAMES, tokens_per_second, utilisation
+from mofa_model.estimate.terms import (
+    Footprint,
+    LayerTime,
+    device_memory_limit,
+    host_memory_limit,
+    terms_of,
+)
 from mofa_model.search import SearchCase
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
@@ -35,47 +41,6 @@ from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import GIB, Range, format
 
-STEP: Final[Mapping[str, tuple[str, str]]] = {
-    "stages": ("(7) (8) (11)", "work of the slowest stage, all micro-batches"),
-    "bubble": ("(10) (12)", "fill and drain of the pipeline, slower stages"),
-    "hops": ("(23)", "exposed pipeline hops"),
-    "data": ("(13) (24)", "exposed gradient and parameter traffic"),
-    "embedding": ("(13)", "all-reduce of a tied embedding"),
-    "optimizer": ("(26) (28)", "the update"),
-    "overhead": ("ours", "host time of a step"),
-    "straggler": ("ours", "waiting for the slowest of many nodes"),
-}
-"""Terms of a step: equation and meaning, in the order in which they add up to Eq. (14)."""
-
-LAYER: Final[Mapping[str, tuple[str, str]]] = {
-    "linear": ("(1) (19)", "matrix products with weights"),
-    "attention": ("(1)", "scores, softmax, weighted values"),
-    "elementwise": ("(19)", "norms, residuals, activations, routing"),
-    "tensor": ("(20)", "exposed tensor-parallel collectives"),
-    "context": ("(21)", "exposed context-parallel messages"),
-    "expert": ("(22)", "exposed dispatch and combine"),
-    "offload": ("(34)", "exposed way of activations to the host"),
-    "forward": ("(7)", "the whole forward pass"),
-    "backward": ("(8) (35)", "the whole backward pass"),
-    "recompute": ("(30) (32)", "forward work done again"),
-    "communication": ("(2) (3)", "all collectives, exposed or not"),
-}
-"""Terms of a layer and micro-batch; forward times, unless they say otherwise."""
-
-MEMORY: Final[Mapping[str, tuple[str, str]]] = {
-    "weights": ("(4)", "weights"),
-    "gradients": ("(4)", "accumulated gradients"),
-    "optimizer": ("(25) (27)", "master weights and moments"),
-    "buffers": ("ours", "buckets, gathered parameters and inputs, workspaces of products"),
-    "reserve": ("(6)", "what the stack holds before the first layer"),
-    "activations": ("(5) (29) (31) (33)", "micro-batches in flight"),
-    "backward": ("(31)", "what the backward pass of a layer makes anew above the loss"),
-    "logits": ("Table 2", "head and loss"),
-    "update": ("ours", "workspace of the update"),
-    "fragmentation": ("ours", "reserved beyond what is allocated"),
-    "graphs": ("ours", "held by CUDA graphs"),
-}
-"""Terms of device memory."""
 _COUNTED: Final = (
     "How many measured runs have each feature, and their median error by fits that did not see their groups: here, of the stack on "
     "these devices; of the stack anywhere; on these devices; in this format; all. Sizes count runs of half to twice as much."
@@ -112,9 +77,7 @@ class ExplainAnswer(Answer):
 
     def step_terms(self) -> dict[str, float]:
         """Terms of the step, by what they are called beside an advice. [s]"""
-        from mofa_model.advice.reasons import NAMES
-
-        return {NAMES[name]: term["seconds"] for name, term in self.document["step"].items()}
+        return {STEP_NAMES[name]: term["seconds"] for name, term in self.document["step"].items()}
 
     def shown(self) -> Sequence[Any]:
         """The parts of the step as a bar, and the tables."""
@@ -216,8 +179,8 @@ def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str,
         "stack": cluster.calibration.stack,
         "evidence": basis_of(measured_runs(), coordinates(workload, cluster, strategy)),
         "summary": _summary(workload, cluster, strategy, found),
-        "step": _terms(STEP, found.step),
-        "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
+        "step": _terms(found.step),
+        "layers": {name: _terms(layer) for name, layer in layers.items()},
         "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
         "stages": _stages(workload, found),
         "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
@@ -269,7 +232,7 @@ def _summary(
 ) -> dict[str, Any]:
     step, load, uneven = (
         float(found.step_time),
-        fullest_rank(workload, strategy),
+        uneven_load(workload, strategy),
         dict[str, float](),
     )
     if load is not None:
@@ -285,19 +248,23 @@ def _summary(
         "mfu": float(utilisation(workload, cluster, step)),
         "micro_batches": int(found.micro_batches),
         "memory_bytes": float(found.memory.peak),
-        "memory_limit_bytes": float(room(cluster)),
+        "memory_limit_bytes": float(device_memory_limit(cluster)),
         "host_bytes": float(found.memory.host),
-        "host_limit_bytes": float(host_room(cluster)),
+        "host_limit_bytes": float(host_memory_limit(cluster)),
         "fits": bool(found.memory.fits(cluster)),
         **uneven,
     }
 
 
-def _terms(known: Mapping[str, tuple[str, str]], terms: StepTime | LayerTime) -> dict[str, Any]:
+def _terms(record: StepTime | LayerTime) -> dict[str, Any]:
     return {
-        name: {"seconds": float(getattr(terms, name)), "equation": equation, "meaning": meaning}
-        for name, (equation, meaning) in known.items()
+        item.name: {"seconds": float(getattr(record, item.name)), **_about(item)}
+        for item in terms_of(type(record))
     }
+
+
+def _about(item: Field[Any]) -> dict[str, str]:
+    return {name: item.metadata[name] for name in ("equation", "meaning")}
 
 
 def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
@@ -323,12 +290,11 @@ def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
 
 def _memory(memory: Footprint, kinds: int) -> dict[str, Any]:
     return {
-        name: {
-            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, name), (kinds,))],
-            "equation": equation,
-            "meaning": meaning,
+        item.name: {
+            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, item.name), (kinds,))],
+            **_about(item),
         }
-        for name, (equation, meaning) in MEMORY.items()
+        for item in terms_of(Footprint)
     }
 
 
@@ -394,8 +360,12 @@ def _layer_table(d: Mapping[str, Any]) -> Table:
         Column("meaning"),
     )
     rows = tuple(
-        (name, *(d["layers"][kind][name]["seconds"] for kind in kinds), equation, meaning)
-        for name, (equation, meaning) in LAYER.items()
+        (
+            item.name,
+            *(d["layers"][kind][item.name]["seconds"] for kind in kinds),
+            *_about(item).values(),
+        )
+        for item in terms_of(LayerTime)
     )
     note = f"Head and loss, forward and backward: {format(sum(d['head'].values()), 's')}."
     return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))

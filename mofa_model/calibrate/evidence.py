@@ -19,7 +19,8 @@ from mofa_model.calibrate.cases import Case, MeasuredFigure, shipped
 from mofa_model.calibrate.free import Free
 from mofa_model.calibrate.problem import FitProblem, Predict
 from mofa_model.estimate import estimate
-from mofa_model.estimate.footprint import Footprint, footprint
+from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import axes_of, stages_of
 
 Array = NDArray[np.floating[Any]]

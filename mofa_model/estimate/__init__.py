@@ -2,15 +2,16 @@
 
 May import: placement, equations, spec, strategy, units, errors. Imported by: search, explain, validate, calibrate, advice.
 
-    blocks     halves of a layer: attention, plain FFN, experts
-    routing    how full the fullest rank of experts is, and what goes there
-    layer      one layer, forward and backward; again: what it computes again
-    stage      one pipeline stage and micro-batch: device work against host launches
-    exchange   once a step: gradient and parameter collectives, optimizer
-    resident   memory that stays between micro-batches
-    live       memory that comes and goes with them
-    footprint  both, per stage, and on the host
-    step       all of it together
+    terms              terms of a layer's time and of memory, each with its equation and meaning
+    expert_load        load of the fullest rank of experts, and the exchange of tokens with it
+    block_time         one block of a layer: products, attention, traffic, messages
+    layer_time         one layer, forward and backward, and its forward work that is done again
+    stage_time         one pipeline stage and micro-batch: device work against host launches
+    gradient_exchange  once a step: gradient and parameter collectives, optimizer
+    model_states       memory that stays between micro-batches, and checkpoints
+    activation_memory  memory that comes and goes with micro-batches
+    footprint          both, per stage and on the host
+    step               all of it together; the terms of a step
 """
 
 from mofa_model.estimate.step import Estimate, StepTime, estimate

@@ -1,18 +1,32 @@
-"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside it."""
+"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside it.
+
+The terms of a step are the fields of `StepTime`. Each states its equation, its meaning in a table, its name
+in a sentence, and the function that computes it; tables, JSON, reasons and search follow from that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Final
 
 import numpy as np
 
 from mofa_model.equations import collectives, compute, documents, parameters
 from mofa_model.equations.pipeline import bubble_time
-from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.estimate.exchange import ExchangeTime, exchange_time
-from mofa_model.estimate.footprint import Footprint, footprint
-from mofa_model.estimate.layer import LayerTime, layer_times
-from mofa_model.estimate.stage import HeadTime, StageTime, head_time, stage_times
+from mofa_model.estimate.block_time import tokens_per_rank
+from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.gradient_exchange import (
+    GradientExchange,
+    exposed_time,
+    gradient_exchange,
+    overlap_window,
+)
+from mofa_model.estimate.layer_time import layer_times
+from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
+from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
 from mofa_model.placement import Stages, axes_of, stages_of
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
@@ -20,62 +34,123 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Flop, Numeric, Ratio, Seconds
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepInputs:
+    """What the terms of a step are computed from; arrays where the strategy is a family."""
+
+    workload: Workload
+    cluster: Cluster
+    strategy: Strategy
+    """A search states here no shard group and no placement of the optimizer: `exchange` knows them."""
+    micro_batches: Count
+    slowest: Seconds
+    """One micro-batch on the slowest stage. [s]"""
+    pipeline: Seconds
+    """All micro-batches through the pipeline, without hops. [s]"""
+    hops: Seconds
+    """Exposed hops of the pipeline. [s]"""
+    exchange: GradientExchange
+
+
+def _exposed_exchange(step: StepInputs) -> Seconds:
+    window = overlap_window(step.strategy, step.slowest, step.micro_batches)
+    return exposed_time(step.cluster, step.strategy, step.exchange.collective, window)
+
+
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Parts of an optimizer step that add up to it. [s]"""
+    """Terms of an optimizer step, which add up to it in this order, Eq. (14). [s]"""
 
-    stages: Seconds
-    """The slowest stage's work over all micro-batches."""
-    bubble: Seconds
-    """Waiting while the pipeline fills and drains, and for slower stages."""
-    hops: Seconds
-    """Exposed pipeline hops."""
-    data: Seconds
-    """Exposed gradient and parameter collectives."""
-    embedding: Seconds
-    """All-reduce of a tied embedding."""
-    optimizer: Seconds
-    """The update."""
-    overhead: Seconds
-    """Host time per step."""
-    straggler: Seconds
-    """Waiting for the slowest of many nodes."""
+    stages: Seconds = term(
+        "(7) (8) (11)",
+        "work of the slowest stage, all micro-batches",
+        called="work of the slowest stage",
+    )
+    bubble: Seconds = term(
+        "(10) (12)", "fill and drain of the pipeline, slower stages", called="pipeline bubble"
+    )
+    # Terms with `seconds` are added to the pipeline once a step.
+    hops: Seconds = term(
+        "(23)", "exposed pipeline hops", called="pipeline hops", seconds=lambda step: step.hops
+    )
+    data: Seconds = term(
+        "(13) (24)",
+        "exposed gradient and parameter traffic",
+        called="gradient and parameter traffic",
+        seconds=_exposed_exchange,
+    )
+    embedding: Seconds = term(
+        "(13)",
+        "all-reduce of a tied embedding",
+        called="tied embedding",
+        seconds=lambda step: step.exchange.embedding,
+    )
+    optimizer: Seconds = term(
+        "(26) (28)",
+        "the update",
+        called="optimizer",
+        seconds=lambda step: step.exchange.optimizer,
+    )
+    overhead: Seconds = term(
+        "ours",
+        "host time of a step",
+        called="host time",
+        seconds=lambda step: step.cluster.calibration.host.step,
+    )
+    # The slowest node delays all terms above.
+    straggler: Seconds = term("ours", "waiting for the slowest of many nodes", called="stragglers")
 
     @property
     def total(self) -> Seconds:
         """The step, Eq. (14). [s]"""
-        return (
-            self.stages
-            + self.bubble
-            + self.hops
-            + self.data
-            + self.embedding
-            + self.optimizer
-            + self.overhead
-            + self.straggler
-        )
+        total: Seconds = reduce(add, [getattr(self, name) for name in STEP_NAMES])
+        return total
+
+    def terms(self) -> dict[str, float]:
+        """Every term of the step of one layout. [s]"""
+        return {name: float(getattr(self, name)) for name in STEP_NAMES}
 
 
-@dataclass(frozen=True, slots=True)
+STEP_NAMES: Final[Mapping[str, str]] = {
+    item.name: item.metadata["called"] for item in terms_of(StepTime)
+}
+"""Terms of a step as a sentence names them."""
+_ADDED: Final = {
+    item.name: item.metadata["seconds"] for item in terms_of(StepTime) if "seconds" in item.metadata
+}
+
+
+def step_time(step: StepInputs) -> StepTime:
+    """The terms of a step, with what the slowest of many nodes adds to all of them, Eq. (14)."""
+    added = {name: seconds(step) for name, seconds in _ADDED.items()}
+    nodes = np.maximum(step.cluster.gpus / 8.0, 1.0)
+    growth = step.cluster.calibration.overlap.straggler * np.log2(nodes)
+    return StepTime(
+        stages=step.micro_batches * step.slowest,
+        bubble=bubble_time(step.pipeline, slowest=step.slowest, microbatches=step.micro_batches),
+        **added,
+        straggler=reduce(add, added.values(), step.pipeline) * growth,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """Everything that the model says of a layout; arrays where the strategy is a family."""
+    """Time and memory of a layout; arrays where the strategy is a family."""
 
-    micro_batches: Count
-    """Micro-batches of a step on one pipeline."""
     stages: Stages
-    """What lies where."""
+    """Layers, embedding and head of every kind of stage."""
     layers: tuple[LayerTime, ...]
     """One layer of each kind."""
     head: HeadTime
-    """Head and loss."""
     stage: StageTime
-    """Stages, one micro-batch."""
-    exchange: ExchangeTime
-    """Once a step."""
+    inputs: StepInputs
     step: StepTime
-    """The step, in parts."""
     memory: Footprint
-    """Device and host memory."""
+
+    @property
+    def micro_batches(self) -> Count:
+        """Micro-batches of a step on one pipeline. [1]"""
+        return self.inputs.micro_batches
 
     @property
     def step_time(self) -> Seconds:
@@ -84,12 +159,12 @@ class Estimate:
 
     @property
     def layer_forward(self) -> Seconds:
-        """Forward pass of one layer of the first kind, the longer of launches and device work. [s]"""
+        """Forward pass of one layer of the first kind. [s]"""
         return self.layers[0].forward
 
     @property
     def layer_backward(self) -> Seconds:
-        """Backward pass of one layer of the first kind with what it recomputes. [s]"""
+        """Backward pass of one layer of the first kind with its recomputation. [s]"""
         return self.layers[0].backward + self.layers[0].recompute
 
 
@@ -109,34 +184,31 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     whole = layer_times(workload, cluster, replace(s, chunks=1)) if np.any(s.chunk_layers) else ()
     stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
     pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
-    exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, slowest=stage.slowest)
-    step = step_terms(
-        cluster,
-        slowest=stage.slowest,
+    inputs = StepInputs(
+        workload=workload,
+        cluster=cluster,
+        strategy=s,
         micro_batches=m,
+        slowest=stage.slowest,
         pipeline=pipeline,
         hops=hops,
-        data=exchange.exposed,
-        embedding=exchange.embedding,
-        optimizer=exchange.optimizer,
+        exchange=gradient_exchange(workload, cluster, s, stages, m),
     )
-    memory = footprint(workload, cluster, s, stages)
     return Estimate(
-        micro_batches=m,
         stages=stages,
         layers=layers,
         head=head,
         stage=stage,
-        exchange=exchange,
-        step=step,
-        memory=memory,
+        inputs=inputs,
+        step=step_time(inputs),
+        memory=footprint(workload, cluster, s, stages),
     )
 
 
 def pipeline_times(
     workload: Workload, cluster: Cluster, strategy: Strategy, stage: StageTime, micro_batches: Count
 ) -> tuple[Seconds, Seconds]:
-    """All micro-batches through the pipeline without hops, and what exposed hops add, Eqs. (9), (23). [s]"""
+    """Time of all micro-batches through the pipeline without hops, and of exposed hops, Eqs. (9), (23). [s]"""
     flow = Flow(
         slowest=stage.slowest,
         total=stage.all_stages,
@@ -147,35 +219,8 @@ def pipeline_times(
         weight=stage.weight_share,
     )
     pipeline, hop = strategy.schedule.time(flow), hop_time(workload, cluster, strategy)
-    met = replace(flow, hop=hop, blocking=not strategy.pipeline_overlap)
-    return pipeline, strategy.schedule.exposed_hops(pipeline, met)
-
-
-def step_terms(
-    cluster: Cluster,
-    *,
-    slowest: Seconds,
-    micro_batches: Count,
-    pipeline: Seconds,
-    hops: Seconds,
-    data: Seconds,
-    embedding: Seconds,
-    optimizer: Seconds,
-) -> StepTime:
-    """The parts of a step, with what the host and the slowest node add, Eq. (14)."""
-    overhead = cluster.calibration.host.step
-    nodes = np.maximum(cluster.gpus / 8.0, 1.0)
-    subtotal = pipeline + hops + data + embedding + optimizer + overhead
-    return StepTime(
-        stages=micro_batches * slowest,
-        bubble=bubble_time(pipeline, slowest=slowest, microbatches=micro_batches),
-        hops=hops,
-        data=data,
-        embedding=embedding,
-        optimizer=optimizer,
-        overhead=overhead,
-        straggler=subtotal * (cluster.calibration.overlap.straggler * np.log2(nodes)),
-    )
+    with_hops = replace(flow, hop=hop, blocking=not strategy.pipeline_overlap)
+    return pipeline, strategy.schedule.exposed_hops(pipeline, with_hops)
 
 
 def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
@@ -218,9 +263,8 @@ def _flops(workload: Workload, convention: str) -> Flop:
             workload.model, seen, convention=convention
         ),
     )
-    if np.any(
-        workload.training.adapter_rank
-    ):  # no gradient of a weight: two FLOPs less for each that a token meets
+    if np.any(workload.training.adapter_rank):
+        # No gradient of a weight: two FLOPs less for each that a token meets.
         ends = workload.model.embedding.vocabulary * workload.model.hidden
         each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)
     return tokens * each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -13,10 +13,11 @@ import numpy as np
 from mofa_model import units
 from mofa_model.advice import Advice, Request
 from mofa_model.advice.predictions import best_interval, job_of, priced
-from mofa_model.advice.reasons import NAMES, gained, terms_of
+from mofa_model.advice.reasons import gained
 from mofa_model.bands import in_percent
 from mofa_model.errors import MofaError
-from mofa_model.estimate.footprint import Footprint
+from mofa_model.estimate.step import STEP_NAMES
+from mofa_model.estimate.terms import Footprint, terms_of
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
@@ -31,8 +32,6 @@ POINTS: Final = 41
 """Points of the ETTR curve. [1]"""
 _LAYOUT: Final = re.compile(r"\btp=\d+(?:,[a-z-]+=[\w:+/.-]*\w)+")
 """A layout in the long form."""
-_NOT_OF_A_DEVICE: Final = ("host", "usable", "last")
-"""Fields of a footprint that are no term of device memory."""
 _MOODS: Final = {"Recommended": "good", "LowConfidence": "warn"}
 
 
@@ -71,10 +70,10 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     job = job_of(request, problem, advice.nodes, advice.strategy, best.step_time * learned)
     interval = best_interval(request, job)
     share = p.memory_bytes.target / float(best.estimate.memory.peak)
-    parts = terms_of(best.step)
+    parts = best.step.terms()
     return AdviceView(
         advice=advice,
-        step_parts={NAMES[name]: learned * seconds for name, seconds in parts.items()},
+        step_parts={STEP_NAMES[name]: learned * seconds for name, seconds in parts.items()},
         memory_parts={name: share * b for name, b in _memory(best.estimate.memory).items()},
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         launch=launch,
@@ -261,8 +260,7 @@ def _memory(footprint: Footprint) -> dict[str, float]:
     """Terms of device memory on the fullest kind of stage. [B]"""
     totals = np.atleast_1d(np.asarray(footprint.total))
     fullest = int(np.argmax(totals))
-    names = (term.name for term in fields(Footprint) if term.name not in _NOT_OF_A_DEVICE)
     return {
-        name: float(np.broadcast_to(getattr(footprint, name), totals.shape)[fullest])
-        for name in names
+        term.name: float(np.broadcast_to(getattr(footprint, term.name), totals.shape)[fullest])
+        for term in terms_of(Footprint)
     }

@@ -7,7 +7,7 @@ stages, data parallelism or sharding. Each option of a micro-batch is priced onc
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
 from mofa_model.checks import field_names
-from mofa_model.estimate.blocks import BlockTime, block_times
-from mofa_model.estimate.layer import LayerTime, layer_times
-from mofa_model.estimate.stage import head_time
-from mofa_model.estimate.stored import StoredLayer, stored_layers
+from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
+from mofa_model.estimate.block_time import BlockTime, block_times
+from mofa_model.estimate.layer_time import layer_times
+from mofa_model.estimate.stage_time import head_time
+from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import distinct
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
@@ -43,18 +44,8 @@ FEW: Final = 16
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerSums:
-    """The times of a layer that a stage asks for: `LayerTime` without its parts. [s]"""
-
-    forward: Seconds
-    backward: Seconds
-    weight: Seconds
-    recompute: Seconds
-
-
-Times = tuple[tuple[LayerSums, ...], Seconds]
-"""Layers of every kind, and head with loss. [s]"""
+Times = tuple[tuple[LayerTime, ...], Seconds]
+"""Sums of every kind of layer, and time of head with loss. [s]"""
 
 
 class LocalShapes:
@@ -135,8 +126,14 @@ class LocalShapes:
         return [head_time(self._workload, self._cluster, shapes).total for shapes in self._shapes]
 
 
-def _sums(layer: LayerTime) -> LayerSums:
-    return LayerSums(layer.forward, layer.backward, layer.weight, layer.recompute)
+def _sums(layer: LayerTime) -> LayerTime:
+    """A layer's time without its terms: a stage asks for the sums alone."""
+    return LayerTime(
+        forward=layer.forward,
+        backward=layer.backward,
+        weight=layer.weight,
+        recompute=layer.recompute,
+    )
 
 
 def _joined(parts: list[Any], sizes: list[int]) -> Any:
@@ -144,13 +141,16 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], float | int | np.ndarray):
+        if all(np.ndim(part) == 0 and part == parts[0] for part in parts):
+            return parts[0]  # the terms of a layer, of which only the sums are asked
         whole = [np.broadcast_to(part, size) for part, size in zip(parts, sizes, strict=True)]
         return np.concatenate(whole)
     if isinstance(parts[0], tuple):
         return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
     kind = type(parts[0])
     names = [one.name for one in fields(kind)]
-    return kind(*(_joined([getattr(part, name) for part in parts], sizes) for name in names))
+    joined = {name: _joined([getattr(part, name) for part in parts], sizes) for name in names}
+    return kind(**joined)
 
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.stage import stage_times
+from mofa_model.estimate.stage_time import stage_times
 from mofa_model.placement import spread, stages_of
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.footprint import host_room, room
-from mofa_model.estimate.live import waiting, with_loss
+from mofa_model.estimate.activation_memory import stored_activations, with_loss
+from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes
 from mofa_model.search.blocks import Choice, Overlaps, ShapeBlock, micro_batch_options
@@ -55,7 +55,7 @@ def rows_with_room(
         held = np.max(state.held, axis=1)
         legal = reduce(or_, state.ok)
         least = np.minimum(least, np.min(np.where(legal, held, np.inf), axis=0))
-    full = least > room(context.cluster) * context.memory_share * NEAR
+    full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
     if not leaders.searched:  # where nothing fits, the leanest strategy is told
         full &= least >= leaders.leanest_memory
     if full.any():
@@ -82,9 +82,11 @@ def fits_of(
     w, c = context.workload, context.cluster
     s = varied(block.layout, **option.fields)
     stored = spread(local.stored(s), local.position[block.members])
-    activations = waiting(w, s, block.stages, stored)
+    activations = stored_activations(w, s, block.stages, stored)
     # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
-    parked = np.broadcast_to(activations.parked * c.gpus_per_node, block.stages.count.shape)
+    parked = np.broadcast_to(
+        activations.host_activations * c.gpus_per_node, block.stages.count.shape
+    )
     moving: dict[bool, Array] = {}
     fits: list[list[Fit]] = [[] for _ in block.overlaps]
     for state in states:
@@ -112,14 +114,14 @@ def _fit(
     overlaps: Overlaps,
     rejected: Counter[Rejection],
 ) -> Fit:
-    limit = room(context.cluster) * context.memory_share
+    limit = device_memory_limit(context.cluster) * context.memory_share
     fits = legal & (peak <= limit)
     near = (peak <= limit * NEAR) & legal
     near ^= fits  # what fits is near as well
     left = overlaps.strategies(fits)
     rejected[Rejection.OUT_OF_MEMORY] += overlaps.strategies(legal) - left
     if host is not None:
-        roomy = host <= host_room(context.cluster)
+        roomy = host <= host_memory_limit(context.cluster)
         fits, near = fits & roomy, near & roomy
         rejected[Rejection.OUT_OF_HOST_MEMORY] += left - overlaps.strategies(fits)
     # Where something fits nobody asks for the leanest.
@@ -129,7 +131,7 @@ def _fit(
 
 def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) -> Array | None:
     """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
-    memory = host_room(context.cluster)
+    memory = host_memory_limit(context.cluster)
     if not parked.any():
         return states.host
     activations: Array = np.max(parked, axis=0)

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext, shard_group
-from mofa_model.estimate.exchange import traffic
-from mofa_model.estimate.resident import resident
-from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.gradient_exchange import gradient_exchange
+from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import Choice, ShapeBlock, combinations, feature_values
 from mofa_model.search.local import varied
@@ -93,14 +92,14 @@ def _of_level(
     for state in states:
         group = shard_group(state.fields["shard"], base.tp, c)
         s = varied(base, **{**state.fields, "shard": group})
-        held.append(resident(w, c, s, stages))
-        sent.append(traffic(w, c, s, stages, micro_batches=block.micro_batches))
+        held.append(model_states(w, c, s, stages))
+        sent.append(gradient_exchange(w, c, s, stages, block.micro_batches))
         saved.append(checkpoint_size(w, s))
         replicas.append(checkpoint_replicas(w, s))
     shape = stages.count.shape
     parked = None
-    if any(np.any(one.parked) for one in held):
-        parked = _stacked([one.parked * c.gpus_per_node for one in held], shape)
+    if any(np.any(one.host_states) for one in held):
+        parked = _stacked([one.host_states * c.gpus_per_node for one in held], shape)
     return OptimizerStates(
         level=base,
         held=_stacked([one.total for one in held], shape),

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.exchange import exposed_time, overlap_window
-from mofa_model.estimate.stage import stage_times
-from mofa_model.estimate.step import pipeline_times, step_terms
+from mofa_model.estimate.gradient_exchange import GradientExchange
+from mofa_model.estimate.stage_time import stage_times
+from mofa_model.estimate.step import StepInputs, pipeline_times, step_time
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import (
@@ -148,23 +148,24 @@ def _time(
         slowest, micro_batches = _picked(stage.slowest, hopeful), m[hopeful]
         pipeline, hops = _picked(pipeline, hopeful), _picked(hops, hopeful)
         of_step = {name: getattr(s, name) for name in _OF_STEP}
-        of_step |= {name: _picked(getattr(s, name), hopeful) for name in ("pp", "vpp")}
+        of_step |= {name: _picked(getattr(s, name), hopeful) for name in DEGREES}
         for fit in fits:
             states = fit.states
-            level = varied(states.level, **of_step)
-            sent = np.take(states.collective, rows, axis=1)
-            window = overlap_window(level, slowest, micro_batches)
-            terms = step_terms(
-                c,
-                slowest=slowest,
+            inputs = StepInputs(
+                workload=w,
+                cluster=c,
+                strategy=varied(states.level, **of_step),
                 micro_batches=micro_batches,
+                slowest=slowest,
                 pipeline=pipeline,
                 hops=hops,
-                data=exposed_time(c, level, sent, window),
-                embedding=_picked(states.embedding, rows),
-                optimizer=np.take(states.update, rows, axis=1),
+                exchange=GradientExchange(
+                    collective=np.take(states.collective, rows, axis=1),
+                    embedding=_picked(states.embedding, rows),
+                    optimizer=np.take(states.update, rows, axis=1),
+                ),
             )
-            step = np.asarray(terms.total)
+            step = np.asarray(step_time(inputs).total)
             fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
             leaders.offer(step, index, block.shapes[rows], states, rows, fitting, peak)
             if fit.near is not None:

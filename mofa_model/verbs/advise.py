@@ -141,8 +141,8 @@ def _print_flags(launch: Launch | None) -> None:
 def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     """Draw both pictures; the paths of the files, none where there is nothing to draw."""
     from mofa_model.advice.predictions import best_interval, job_of, priced_together
-    from mofa_model.advice.reasons import NAMES, terms_of
     from mofa_model.answers.ettr import curve
+    from mofa_model.estimate.step import STEP_NAMES
 
     if advice.strategy is None or advice.precision is None or advice.predicted is None:
         return ()
@@ -162,7 +162,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     labels = [_label(one.strategy) for one in found]
     bars = {
         f"{label}\n(today)" if today is not None and number > len(advice.alternatives) else label: {
-            NAMES[name]: seconds for name, seconds in terms_of(one.step).items()
+            STEP_NAMES[name]: seconds for name, seconds in one.step.terms().items()
         }
         for number, (label, one) in enumerate(zip(labels, found, strict=True))
     }

@@ -14,12 +14,12 @@ from shapes import decoder
 from mofa_model import units
 from mofa_model.advice import Request, Status, advise, assumed_reliability
 from mofa_model.advice.predictions import job_of, priced, score_of, steps_to_finish
-from mofa_model.advice.reasons import gained, terms_of, why_not
+from mofa_model.advice.reasons import gained, why_not
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
 from mofa_model.estimate import estimate
-from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
 from mofa_model.reliability import ettr
@@ -335,7 +335,7 @@ def test_a_replay_keeps_every_other_term_and_never_beats_the_slowest_stage():
     full = priced(problem, strategy)
     closed = estimate(problem.workload, problem.cluster, strategy)
     assert full.replayed
-    assert terms_of(full.step)["data"] == float(closed.step.data)
+    assert full.step.terms()["data"] == float(closed.step.data)
     assert full.step_time >= float(closed.step.stages)
     assert full.step_time == pytest.approx(float(closed.step_time), rel=0.05)
 

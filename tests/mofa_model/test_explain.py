@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from mofa_model.answers.explain import LAYER, MEMORY, STEP, terms
+from mofa_model.answers.explain import terms
 from mofa_model.cli import main
 from mofa_model.estimate import estimate
+from mofa_model.estimate.step import StepTime
+from mofa_model.estimate.terms import Footprint, LayerTime, terms_of
 from mofa_model.presets import cluster, model, precision
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
@@ -48,10 +50,11 @@ def test_terms_add_up_to_the_estimate(name, text):
 
 
 def test_every_term_names_its_equation_and_its_meaning():
-    for known in (STEP, LAYER, MEMORY):
-        for equation, meaning in known.values():
+    for record in (StepTime, LayerTime, Footprint):
+        for term in terms_of(record):
+            equation = term.metadata["equation"]
             assert equation.startswith(("(", "Table")) or equation == "ours"
-            assert meaning
+            assert term.metadata["meaning"]
 
 
 def test_the_command_explains_what_does_not_fit_as_well(capsys):

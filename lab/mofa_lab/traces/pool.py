@@ -18,7 +18,7 @@ from mofa_lab.traces.lines import fitted_line
 from mofa_lab.traces.operators import Class
 from mofa_lab.traces.predict import TracedRun
 from mofa_lab.traces.prices import hop_inside, prices
-from mofa_model.estimate.blocks import tokens_per_rank
+from mofa_model.estimate.block_time import tokens_per_rank
 from mofa_model.schedules.order import OperationKind as Work
 
 HEAD_TOKENS: Final = 4096.0

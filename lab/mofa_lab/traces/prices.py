@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from mofa_lab.traces.operators import Class
 from mofa_model.blocks import Block, Rows
 from mofa_model.equations import collectives, parameters
-from mofa_model.estimate.blocks import block_time, stream_time, tokens_per_rank
-from mofa_model.estimate.operators import achieved_rates, product_time
-from mofa_model.estimate.resident import layer_weights
+from mofa_model.estimate.block_time import (
+    block_time,
+    memory_rate,
+    product_time,
+    stream_time,
+    tokens_per_rank,
+)
+from mofa_model.estimate.model_states import layer_weights
 from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
@@ -79,18 +84,18 @@ def prices(layout: Layout) -> Prices:
     # A trace teaches the constants of laws, so it is read by laws.
     c = replace(layout.cluster, calibration=replace(layout.cluster.calibration, kernels=None))
     model, precision, k = w.model, w.training.precision, c.calibration.compute
-    rates, tokens = achieved_rates(w, c), tokens_per_rank(w, s)
+    memory, tokens = memory_rate(c), tokens_per_rank(w, s)
     kind = model.kinds[0]
-    blocks = [block_time(w, c, s, rates, block) for block in kind.blocks]
+    blocks = [block_time(w, c, s, block) for block in kind.blocks]
     routed = float(layer_weights(w, s, kind)[1])
     linear = [
         sum(b.linear for b, of in zip(blocks, kind.blocks, strict=True) if _grouped(of) is g)
         for g in (False, True)
     ]
     core = sum(block.core for block in blocks)
-    moved = stream_time(w, c, s, rates, kind) + sum(block.elementwise for block in blocks)
+    moved = stream_time(w, c, s, kind) + sum(block.elementwise for block in blocks)
     held = float(sum(block.parameters for block in blocks))
-    accumulate = held * (2.0 * precision.gradient + 2.0) / rates.memory
+    accumulate = held * (2.0 * precision.gradient + 2.0) / memory
     path = collectives.path_between(c, s.tp, 1.0)
     layer = {
         (Work.FORWARD, Class.GEMM): linear[0],
@@ -114,12 +119,12 @@ def prices(layout: Layout) -> Prices:
         head={
             Class.GEMM: float(
                 product_time(
-                    w, c, rates, Rows.SENT, tokens, model.embedding.vocabulary / s.tp, model.hidden
+                    w, c, Rows.SENT, tokens, model.embedding.vocabulary / s.tp, model.hidden
                 )
             ),
-            Class.ELEMENTWISE: float(tokens * (model.embedding.vocabulary / s.tp) / rates.memory),
+            Class.ELEMENTWISE: float(tokens * (model.embedding.vocabulary / s.tp) / memory),
         },
-        embedding=float(tokens * model.hidden / s.tp / rates.memory),
+        embedding=float(tokens * model.hidden / s.tp / memory),
         tensor=float(
             collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)
         ),

@@ -13,7 +13,7 @@ from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.steps import predict
 from mofa_model.bands import Coordinates, LayoutOdds, MeasuredRuns, coordinates, odds_of, support
 from mofa_model.calibrate.cases import Case, shipped
-from mofa_model.estimate.footprint import room
+from mofa_model.estimate.terms import device_memory_limit
 
 Array = NDArray[np.floating[Any]]
 
@@ -37,7 +37,10 @@ class SweptQuestion:
         found = predict(cases).columns
         self.fitted = ~np.array([case.out_of_memory for case in cases])
         limit = np.array(
-            [float(room(replace(case.cluster, calibration=shipped(case.key)))) for case in cases]
+            [
+                float(device_memory_limit(replace(case.cluster, calibration=shipped(case.key))))
+                for case in cases
+            ]
         )
         self.space: Array = limit / found["peak"]
         self.measured: Array = np.array([_step(case) for case in cases])

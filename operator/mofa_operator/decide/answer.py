@@ -14,7 +14,7 @@ from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, advise, failure_inputs
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
-from mofa_model.estimate.footprint import room
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, glance, part
 from mofa_model.launch import Launch
@@ -156,7 +156,7 @@ def _advised(hashed: _Hashed) -> Answer:
         status=status,
         figures=glance(PredictedEnds, part(status, "recommendation").get("predicted")).figures,
         device_bytes=float(cluster.device.memory),
-        room_bytes=float(room(replace(cluster, reserve=0.0))),
+        room_bytes=float(device_memory_limit(replace(cluster, reserve=0.0))),
         strategy=dict(pair.partition("=")[::2] for pair in text.split(",")) if text else {},
         trainer=trainer_of(request.framework),
         arguments=words,
@@ -180,7 +180,7 @@ def _unsearched(found: Asked, request: Request, sizes: tuple[Size, ...]) -> Unse
         trainer=trainer_of(request.framework),
         framework_version=found.spec.training.framework_version or "",
         device_bytes=float(cluster.device.memory),
-        room_bytes=float(room(replace(cluster, reserve=0.0))),
+        room_bytes=float(device_memory_limit(replace(cluster, reserve=0.0))),
         rates=tuple(failure_rows(failure_inputs(request))),
     )
 

@@ -72,7 +72,7 @@ def test_a_step_saves_the_gradients_of_weights_and_their_exchange():
     assert some.layers[0].weight == 0.0
     assert some.layers[0].backward < whole.layers[0].backward
     assert some.layers[0].forward > whole.layers[0].forward  # adapters are passed through as well
-    assert some.exchange.collective < 0.2 * whole.exchange.collective
+    assert some.inputs.exchange.collective < 0.2 * whole.inputs.exchange.collective
     assert 0.6 < some.step_time / whole.step_time < 0.95
 
 
@@ -82,6 +82,6 @@ def test_more_rank_costs_memory_and_no_rank_is_training_of_all_weights():
 
 
 def test_full_sharding_still_gathers_frozen_weights():
-    sharded = found(16, sharding=Sharding.WEIGHTS).exchange.collective
-    assert sharded > found(16).exchange.collective
-    assert sharded < found(0, sharding=Sharding.WEIGHTS).exchange.collective
+    sharded = found(16, sharding=Sharding.WEIGHTS).inputs.exchange.collective
+    assert sharded > found(16).inputs.exchange.collective
+    assert sharded < found(0, sharding=Sharding.WEIGHTS).inputs.exchange.collective

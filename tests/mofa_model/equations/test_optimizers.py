@@ -61,14 +61,14 @@ def test_a_device_keeps_master_weights_and_states(name, width):
 def test_muon_holds_less_and_takes_longer_and_the_host_cannot_hide_it():
     adam, muon, sgd = (under(name) for name in ("adamw", "muon", "sgd"))
     assert sgd.memory.peak < muon.memory.peak < adam.memory.peak
-    assert adam.exchange.optimizer < muon.exchange.optimizer
-    assert sgd.exchange.optimizer < adam.exchange.optimizer
+    assert adam.step.optimizer < muon.step.optimizer
+    assert sgd.step.optimizer < adam.step.optimizer
     assert adam.stage.slowest == muon.stage.slowest
 
 
 def test_sharding_divides_the_products_of_muon():
-    whole = under("muon", replace(LAYOUT, sharding=Sharding.NONE)).exchange.optimizer
-    assert under("muon").exchange.optimizer < whole / 4
+    whole = under("muon", replace(LAYOUT, sharding=Sharding.NONE)).step.optimizer
+    assert under("muon").step.optimizer < whole / 4
 
 
 def test_states_on_the_host_are_parked_there_for_every_optimizer():

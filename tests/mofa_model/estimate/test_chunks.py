@@ -9,8 +9,9 @@ from shapes import changed
 from mofa_model import presets
 from mofa_model.blocks import Experts
 from mofa_model.estimate import estimate
-from mofa_model.estimate.footprint import overflow, room
-from mofa_model.estimate.routing import RISK, exchanges, routed_load
+from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
+from mofa_model.estimate.footprint import overflow
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.imbalance import read_imbalance, with_imbalance
 from mofa_model.strategy import Recompute, Strategy
@@ -129,7 +130,10 @@ def test_the_risk_of_a_run_is_that_of_the_tail_where_memory_just_fits():
     peak = float(estimate(w, CLUSTER, LAYOUT).memory.peak)
     exact = replace(
         CLUSTER,
-        device=replace(CLUSTER.device, memory=CLUSTER.device.memory * peak / float(room(CLUSTER))),
+        device=replace(
+            CLUSTER.device,
+            memory=CLUSTER.device.memory * peak / float(device_memory_limit(CLUSTER)),
+        ),
     )
     assert overflow(w, exact, LAYOUT) == pytest.approx(RISK, rel=1e-3)
     roomy = replace(exact, device=replace(exact.device, memory=1.1 * exact.device.memory))
@@ -148,9 +152,9 @@ def test_a_load_that_most_layers_do_not_have_costs_them_no_chunks():
     w = workload(mean=1.4, spread=0.3, tokens=15e12)
     sent = w.model.experts.exchange()
     layout = replace(LAYOUT, chunks=8.0)
-    assert 1 <= routed_load(w, layout, sent).chunks(layout) < 3
-    assert routed_load(workload(), layout, workload().model.experts.exchange()).chunks(layout) == 8
-    assert routed_load(w, layout, sent).tail > 5
+    assert 1 <= expert_load(w, layout, sent).chunks(layout) < 3
+    assert expert_load(workload(), layout, workload().model.experts.exchange()).chunks(layout) == 8
+    assert expert_load(w, layout, sent).tail > 5
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from shapes import changed, ends
 
 from mofa_model import presets
 from mofa_model.blocks import Experts
+from mofa_model.estimate.activation_memory import stored_layers
 from mofa_model.estimate.footprint import footprint
-from mofa_model.estimate.stored import stored_layers
 from mofa_model.placement import stages_of
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import MemoryConstants, Training, Workload

@@ -7,8 +7,8 @@ from questions import case
 
 from mofa_model import presets
 from mofa_model.equations.parameters import total_parameters
-from mofa_model.estimate.exchange import traffic
 from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.launch.trainers import launch, read
 from mofa_model.placement import stages_of
 from mofa_model.spec import Training, Workload
@@ -29,7 +29,7 @@ def asked(batch=8):
 
 def of(strategy, batch=8):
     workload, stages = asked(batch), stages_of(MODEL, strategy, "even")
-    sent = traffic(workload, CLUSTER, strategy, stages, micro_batches=batch // 8)
+    sent = gradient_exchange(workload, CLUSTER, strategy, stages, batch // 8)
     return footprint(workload, CLUSTER, strategy, stages), sent
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.equations import collectives
-from mofa_model.estimate.layer import layer_times
+from mofa_model.estimate.layer_time import layer_times
 from mofa_model.presets.kernels import kernels
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Strategy

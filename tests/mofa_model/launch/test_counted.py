@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mofa_model.estimate.resident import resident
+from mofa_model.estimate.model_states import model_states
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.strategy import Placement, Sharding
 from mofa_model.strategy_text import parse_strategy
@@ -37,8 +37,8 @@ def held(one):
         return [float(every[kind]) for kind in kinds]
 
     plain = replace(strategy, sharding=Sharding.NONE, optimizer=Placement.DEVICE)
-    whole = resident(workload, problem.cluster, plain, stages).weights
-    own = resident(workload, problem.cluster, strategy, stages)
+    whole = model_states(workload, problem.cluster, plain, stages).weights
+    own = model_states(workload, problem.cluster, strategy, stages)
     parameters = [size / workload.training.precision.weight for size in by_stage(whole)]
     return zip(parameters, *map(by_stage, (own.weights, own.gradients, own.optimizer)), strict=True)
 

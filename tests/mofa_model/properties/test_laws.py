@@ -50,7 +50,7 @@ def no_stage_works_longer_on_faster_machines(seed, workload, cluster, family):
             before.stage.total, 1e-30
         )  # kinds that a layout has not take nothing
         yield ratios(np.max(longer, axis=0), ROUNDING, family)
-        yield ratios(after.exchange.optimizer / before.exchange.optimizer, ROUNDING, family)
+        yield ratios(after.step.optimizer / before.step.optimizer, ROUNDING, family)
 
 
 def an_overlap_that_is_switched_on_never_slows_a_step(_, workload, cluster, family):
@@ -67,7 +67,7 @@ def exposed_communication_never_exceeds_all_of_it(_, workload, cluster, family):
         exposed = layer.tensor + layer.context + layer.expert
         yield ratios(exposed / np.maximum(layer.communication, 1e-30), ROUNDING, family)
     yield ratios(
-        found.exchange.exposed / np.maximum(found.exchange.collective, 1e-30), ROUNDING, family
+        found.step.data / np.maximum(found.inputs.exchange.collective, 1e-30), ROUNDING, family
     )
 
 

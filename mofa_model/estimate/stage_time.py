@@ -1,18 +1,17 @@
-"""Time of a pipeline stage per micro-batch: device work, host launches, and which of them is the longer."""
+"""Time of a pipeline stage per micro-batch: the longer of device work and host launches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
 from mofa_model.equations import collectives, compute, host, overlap, routing
-from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.estimate.operators import achieved_rates, product_time
-from mofa_model.estimate.routing import in_chunks_and_whole, routed_load
+from mofa_model.estimate.block_time import memory_rate, product_time, tokens_per_rank
+from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
+from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
@@ -38,26 +37,6 @@ class HeadTime:
         return self.linear + self.logits + self.tensor + self.accumulate
 
 
-class LayerWork(Protocol):
-    """What a stage needs to know of a layer: `LayerTime`, or its sums alone. [s]"""
-
-    @property
-    def forward(self) -> Seconds:
-        """Forward pass."""
-
-    @property
-    def backward(self) -> Seconds:
-        """Backward pass without recomputation."""
-
-    @property
-    def weight(self) -> Seconds:
-        """Its part that computes weight gradients."""
-
-    @property
-    def recompute(self) -> Seconds:
-        """Forward work done again."""
-
-
 @dataclass(frozen=True, slots=True)
 class StageTime:
     """Kinds of stages [K, ...], one micro-batch through all virtual stages of a device. [s]"""
@@ -81,35 +60,21 @@ class StageTime:
 
 
 def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadTime:
-    """Head and loss on the stage that holds them; forward, and twice that backward. [s]"""
+    """Head and loss on the stage that holds them, forward and backward. [s]"""
     model, c, t = workload.model, cluster.calibration.compute, strategy.tp
-    rates, tokens = achieved_rates(workload, cluster), tokens_per_rank(workload, strategy)
-    precision = workload.training.precision
+    tokens, precision = tokens_per_rank(workload, strategy), workload.training.precision
+    vocabulary, memory = model.embedding.vocabulary / t, memory_rate(cluster)
     path = collectives.path_between(cluster, t, 1.0)
     message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
-    tail = cluster.calibration.overlap.tensor
+    # A frozen head has no weight gradient: two products in place of three.
     frozen = bool(np.any(workload.training.adapter_rank))
+    product = product_time(workload, cluster, Rows.SENT, tokens, vocabulary, model.hidden)
+    added = 0.0 if frozen else vocabulary * model.hidden
     return HeadTime(
-        linear=(2.0 if frozen else 3.0)
-        * product_time(
-            workload,
-            cluster,
-            rates,
-            Rows.SENT,
-            tokens,
-            model.embedding.vocabulary / t,
-            model.hidden,
-        ),
-        logits=compute.elementwise_time(
-            tokens * (model.embedding.vocabulary / t) * c.logit_traffic, rates.memory
-        ),
-        tensor=4.0 * message * tail,
-        accumulate=0.0 * rates.memory
-        if frozen
-        else (model.embedding.vocabulary / t)
-        * model.hidden
-        * (2.0 * precision.gradient + precision.activation)
-        / rates.memory,
+        linear=(2.0 if frozen else 3.0) * product,
+        logits=compute.elementwise_time(tokens * vocabulary * c.logit_traffic, memory),
+        tensor=4.0 * message * cluster.calibration.overlap.tensor,
+        accumulate=added * (2.0 * precision.gradient + precision.activation) / memory,
     )
 
 
@@ -139,13 +104,12 @@ def launch_times(
 
     kinds = [launches(kind) for kind in workload.model.kinds]
     if np.any(np.asarray(s.chunks) > 1):
-        # What experts launch beside a plain layer; of modules that are computed again chunks are counted already.
+        # Launches of experts beside those of a plain layer. Recomputed modules count chunks already.
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)
         for at, kind in enumerate(workload.model.kinds):
-            for sent in filter(None, (block.exchange() for block in kind.blocks)):
-                added = routing.chunk_launch_time(
-                    inside, routed_load(workload, s, sent).chunks(s), whole, c.recompute
-                )
+            for exchange in filter(None, (block.exchange() for block in kind.blocks)):
+                chunks = expert_load(workload, s, exchange).chunks(s)
+                added = routing.chunk_launch_time(inside, chunks, whole, c.recompute)
                 kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
     return kinds, c.head * captured
 
@@ -155,26 +119,27 @@ def stage_times(
     cluster: Cluster,
     strategy: Strategy,
     stages: Stages,
-    layers: Sequence[LayerWork],
+    layers: Sequence[LayerTime],
     head: Seconds,
 ) -> StageTime:
-    """Every kind of stage, from the layers, embedding and head that it holds; `head` is the time of head and loss.
+    """Time of every kind of stage, from the layers, embedding and head that it holds.
 
-    Behind them `layers` has the same with whole experts, where not all layers of a stage run in chunks.
+    `layers` has every kind of layer twice where not all layers of a stage run in chunks: the second
+    time with whole experts.
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
     again = _recomputed_layers(s, stages)
     modules = model.prediction_modules
     launches, head_launch = launch_times(workload, cluster, s)
-    kinds, every = model.kinds, list[Count](stages.held)
+    kinds, numbers = model.kinds, list[Count](stages.held)
     if len(layers) > len(kinds):
-        kinds, every = 2 * kinds, in_chunks_and_whole(workload, s, stages, every)
+        kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stages, numbers)
         launches = [*launches, *launch_times(workload, cluster, replace(s, chunks=1))[0]]
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0
     launch: Seconds = 0.0
-    for kind, held, layer, launched in zip(kinds, every, layers, launches, strict=True):
+    for kind, held, layer, launched in zip(kinds, numbers, layers, launches, strict=True):
         if kind.routed:
             device = device + held * (layer.forward + layer.backward + again * layer.recompute)
         else:
@@ -200,10 +165,9 @@ def stage_times(
     )
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)
-    all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
-    busy, forward, weight = (
+    all_stages, busy, forward, weight = (
         sum(stages.count[k] * part[k] for k in range(len(stages.count)))
-        for part in (device, forward, weight)
+        for part in (total, device, forward, weight)
     )
     longer, _, longer_weight = host.waited((forward, busy - forward - weight, weight), all_stages)
     return StageTime(

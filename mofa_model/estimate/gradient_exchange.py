@@ -1,4 +1,4 @@
-"""What happens once a step: gradient and parameter collectives, and the optimizer."""
+"""Collectives and the optimizer update, once a step on the fullest stage."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mofa_model.equations import collectives, compute, offload, optimizers, overlap
-from mofa_model.estimate.resident import held_parameters
-from mofa_model.estimate.saved import update_rule
+from mofa_model.estimate.model_states import held_parameters, update_rule
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -19,107 +18,63 @@ TENSORS_PER_LAYER = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeTime:
-    """Once a step, on the fullest stage. [s]"""
+class GradientExchange:
+    """Times of a step that do not depend on the work of a micro-batch. [s]"""
 
     collective: Seconds
     """Gradient and parameter collectives, exposed or not."""
-    exposed: Seconds
-    """Their part that compute does not hide, Eq. (24)."""
     embedding: Seconds
     """All-reduce of a tied embedding between first and last stage."""
     optimizer: Seconds
     """The update, Eq. (26) or (28)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Once a step, on the fullest stage, whatever compute runs beside it. [s]"""
-
-    collective: Seconds
-    """Gradient and parameter collectives."""
-    embedding: Seconds
-    """All-reduce of a tied embedding between first and last stage."""
-    optimizer: Seconds
-    """The update, Eq. (26) or (28)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Fullest:
-    """Parameters on one device of the fullest stage. [1]"""
-
-    dense: Count
-    """Replicated over all data-parallel ranks."""
-    experts: Count
-    """Replicated over the ranks that hold the same experts."""
-    tensors: Count
-    """Tensors."""
-    trained: Count
-    """Of the dense ones those that get gradients; fewer under adapters, and then none of the experts."""
-
-
-def _fullest(workload: Workload, strategy: Strategy, stages: Stages) -> _Fullest:
-    """The most parameters of each sort that a stage holds."""
-    held = held_parameters(workload, strategy, stages)
-    whole = np.max(held.ends + held.dense, axis=0)
-    return _Fullest(
-        dense=whole,
-        experts=np.max(held.experts, axis=0) if np.ndim(held.experts) else held.experts,
-        tensors=TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0,
-        trained=np.max(held.adapters, axis=0) if np.any(workload.training.adapter_rank) else whole,
-    )
-
-
-def exchange_time(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    stages: Stages,
-    *,
-    micro_batches: Count,
-    slowest: Seconds,
-) -> ExchangeTime:
-    """Collectives over data-parallel groups beside compute of `slowest` seconds a micro-batch, Eqs. (13), (24)."""
-    sent = traffic(workload, cluster, strategy, stages, micro_batches=micro_batches)
-    return ExchangeTime(
-        collective=sent.collective,
-        exposed=exposed_time(
-            cluster, strategy, sent.collective, overlap_window(strategy, slowest, micro_batches)
-        ),
-        embedding=sent.embedding,
-        optimizer=sent.optimizer,
-    )
-
-
-def traffic(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    stages: Stages,
-    *,
-    micro_batches: Count,
-) -> Traffic:
-    """Collectives and update of a step; nothing here depends on the work of a micro-batch."""
+def gradient_exchange(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, micro_batches: Count
+) -> GradientExchange:
+    """Collectives over data-parallel groups and the update, Eq. (13)."""
     s = strategy
-    held = _fullest(workload, s, stages)
-    ranks, copies = s.data_ranks, s.expert_data_ranks
-    total = _collective(
-        workload, cluster, s, held.dense, held.trained, held.tensors, ranks, s.tp, micro_batches
+    held = held_parameters(workload, s, stages)
+    dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
+    # Beside adapters all other parameters are frozen: they get no gradients.
+    frozen = bool(np.any(workload.training.adapter_rank))
+    trained = np.max(held.adapters, axis=0) if frozen else dense
+    trained_experts = 0.0 * experts if frozen else experts
+    tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
+    ranks, expert_ranks = s.data_ranks, s.expert_data_ranks
+    collective = _collective_time(
+        workload, cluster, s, dense, trained, tensors, ranks, s.tp, micro_batches
     )
     if workload.model.experts is not None:
-        trained = 0.0 * held.experts if np.any(workload.training.adapter_rank) else held.experts
-        total = total + _collective(
-            workload, cluster, s, held.experts, trained, 0.0, copies, s.ep * s.etp, micro_batches
+        collective = collective + _collective_time(
+            workload,
+            cluster,
+            s,
+            experts,
+            trained_experts,
+            0.0,
+            expert_ranks,
+            s.ep * s.etp,
+            micro_batches,
         )
-    return Traffic(
-        collective=total,
-        embedding=_tied_embedding(workload, cluster, s, ranks),
-        optimizer=_update(workload, cluster, s, stages, held, ranks, copies),
+    return GradientExchange(
+        collective=collective,
+        embedding=_tied_embedding_time(workload, cluster, s, ranks),
+        optimizer=_update_time(
+            workload, cluster, s, stages, trained, trained_experts, ranks, expert_ranks
+        ),
     )
+
+
+def _fullest(parameters: Count) -> Count:
+    return np.max(parameters, axis=0) if np.ndim(parameters) else parameters
 
 
 def overlap_window(strategy: Strategy, slowest: Seconds, micro_batches: Count) -> Seconds:
-    """Compute beside which a step's collectives run: of every micro-batch where each sends, else by schedule, Eq. (24). [s]"""
+    """Compute beside which a step's collectives run, Eq. (24). [s]
+
+    All micro-batches where each sends gradients, else those that the schedule leaves.
+    """
     s = strategy
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         return slowest * micro_batches
@@ -133,17 +88,16 @@ def exposed_time(
 ) -> Seconds:
     """Part of the collectives that `window` seconds of compute do not hide, Eq. (24). [s]"""
     s, k = strategy, cluster.calibration.overlap
-    reach, tail = (
-        (k.data, k.data_tail)
-        if s.sharding is not Sharding.NONE
-        else (k.data_replicated, k.data_tail)
-    )
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         reach, tail = k.gather, k.gather_tail
+    elif s.sharding is Sharding.NONE:
+        reach, tail = k.data_replicated, k.data_tail
+    else:
+        reach, tail = k.data, k.data_tail
     return overlap.data_exposed(collective, window, reach * float(s.data_overlap), tail)
 
 
-def _collective(
+def _collective_time(
     workload: Workload,
     cluster: Cluster,
     s: Strategy,
@@ -171,10 +125,9 @@ def _collective(
         )
         return np.where(alone, 0.0, time)
     latency = tensors * shard * links.tensor_latency
-    # Whatever the shard group, every gradient crosses the whole group once, and parameters come back within the shard.
-    rounds = (
-        _rounds(s, micro_batches) if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
-    )
+    # Every gradient crosses the whole group once, and parameters come back within the shard group.
+    each = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
+    rounds = _rounds(s, micro_batches) if each else 1.0
     scatter = rounds * inner_ring * reduce / inner.bandwidth
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
@@ -188,15 +141,17 @@ def _collective(
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
     """How often sharded gradients are reduced and weights gathered in a step. [1]
 
-    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them, those of
-    a V take turns.
+    Once a micro-batch. Interleaved stages run a chunk for p micro-batches in a row and do it once for
+    all of them; the two stages of a V take turns.
     """
     if s.schedule.folded:
         return micro_batches
     return np.where(np.asarray(s.vpp) > 1, np.maximum(1.0, micro_batches / s.pp), micro_batches)
 
 
-def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:
+def _tied_embedding_time(
+    workload: Workload, cluster: Cluster, s: Strategy, ranks: Count
+) -> Seconds:
     model = workload.model
     if not model.embedding.tied or s.schedule.folded or np.any(workload.training.adapter_rank):
         return 0.0
@@ -205,45 +160,45 @@ def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Co
     return np.where(np.asarray(s.pp) > 1, size / path.bandwidth, 0.0)
 
 
-def _update(
+def _update_time(
     workload: Workload,
     cluster: Cluster,
     s: Strategy,
     stages: Stages,
-    held: _Fullest,
+    trained: Count,
+    experts: Count,
     ranks: Count,
-    copies: Count,
+    expert_ranks: Count,
 ) -> Seconds:
     """Update of what this rank owns, on the device or in host memory. [s]"""
     c, p = cluster.calibration.compute, workload.training.precision
-    experts = 0.0 * held.experts if np.any(workload.training.adapter_rank) else held.experts
     sharded = s.sharding is not Sharding.NONE
     wanted = np.where(np.asarray(s.shard) > 0, s.shard, ranks)
     own = np.minimum(wanted, ranks) if sharded else 1.0
-    own_experts = np.minimum(wanted, copies) if sharded else 1.0
+    own_experts = np.minimum(wanted, expert_ranks) if sharded else 1.0
     if s.optimizer is Placement.HOST:
         rate = cluster.host.optimizer_rate / cluster.gpus_per_node
         back = 0.0 if s.host_weights and s.sharding is Sharding.WEIGHTS else p.gather
         return compute.host_update_time(
-            held.trained / own + experts / own_experts, p.gradient, back, _host_link(cluster), rate
+            trained / own + experts / own_experts, p.gradient, back, _host_link(cluster), rate
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
     rule = update_rule(workload, s)
     moved = optimizers.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
-    time = compute.update_time(held.trained, own, moved, bandwidth) + compute.update_time(
+    time = compute.update_time(trained, own, moved, bandwidth) + compute.update_time(
         experts, own_experts, moved, bandwidth
     )
     if rule.iterations:
-        time = time + _whole_matrices(workload, cluster, s, stages, own, own_experts)
+        time = time + _newton_schulz_time(workload, cluster, s, stages, own, own_experts)
     return time
 
 
 def _host_link(cluster: Cluster) -> BytesPerSecond:
-    """What a device reads from its host. [B/s]"""
+    """Bandwidth from the host to one device. [B/s]"""
     return cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
 
 
-def _whole_matrices(
+def _newton_schulz_time(
     workload: Workload,
     cluster: Cluster,
     s: Strategy,
@@ -251,11 +206,11 @@ def _whole_matrices(
     own: Count,
     own_experts: Count,
 ) -> Seconds:
-    """Newton-Schulz iterations on matrices that one rank has whole, and the way there. [s]
+    """Newton-Schulz iterations of Muon, and gathering each matrix on the rank that iterates on it. [s]
 
-    What sharding parts is gathered over those ranks, what tensor parallelism parts over its ranks and back.
+    Shards are gathered over their ranks, slices of tensor parallelism over theirs and back.
     """
-    model, o, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
+    model, rule, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
     rate = cluster.device.peak("bf16") * cluster.calibration.compute.gemm_efficiency
     copies = s.expert_data_ranks
     each = 1.0 if model.experts is None else model.experts.count / s.ep
@@ -270,17 +225,14 @@ def _whole_matrices(
         for layer, layers in zip(model.kinds, stages.held, strict=True):
             for size, side in optimizers.matrices(layer, model.hidden, rank, routed=routed):
                 some = layers * (times * size / slices)
-                held, flops = (
-                    held + some,
-                    flops + optimizers.newton_schulz_flops(some, side, o.iterations),
-                )
+                held = held + some
+                flops = flops + optimizers.newton_schulz_flops(some, side, rule.iterations)
         if np.any(held):
             held, flops = np.max(held, axis=0), np.max(flops, axis=0)
             sharing = collectives.path_between(cluster, np.minimum(shared, ranks), stride)
             across = collectives.path_between(cluster, slices, 1.0)
-            sent = o.gather * held * (shared - 1.0) / shared / sharing.bandwidth
-            sent = (
-                sent + 2.0 * o.gather * (held / shared) * (slices - 1.0) / slices / across.bandwidth
-            )
+            sent = rule.gather * held * (shared - 1.0) / shared / sharing.bandwidth
+            own_part = held / shared
+            sent = sent + 2.0 * rule.gather * own_part * (slices - 1.0) / slices / across.bandwidth
             time = time + flops / shared / rate + sent
     return time

@@ -1,7 +1,7 @@
-"""How full the fullest rank of experts is, on the mean and once in a run; and in how many chunks it runs.
+"""Load of the fullest rank of experts, on the mean and at the tail of a run, and the exchange of tokens with it.
 
-Time takes the mean, since what many micro-batches lose adds up. Memory takes the tail: a run ends at the first layer and
-micro-batch that does not fit.
+Time takes the mean, since losses of many micro-batches add up. Memory takes the tail: a run ends at
+the first layer and micro-batch that does not fit.
 """
 
 from __future__ import annotations
@@ -20,48 +20,50 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
 RISK: Final = 0.01
-"""Probability with which some exchange of a run is fuller than memory is sized for. Ours. [1]"""
+"""Probability that some exchange of a run is fuller than the tail that memory is sized for. Ours. [1]"""
 
 
 @dataclass(frozen=True, slots=True)
-class RoutedLoad:
+class ExpertLoad:
     """Load of the fullest rank over the mean of the ranks. [1]"""
 
     mean: Ratio
-    """On the mean over layers and micro-batches."""
+    """Mean over layers and micro-batches."""
     tail: Ratio
-    """At most, but for a risk."""
+    """Load that no exchange of a run exceeds, but for `RISK`."""
 
     def chunks(self, strategy: Strategy) -> Count:
-        """Chunks in which the experts of a layer run on the mean. [1]"""
+        """Chunks in which the experts of a layer run at the mean load. [1]"""
         return routing.chunks_run(strategy.chunks, self.mean, self.tail)
 
 
-def routed_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> RoutedLoad:
-    """Load on the experts of a layout; no rank gets more than every token can send."""
+def expert_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> ExpertLoad:
+    """Load of a layout on its experts. No rank gets more than every token can send."""
     mean, spread = exchange.imbalance, exchange.spread
     if not np.any((np.asarray(mean) > 1) | (np.asarray(spread) > 0)):
-        return RoutedLoad(mean, mean)
+        return ExpertLoad(mean, mean)
     largest = routing.largest_load(strategy.ep, exchange.count, exchange.top_k)
     mean = np.minimum(mean, largest)
     if not np.any(spread):
-        return RoutedLoad(mean, mean)
+        return ExpertLoad(mean, mean)
     tail = routing.tail_load(mean, spread, exchanges(workload, strategy), RISK)
-    return RoutedLoad(mean, np.maximum(mean, np.minimum(tail, largest)))
+    return ExpertLoad(mean, np.maximum(mean, np.minimum(tail, largest)))
 
 
-def fullest_rank(workload: Workload, strategy: Strategy) -> RoutedLoad | None:
-    """The same of a model's first experts; None where they are loaded evenly or there are none."""
-    sent = None if workload.model.experts is None else workload.model.experts.exchange()
-    return (
-        None
-        if sent is None or not np.any(sent.imbalance > 1)
-        else routed_load(workload, strategy, sent)
-    )
+def uneven_load(workload: Workload, strategy: Strategy) -> ExpertLoad | None:
+    """Load on the first experts of a model. None where it has none, or where they are loaded evenly."""
+    experts = workload.model.experts
+    exchange = None if experts is None else experts.exchange()
+    if exchange is None or not np.any(exchange.imbalance > 1):
+        return None
+    return expert_load(workload, strategy, exchange)
 
 
 def exchanges(workload: Workload, strategy: Strategy) -> Count:
-    """Exchanges of a run, one for each layer with experts, micro-batch and group of ranks; of a step where no tokens are stated. [1]"""
+    """Exchanges of a run: one for each layer with experts, micro-batch and group of ranks. [1]
+
+    Where no tokens of the run are stated, those of one step.
+    """
     t, s, model = workload.training, strategy, workload.model
     steps = np.maximum(1.0, np.ceil(t.tokens / (t.global_batch * t.sequence)))
     layers = sum(model.number(kind) for kind in model.kinds if kind.routed)
@@ -72,21 +74,21 @@ def exchanges(workload: Workload, strategy: Strategy) -> Count:
 def in_chunks_and_whole(
     workload: Workload, strategy: Strategy, stages: Stages, layers: Sequence[Count]
 ) -> list[Count]:
-    """Layers of each kind on a stage whose experts run in chunks, or that have none; then those whose experts run whole. [1]"""
+    """Layers of each kind on a stage that run in chunks or have no experts, then those whose experts run whole. [1]"""
     routed = [kind.routed for kind in workload.model.kinds]
-    sent = sum(
+    with_experts = sum(
         (held for held, has in zip(stages.held, routed, strict=True) if has),
         np.zeros(stages.count.shape),
     )
     wanted = np.asarray(strategy.chunk_layers)
-    share = np.where(wanted > 0, np.minimum(wanted, sent) / np.maximum(sent, 1.0), 1.0)
-    cut = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
-    return cut + [
-        (1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)
-    ]
+    part = np.minimum(wanted, with_experts) / np.maximum(with_experts, 1.0)
+    share = np.where(wanted > 0, part, 1.0)
+    chunked = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
+    whole = [(1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)]
+    return chunked + whole
 
 
-def all_to_all(
+def all_to_all_time(
     workload: Workload,
     cluster: Cluster,
     s: Strategy,
@@ -94,10 +96,11 @@ def all_to_all(
     received: Count,
     chunks: Count,
 ) -> Seconds:
-    """Tokens to their experts and back, as the fullest rank gets them; every chunk but the first starts once more each way. [s]"""
+    """Tokens to their experts and back, as the fullest rank gets them. [s]"""
     precision, k = workload.training.precision, cluster.calibration.links
     width = workload.model.hidden if exchange.width is None else exchange.width
     path = collectives.path_between(cluster, s.ep, s.etp)
+    # Every chunk but the first starts once more each way.
     starts = np.where(np.asarray(s.ep) > 1, 2.0 * (chunks - 1.0) * (path.start + path.hop), 0.0)
     return starts + collectives.all_to_all_time(
         received * width * (precision.dispatch + precision.activation),

@@ -1,0 +1,381 @@
+"""Memory of micro-batches on one device: what layers store, what the backward pass makes anew, the loss.
+
+Each block states which tensors it stores, which module's recomputation drops one, and which module's
+offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of the ZeRO level nothing
+here depends but the width of the head's gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from mofa_model.blocks import Block, Kept, Layer, Ranks
+from mofa_model.blocks.block import ALL, EACH, NOTHING
+from mofa_model.equations import activations, memory, offload
+from mofa_model.estimate.block_time import block_tokens, tokens_per_rank
+from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
+from mofa_model.estimate.model_states import ends_on, layers_on
+from mofa_model.estimate.terms import Footprint
+from mofa_model.placement import Stages
+from mofa_model.spec import Cluster, MemoryConstants, Workload
+from mofa_model.strategy import (
+    ACTIVATIONS,
+    LAYER_INPUT,
+    ContextMode,
+    Graphs,
+    Recompute,
+    Sharding,
+    Strategy,
+)
+from mofa_model.units import Bytes, Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLayer:
+    """Activations of one layer, one micro-batch, one device. [B]"""
+
+    whole: Bytes
+    """Tensors that the backward pass of the layer needs at one time, at the tail of the load on experts."""
+    kept: Bytes
+    """Tensors stored until then, Eq. (29)."""
+    input: Bytes
+    """The layer's input, A_in."""
+    gradients: Bytes
+    """Gradients that the backward pass makes on its way, at the tail of the load."""
+    moved: Bytes = 0.0
+    """Part of `kept` that offloaded inputs of modules take to the host."""
+    surge: Bytes = 0.0
+    """Growth of `kept` where the load on experts is that of the tail."""
+    gathered: Bytes = 0.0
+    """Its input gathered again over tensor-parallel ranks, where the allocator does not get that back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A stored tensor on one device."""
+
+    kept: Kept
+    size: Bytes
+    share: Ratio | None
+    """Share of it that is stored until the backward pass; None = all."""
+    tail: Ratio
+    """Its size at the tail of the load over that on the mean."""
+
+    def waiting(self, scale: Ratio | None = None) -> Bytes:
+        """Bytes of it that are stored until the backward pass, or of a tensor `scale` times its size."""
+        size = self.size if scale is None else scale * self.size
+        return size if self.share is None else self.share * size
+
+
+def activation_memory(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+) -> Footprint:
+    """Activations, head and loss on every kind of stage."""
+    constants = cluster.calibration.memory
+    layers = stored_layers(workload, constants, strategy)
+    if np.any(strategy.chunk_layers):
+        layers += stored_layers(workload, constants, replace(strategy, chunks=1))
+    stored = stored_activations(workload, strategy, stages, layers)
+    return with_loss(workload, cluster, strategy, stages, stored)
+
+
+def with_loss(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, stored: Footprint
+) -> Footprint:
+    """Activations with head and loss beside them."""
+    constants = cluster.calibration.memory
+    logits = ends_on(strategy, stages)[1] * _loss(workload, constants, strategy)
+    backward = memory.beyond_loss(stored.backward, logits)
+    cached = memory.tensor_buffer(
+        tokens_per_rank(workload, strategy),
+        workload.model.hidden,
+        strategy.tp,
+        width=workload.training.precision.activation,
+        copies=constants.cached_gathers,
+    )
+    # A graph of the whole iteration has a workspace of its own beside that of kernels outside.
+    graph = backward + logits if strategy.graphs is Graphs.FULL else 0.0
+    return replace(
+        stored,
+        backward=backward,
+        logits=logits,
+        fragmentation=constants.fragmentation * (stored.activations + backward + logits) + cached,
+        graphs=stored.graphs + graph,
+    )
+
+
+def stored_activations(
+    workload: Workload, strategy: Strategy, stages: Stages, layers: tuple[StoredLayer, ...]
+) -> Footprint:
+    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31), (33).
+
+    `layers` has every kind twice where not all layers of a stage run in chunks: the second time with
+    whole experts.
+    """
+    s, numbers = strategy, layers_on(workload, stages)
+    if len(layers) > len(numbers):
+        numbers = in_chunks_and_whole(workload, s, stages, numbers)
+    micro_batches = workload.training.global_batch / s.global_micro_batch
+    chunks = s.schedule.in_flight(
+        position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
+    )
+    share: Ratio = 0.0
+    if s.recompute is Recompute.FULL:
+        some = np.any(s.recompute_layers)
+        share = memory.recomputed_share(stages.layers, s.recompute_layers) if some else 1.0
+    stored: list[Bytes] = []
+    backward: list[Bytes] = []
+    parked: list[Bytes] = []
+    captured: Bytes = 0.0
+    for layer, number in zip(layers, numbers, strict=True):
+        kept, again = _kept(layer, s, share)
+        surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
+        # A chunk in flight holds the layers of one virtual stage.
+        if s.offload:
+            left, back = _offloaded(layer, s, share, kept)
+            if ACTIVATIONS in s.offload:
+                back, surge = back + surge, 0.0
+            parked.append(offload.host_activation(chunks, number, kept / s.vpp, left / s.vpp, 1.0))
+            kept, again = left, again + back
+        if s.graphs is not Graphs.NONE:
+            captured = captured + memory.captured_buffers(chunks, number, layer.input / s.vpp)
+        stored.append(memory.stored_activation(chunks, number, kept / s.vpp))
+        if np.any(surge):
+            stored.append(memory.crowded_activation(chunks, number / s.vpp, surge))
+        if np.any(layer.gathered):
+            stored.append(memory.gathered_inputs(chunks, number, layer.gathered / s.vpp))
+        backward.append(np.where(np.asarray(number) > 0, again, 0.0))
+    return Footprint(
+        activations=sum(stored[1:], stored[0]),
+        backward=reduce(np.maximum, backward),
+        graphs=captured,
+        host_activations=sum(parked[1:], parked[0]) if parked else 0.0,
+    )
+
+
+def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
+    """Bytes of a layer that wait for its backward pass, and those that the backward pass adds."""
+    if s.recompute is not Recompute.FULL:
+        held = layer.kept + layer.surge
+        return layer.kept, memory.backward_activation(layer.whole, held, layer.gradients)
+    kept = memory.full_recompute_activation(layer.kept, layer.input, share)
+    return kept, memory.backward_activation(layer.whole, layer.input, layer.gradients)
+
+
+def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio, kept: Bytes) -> tuple[Bytes, Bytes]:
+    """Bytes of a layer that stay on the device, and those that come back for its backward pass. [B]
+
+    Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers from
+    those that are.
+    """
+    if ACTIVATIONS in s.offload:
+        return layer.input, kept
+    moved: Bytes = (1.0 - share) * layer.moved
+    if LAYER_INPUT in s.offload:
+        moved = moved + share * layer.input
+    return kept - moved, moved
+
+
+def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """Head and loss of the main prediction and of every further one. [B]"""
+    tokens, precision = tokens_per_rank(workload, s), workload.training.precision
+    model, vocabulary = workload.model, workload.model.embedding.vocabulary
+    predictions = 1.0 + model.prediction_modules
+    head_input = activations.head_activation(
+        tokens, model.hidden, width=precision.activation, ranks=_stream_ranks(s)
+    )
+    logits = activations.logit_memory(
+        tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
+    )
+    # The head's backward pass comes next, while all activations of the stage are still there.
+    gradients = activations.logit_memory(
+        tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
+    )
+    width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
+    gradients = gradients + activations.head_weight_memory(
+        model.hidden, vocabulary, width=width, ranks=s.tp
+    )
+    loss = predictions * head_input + np.maximum(predictions * logits, gradients)
+    if s.sharding is not Sharding.WEIGHTS:
+        return loss
+    return loss + activations.head_weight_memory(
+        model.hidden, vocabulary, width=precision.gather, ranks=s.tp
+    )
+
+
+def stored_layers(
+    workload: Workload, constants: MemoryConstants, strategy: Strategy
+) -> tuple[StoredLayer, ...]:
+    """Activations of every kind of layer, Eq. (29)."""
+    model = workload.model
+    tensors = {
+        id(block): _tensors(workload, constants, strategy, block.kept(model.hidden), block)
+        for block in model.blocks
+    }
+    return tuple(
+        _layer(
+            workload,
+            constants,
+            strategy,
+            kind,
+            [
+                *_tensors(workload, constants, strategy, kind.stream(model.hidden), None),
+                *(tensor for block in kind.blocks for tensor in tensors[id(block)]),
+            ],
+        )
+        for kind in model.kinds
+    )
+
+
+def _layer(
+    workload: Workload,
+    constants: MemoryConstants,
+    strategy: Strategy,
+    layer: Layer,
+    tensors: list[_Stored],
+) -> StoredLayer:
+    tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
+    width, scale = workload.training.precision.activation, constants.activation_scale
+    fixed = [tensor for tensor in tensors if not tensor.kept.routed]
+    routed = [tensor for tensor in tensors if tensor.kept.routed]
+    full = sum((tensor.tail * tensor.size for tensor in routed), 0.0)
+    running = memory.chunked_activation(full, strategy.chunks)
+    waiting: Bytes = 0.0
+    surge: Bytes = 0.0
+    # Row statistics of fused attention are too small to be worth a transfer to the host.
+    whole_scores = np.any(np.asarray(constants.score) > 0)
+    moved = _moved((part for part in fixed if whole_scores or not part.kept.scored), strategy)
+    if routed:
+        chunked = np.asarray(strategy.chunks) > 1
+        kept_inputs = chunked | ("moe" in _recomputed_modules(strategy))
+        waiting = np.where(chunked, 0.0, sum((part.waiting() for part in routed), 0.0)) + np.where(
+            kept_inputs, _expert_input(workload, constants, strategy), 0.0
+        )
+        moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
+        if any(np.any(part.tail > 1.0) for part in routed):
+            peak = sum((part.waiting(part.tail - 1.0) for part in routed), 0.0)
+            surge = scale * np.where(chunked, 0.0, peak)
+    inner = sum((part.size for part in tensors if part.kept.inner), 0.0)
+    return StoredLayer(
+        whole=scale * (sum((part.size for part in fixed), 0.0) + running),
+        kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting),
+        input=activations.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
+        gradients=constants.backward_copies * (inner + running)
+        + _gathered_keys(workload, strategy, layer),
+        moved=scale * moved,
+        surge=surge,
+        gathered=constants.gathered_input * (width * tokens * h),
+    )
+
+
+def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """Growth of the input of experts where it is kept to compute them again, not for matrix products alone. [B]"""
+    narrow = _narrow(workload, constants)
+    if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
+        return 0.0
+    wide = tokens_per_rank(workload, s) * workload.model.hidden
+    width = (1.0 - narrow) * workload.training.precision.activation
+    return activations.kept_activation(wide, 1.0, width=width, ranks=_stream_ranks(s))
+
+
+def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
+    """Keys and values of all context-parallel ranks and their gradients, where they are gathered for a layer. [B]"""
+    if s.context_mode is not ContextMode.ALL_GATHER:
+        return 0.0
+    seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
+    wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
+    others = tokens_per_rank(workload, s) * (s.cp - 1.0)
+    size: Bytes = 2.0 * workload.training.precision.activation * others * wide
+    return size
+
+
+def _tensors(
+    workload: Workload,
+    constants: MemoryConstants,
+    s: Strategy,
+    every: Iterable[Kept],
+    block: Block | None,
+) -> list[_Stored]:
+    """Tensors that a block stores on one device, in the order in which they are made. None is the residual stream."""
+    precision = workload.training.precision
+    modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
+    ranks = {
+        Ranks.STREAM: _stream_ranks(s),
+        Ranks.TENSOR: s.tp,
+        Ranks.EXPERT: s.etp,
+        Ranks.NOBODY: 1.0,
+    }
+    masked = np.any(np.asarray(constants.mask) > 0)
+    tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
+    routed, exchange = tokens, None if block is None else block.exchange()
+    tail: Ratio = 1.0
+    if exchange is not None:
+        load = expert_load(workload, s, exchange)
+        routed = activations.routed_tokens(
+            tokens, exchange.top_k, load.mean, tensor=s.tp, expert_tensor=s.etp
+        )
+        tail = load.tail / load.mean
+    tensors = []
+    for kept in every:
+        if kept.masked and not masked:
+            continue
+        if kept.scored:
+            size = activations.score_activation(
+                tokens,
+                kept.elements,
+                workload.training.sequence,
+                statistic=precision.logit,
+                score=constants.score,
+                ranks=ranks[kept.ranks],
+            )
+        else:
+            width = constants.mask if kept.masked else precision.activation
+            size = activations.kept_activation(
+                routed if kept.routed else tokens,
+                kept.elements,
+                width=precision.logit if kept.logit else width,
+                ranks=ranks[kept.ranks],
+            )
+        tensors.append(_Stored(kept, size, _waiting_share(kept, modules, narrow), tail))
+    return tensors
+
+
+def _recomputed_modules(s: Strategy) -> frozenset[str]:
+    return s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
+
+
+def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
+    """Width in which inputs of matrix products wait, over their width; None where it is the same. [1]"""
+    return constants.low_precision_input if workload.training.precision.quantised else None
+
+
+def _waiting_share(kept: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:
+    """Share of a tensor that is stored until the backward pass; None where that is all of it. [1]"""
+    if modules & kept.freed:
+        return 0.0
+    share = None
+    # DeepSeek-V3 keeps the input of SwiGLU in FP8 as well, where it computes SwiGLU again.
+    if narrow is not None and (kept.feeds or modules & kept.narrowed):
+        share = narrow
+    if EACH in modules and kept.halved:
+        return 0.5 * (1.0 if share is None else share)
+    return share
+
+
+def _moved(tensors: Iterable[_Stored], strategy: Strategy) -> Bytes:
+    """Bytes that offloaded inputs of modules take to the host. [B]"""
+    total: Bytes = 0.0
+    for tensor in tensors if strategy.offload else ():
+        share = sum(tensor.kept.moved.get(name, 0.0) for name in strategy.offload)
+        if share:
+            total = total + share * (1.0 if tensor.share is None else tensor.share) * tensor.size
+    return total
+
+
+def _stream_ranks(strategy: Strategy) -> Ratio:
+    """Ranks that share the residual stream. [1]"""
+    return strategy.tp if strategy.sequence_parallel else 1.0

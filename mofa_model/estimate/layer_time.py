@@ -1,0 +1,272 @@
+"""Time of one layer on one device, term by term, Eqs. (7) and (8), and its forward work that the backward pass does again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.blocks import Layer
+from mofa_model.blocks.block import ALL, EACH
+from mofa_model.equations import adapters, collectives, compute, overlap
+from mofa_model.estimate.activation_memory import stored_layers
+from mofa_model.estimate.block_time import (
+    BlockTime,
+    block_times,
+    memory_rate,
+    stream_time,
+    tokens_per_rank,
+)
+from mofa_model.estimate.terms import LayerTime
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
+from mofa_model.units import Ratio, Seconds
+
+_INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
+"""Modules that chunks of experts contain."""
+_AROUND_CHUNKS: Final = frozenset({"mlp", "moe", EACH, ALL})
+"""Modules that contain the chunks."""
+_WITHIN: Final[Mapping[str, frozenset[str]]] = {
+    "core_attn": frozenset({ALL}),
+    "layernorm": frozenset({EACH, ALL}),
+    "mla_up_proj": frozenset({EACH, ALL}),
+    "mlp": frozenset({"moe", EACH, ALL}),
+    "mlp_act": _AROUND_CHUNKS,
+    "moe_act": _AROUND_CHUNKS,
+    EACH: frozenset({ALL}),
+}
+"""Modules that contain another whole."""
+
+
+def layer_times(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    priced: Sequence[BlockTime] | None = None,
+) -> tuple[LayerTime, ...]:
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced` are times of the blocks, where they are known."""
+    model = workload.model
+    transfers = _host_transfers(workload, cluster, strategy)
+    if priced is None:
+        priced = block_times(workload, cluster, strategy)
+    times = {id(block): time for block, time in zip(model.blocks, priced, strict=True)}
+    return tuple(
+        _layer(workload, cluster, strategy, kind, [times[id(block)] for block in kind.blocks], time)
+        for kind, time in zip(model.kinds, transfers, strict=True)
+    )
+
+
+def _layer(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    layer: Layer,
+    blocks: Sequence[BlockTime],
+    transfer: Seconds,
+) -> LayerTime:
+    s, precision = strategy, workload.training.precision
+    c, k = cluster.calibration.compute, cluster.calibration.overlap
+    stream = stream_time(workload, cluster, s, layer)
+    scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
+    linear = _sum(block.linear for block in blocks) * scale
+    core = _sum(block.core for block in blocks) * scale
+    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
+    elementwise = elementwise + _adapter_time(workload, cluster, s, layer)
+    # No gradient is made of a frozen weight.
+    trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0
+    weight = trained * linear
+
+    message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
+    gather = collectives.all_gather_time(
+        message, s.tp, collectives.path_between(cluster, s.tp, 1.0)
+    )
+    gathers = _sum(block.gathers for block in blocks)
+    # With sequence parallelism the inputs of weight gradients are gathered again.
+    regathers = 0.5 * gathers if s.sequence_parallel else 0.0
+    sent_forward, sent_backward = gathers * gather, (gathers + regathers) * gather
+    tails = (k.tensor_overlapped,) * 2 if s.tensor_overlap else (k.tensor, k.tensor_backward)
+    tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
+    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
+
+    ring = _sum(block.context for block in blocks)
+    dispatch = _sum(block.all_to_all for block in blocks)
+    # Attention begins when all keys and values are there: nothing runs beside an all-gather.
+    beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
+    context = overlap.context_exposed(ring, beside_ring * core, s.cp, k.context)
+    context_backward = overlap.context_exposed(
+        2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
+    )
+
+    forward_work, more_passes = linear + elementwise + core, exchanges_again(s, layer)
+
+    # Work that hides other messages hides no exchange of tokens.
+    covered = sent_forward - tensor + ring - context
+    covered_twice = covered + sent_backward - tensor_backward + 2.0 * ring - context_backward
+
+    def exposed(again: Seconds, more: Ratio) -> Seconds:
+        """Exposed time of one pass of the exchange, of 2 + `more` passes, beside all work and the work done `again`."""
+        beside = (
+            2.0 * linear
+            + weight
+            + (1.0 + c.attention_backward) * core
+            + 3.0 * elementwise
+            - covered_twice
+        )
+        beside = (beside + more * c.recompute_share * again) / (2.0 + more * c.recompute_share)
+        tail = k.expert_overlapped if s.expert_overlap else 1.0
+        return overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), tail)
+
+    def again(expert: Seconds, everything: Seconds) -> Seconds:
+        """Forward work done again by a layer that is not recomputed as a whole."""
+        modules = {
+            "core_attn": core,
+            "layernorm": 0.25 * stream * scale,
+            EACH: linear + elementwise,
+            ALL: forward_work,
+        } | modules_again(layer, blocks, scale, expert)
+        chunks = chunks_again(layer, blocks, scale, expert)
+        return recomputed(s, layer, modules, chunks, expert, everything)
+
+    # Passes of one micro-batch run beside those of another: the messages of each pass see their share of all work.
+    expert = exposed(again(0.0, forward_work) if s.expert_overlap else 0.0, more_passes)
+    accumulate = (
+        trained
+        * _sum(block.parameters for block in blocks)
+        * (2.0 * precision.gradient + precision.activation)
+        / memory_rate(cluster)
+    )
+    busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + accumulate
+    busy = overlap.slowed(busy, sent_backward - tensor_backward + dispatch - expert, k.slow_down)
+    forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
+    forward = forward_busy + core + elementwise + tensor + context + expert
+    backward = busy + tensor_backward + context_backward + expert
+    recompute = again(expert, forward) * c.recompute_share
+    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
+    apart = 0.0 if LAYER_INPUT in s.offload else 1.0
+    waits = overlap.offload_exposed(transfer, apart * backward)
+    if s.recompute is Recompute.FULL:
+        # A recomputed layer has one more pass of the exchange, and more work for all three to hide behind.
+        backward, left = backward + recompute, exposed(forward_work - covered, 1.0)
+        whole = forward_busy + core + elementwise + tensor + context + left
+        # Its chunks, which are not computed again apart, hid transfers from the host.
+        alone, waits = waits, overlap.offload_exposed(transfer, apart * backward)
+        recompute = whole * c.recompute_share + 2.0 * (left - expert) - recompute + (alone - waits)
+    return LayerTime(
+        linear=forward_busy,
+        attention=core,
+        elementwise=elementwise,
+        tensor=tensor,
+        context=context,
+        expert=expert,
+        offload=overlap.offload_exposed(transfer, apart * forward),
+        forward=forward + overlap.offload_exposed(transfer, apart * forward),
+        communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
+        backward=backward + waits,
+        weight=weight,
+        recompute=recompute,
+    )
+
+
+def _sum(terms: Iterable[Seconds]) -> Seconds:
+    return sum(terms, 0.0)
+
+
+def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Layer) -> Seconds:
+    """Forward pass of a layer's adapters. They are so narrow that memory traffic decides. [s]"""
+    if not np.any(workload.training.adapter_rank):
+        return 0.0
+    width = adapters.adapter_traffic(layer, workload.model.hidden)
+    elements = tokens_per_rank(workload, s) * width / s.tp
+    traffic = elements * workload.training.precision.activation
+    return compute.elementwise_time(traffic, memory_rate(cluster))
+
+
+def _host_transfers(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
+    """Time in which one layer of each kind sends activations to the host, or takes them back. [s]"""
+    if not strategy.offload:
+        return [0.0 for _ in workload.model.kinds]
+    link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
+    times = []
+    for layer in stored_layers(workload, cluster.calibration.memory, strategy):
+        moved = layer.kept - layer.input if ACTIVATIONS in strategy.offload else layer.moved
+        if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
+            some = np.asarray(strategy.recompute_layers) > 0
+            own = layer.input if LAYER_INPUT in strategy.offload else 0.0
+            moved = np.where(some, moved, 0.0) + own
+        times.append(moved / link)
+    return times
+
+
+def in_chunks(strategy: Strategy, layer: Layer) -> NDArray[np.bool_]:
+    """Whether the experts of a layer run in chunks, each of which is computed again. Source: MemFine. []
+
+    A layer that is recomputed as a whole does not compute its chunks again apart.
+    """
+    s = strategy
+    chunked = (np.asarray(s.chunks) > 1) & layer.routed
+    if s.recompute is Recompute.FULL:
+        return chunked & (np.asarray(s.recompute_layers) > 0)
+    return chunked
+
+
+def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
+    """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a whole. [1]"""
+    named = any(
+        part.exchange and name in strategy.recompute_modules
+        for block in layer.blocks
+        for name, part in block.again.items()
+    )
+    selective = strategy.recompute is Recompute.SELECTIVE and named
+    return np.where(in_chunks(strategy, layer), 1.0, float(selective))
+
+
+def modules_again(
+    layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
+) -> dict[str, Seconds]:
+    """Forward time of each module that the blocks of a layer have. `expert` is the exposed time of an exchange. [s]"""
+    times: dict[str, Seconds] = {}
+    for block, time in zip(layer.blocks, blocks, strict=True):
+        for name, part in block.again.items():
+            own = (part.linear * time.linear + part.elementwise * time.elementwise) * scale
+            times[name] = times.get(name, 0.0) + (own + expert if part.exchange else own)
+        for name, product in time.again.items():
+            times[name] = times.get(name, 0.0) + product * scale
+    return times
+
+
+def chunks_again(
+    layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
+) -> Seconds:
+    """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine. [s]"""
+    return sum((block.routed for block in blocks), 0.0) * scale + expert if layer.routed else 0.0
+
+
+def recomputed(
+    strategy: Strategy,
+    layer: Layer,
+    modules: Mapping[str, Seconds],
+    chunks: Seconds,
+    expert: Seconds,
+    everything: Seconds,
+) -> Seconds:
+    """Forward time done again by a layer that is not recomputed as a whole, Eqs. (30) and (32). [s]
+
+    Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again as well.
+    """
+    selected = (
+        strategy.recompute_modules & modules.keys()
+        if strategy.recompute is Recompute.SELECTIVE
+        else set()
+    )
+    # Modules may contain each other. Work of the inner one is not counted twice.
+    names = {name for name in selected if not (selected & _WITHIN.get(name, frozenset()))}
+    named = np.minimum(sum((modules[name] for name in sorted(names)), 0.0), everything)
+    chunked = in_chunks(strategy, layer)
+    if not np.any(chunked):
+        return named
+    beside = sum((modules[name] for name in sorted(names - _INSIDE_CHUNKS)), 0.0)
+    if "moe" not in names:
+        beside = beside + (expert if names & _AROUND_CHUNKS else chunks)
+    return np.where(chunked, np.minimum(beside, everything), named)

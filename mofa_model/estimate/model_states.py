@@ -1,0 +1,294 @@
+"""Memory that stays between micro-batches: weights, gradients, optimizer states, buffers; and what of it a checkpoint holds.
+
+Nothing here depends on recomputation, offloaded activations or sequence parallelism, so a search asks
+once for all of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mofa_model.blocks import Cut, Layer, Rows
+from mofa_model.equations import adapters, memory, offload, optimizers
+from mofa_model.equations.parameters import prediction_parameters, total_parameters
+from mofa_model.estimate.block_time import tokens_per_rank
+from mofa_model.estimate.terms import Footprint
+from mofa_model.placement import Stages
+from mofa_model.reliability.checkpoint import checkpoint_bytes
+from mofa_model.spec import Cluster, MemoryConstants, UpdateRule, Workload
+from mofa_model.strategy import Placement, Sharding, Strategy
+from mofa_model.units import Bytes, Count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldParameters:
+    """Parameters on one device by the ranks that hold the same ones, [K, ...]. [1]"""
+
+    ends: Count
+    """Embedding and head: all data-parallel ranks."""
+    dense: Count
+    """Layers without their experts: all data-parallel ranks."""
+    experts: Count
+    """Experts: the expert-data-parallel ranks."""
+    adapters: Count
+    """Adapters beside frozen weights: all data-parallel ranks."""
+    widest: tuple[Count, Count]
+    """One layer of the last kind: without its experts, and its experts alone, [...]."""
+
+
+def model_states(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+) -> Footprint:
+    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4)."""
+    constants, precision = cluster.calibration.memory, workload.training.precision
+    held = held_parameters(workload, strategy, stages)
+    groups = _groups(workload, constants, strategy, stages, held)
+    buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
+        tokens_per_rank(workload, strategy),
+        workload.model.hidden,
+        strategy.tp,
+        width=precision.activation,
+        copies=constants.gather_copies,
+    )
+    experts = workload.model.experts
+    buffers = buffers + memory.product_workspace(
+        constants.workspace, constants.grouped_workspace, float(experts is not None)
+    )
+    dense, inside = held.widest if experts is not None else (held.widest[0], 0.0)
+    if np.any(constants.spare_gradient):
+        expert = 0.0 if experts is None else inside * strategy.ep / experts.count
+        buffers = buffers + memory.spare_gradients(dense, expert, constants.spare_gradient)
+    if strategy.sharding is Sharding.WEIGHTS:
+        widest = dense if experts is None else dense + inside
+        buffers = buffers + memory.gathered_memory(widest, precision.gather, precision.reduce)
+    return Footprint(
+        weights=_sum([group.weights for group in groups]),
+        gradients=_sum([group.gradients for group in groups]),
+        optimizer=_sum([group.optimizer for group in groups]),
+        buffers=buffers,
+        reserve=constants.buffer,
+        update=_sum([group.update for group in groups]),
+        host_states=_sum([group.host_states for group in groups]),
+    )
+
+
+def _sum(terms: list[Bytes]) -> Bytes:
+    # Most stacks keep no buckets: the search is spared a pass over all rows.
+    terms = [term for term in terms if np.ndim(term) or term]
+    return sum(terms[1:], terms[0]) if terms else 0.0
+
+
+def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
+    """Embeddings and heads on a device. Where the model enters at both ends, both outer devices have both. [1]"""
+    if not strategy.schedule.both_ends:
+        return stages.embedding, stages.head
+    both = np.maximum(stages.embedding, stages.head)
+    return both, both
+
+
+def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
+    """Layers of each kind on a stage. Prediction modules count as layers of the last kind, beside the head. [1]"""
+    model, held = workload.model, list(stages.held)
+    if np.any(model.prediction_modules):
+        held[model.last] = held[model.last] + stages.head * model.prediction_modules
+    return held
+
+
+def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple[Count, Count]:
+    """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of experts. [1]
+
+    Leaves out norms, biases and other vectors, and what tensor parallelism repeats, which memory alone counts.
+    """
+    s = strategy
+    whole: Count = 0
+    inside: Count = 0.0
+    for block in layer.blocks:
+        exchange = block.exchange()
+        routed: Count = 0
+        for product in block.products(workload.model.hidden):
+            if product.rows is Rows.ROUTED:
+                routed = routed + product.weights
+            else:
+                whole = whole + product.weights
+        if exchange is not None:
+            inside = inside + routed * (exchange.count / (s.ep * s.etp))
+    return whole / s.tp, inside
+
+
+def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
+    """Parameters on one device of every kind of stage.
+
+    Where the model enters at both ends (DualPipe), a device holds the stages of two directions.
+    """
+    model, s, h = workload.model, strategy, workload.model.hidden
+    embedding, head = ends_on(s, stages)
+    vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
+    directions = 2.0 if s.schedule.both_ends else 1.0
+    dense: Count = 0.0
+    if np.any(model.prediction_modules):
+        dense = stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+    experts: Count = 0.0
+    beside: Count = 0.0
+    widest: tuple[Count, Count] = (0.0, 0.0)
+    for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
+        widest = layer_weights(workload, s, layer)
+        dense = dense + layers * (directions * widest[0])
+        if layer.routed:
+            experts = experts + layers * (directions * widest[1])
+        if np.any(workload.training.adapter_rank):
+            own = adapters.adapter_parameters(layer, h, workload.training.adapter_rank)
+            beside = beside + layers * (directions * own / s.tp)
+    return HeldParameters(
+        ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
+        dense=dense,
+        experts=experts,
+        adapters=beside,
+        widest=widest,
+    )
+
+
+def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
+    """Parameters that memory alone counts: positions, and what every tensor-parallel rank holds whole. [1]"""
+    model, h = workload.model, workload.model.hidden
+    repeated: Count = stages.embedding * (model.embedding.positions * h)
+    if np.any(model.prediction_modules) and not model.embedding.tied:
+        # Prediction modules beside the head have the embedding again.
+        again = stages.head * (1.0 - stages.embedding) * np.minimum(model.prediction_modules, 1.0)
+        repeated = repeated + again * (model.embedding.vocabulary * h / s.tp)
+    for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
+        whole = [
+            product.weights
+            for block in layer.blocks
+            for product in block.products(h)
+            if product.cut is Cut.NOTHING and product.rows is not Rows.ROUTED
+        ]
+        if whole and np.any(np.asarray(s.tp) > 1):
+            repeated = repeated + layers * memory.repeated_parameters(sum(whole), s.tp)
+    return repeated
+
+
+def _groups(
+    workload: Workload,
+    constants: MemoryConstants,
+    s: Strategy,
+    stages: Stages,
+    held: HeldParameters,
+) -> list[Footprint]:
+    """Memory of the parameters that the same ranks hold: all but the experts, the experts, and those updated otherwise."""
+    training, ranks = workload.training, s.data_ranks
+    frozen = bool(np.any(training.adapter_rank))
+    rule, beside = update_rule(workload, s), list[Footprint]()
+    inside = held.dense + _repeated(workload, s, stages)
+    dense = held.ends + inside
+    if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
+        states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
+        beside.append(_trained(workload, constants, s, held.ends, ranks, states))
+        dense = inside
+    states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
+    if frozen:
+        beside.append(_trained(workload, constants, s, held.adapters, ranks, states))
+    parts = [(s, dense, ranks)]
+    if workload.model.experts is not None:
+        copies = s.expert_data_ranks
+        if np.any(s.shard):
+            s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
+        parts.append((s, held.experts, copies))
+    own = [
+        _frozen(workload, one, parameters, copies)
+        if frozen
+        else _trained(workload, constants, one, parameters, copies, states)
+        for one, parameters, copies in parts
+    ]
+    return [*own, *beside]
+
+
+def _frozen(workload: Workload, s: Strategy, parameters: Count, ranks: Count) -> Footprint:
+    """Memory of weights beside adapters: they have no gradients and no optimizer states."""
+    weight: Bytes = workload.training.precision.weight
+    if s.sharding is Sharding.WEIGHTS:
+        weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
+    if _weights_on_host(s):
+        return Footprint(host_states=parameters * weight)
+    return Footprint(weights=parameters * weight)
+
+
+def _weights_on_host(s: Strategy) -> bool:
+    return s.host_weights and s.sharding is Sharding.WEIGHTS
+
+
+def _trained(
+    workload: Workload,
+    constants: MemoryConstants,
+    s: Strategy,
+    parameters: Count,
+    ranks: Count,
+    states: Bytes,
+) -> Footprint:
+    """Memory of trained parameters at a ZeRO level, each with `states` bytes of optimizer, Eqs. (4), (25), (27)."""
+    precision = workload.training.precision
+    d = memory.shard_ranks(ranks, s.shard)
+    on_host = s.optimizer is Placement.HOST
+    weight: Bytes = precision.weight
+    gradient: Bytes = precision.gradient
+    buffer: Bytes = constants.bucket
+    update: Bytes = 0.0 if on_host else constants.update
+    parked = states + gradient
+    if s.sharding is not Sharding.NONE:
+        update = memory.sharded_bytes(update, d)
+        states, parked = memory.sharded_bytes(states, d), memory.sharded_bytes(parked, d)
+        buffer = buffer + constants.partition * (1.0 + 1.0 / d)
+    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
+        gradient = memory.sharded_bytes(gradient, d)
+    if s.sharding is Sharding.WEIGHTS:
+        # Gathered layers are buffers of their own; between them only the master weights need to stay.
+        kept = weight if on_host or s.host_weights else constants.sharded_weight
+        weight, buffer = memory.sharded_bytes(kept, d), 0.0
+    away: Bytes = 0.0
+    if _weights_on_host(s):
+        weight, away = 0.0, weight
+    buffer = np.where(np.asarray(ranks) > 1, buffer, 0.0) if np.any(buffer) else 0.0
+    return Footprint(
+        weights=_times(parameters, weight),
+        gradients=_times(parameters, gradient),
+        optimizer=_times(parameters, offload.device_optimizer_bytes(states, on_host=on_host)),
+        buffers=_times(parameters, buffer),
+        update=_times(parameters, update),
+        host_states=_times(parameters, (parked if on_host else 0.0) + away),
+    )
+
+
+def _times(parameters: Count, each: Bytes) -> Bytes:
+    return parameters * each if np.any(each) else 0.0
+
+
+def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001, an axis may choose the rule
+    """The rule that updates the weights. An axis that replaces it does so here: memory, time and checkpoints follow."""
+    return workload.training.optimizer
+
+
+def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
+    """Bytes of a whole checkpoint: weights and optimizer states of what is trained. Ours. [B]"""
+    model, training = workload.model, workload.training
+    rule = update_rule(workload, strategy)
+    states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
+    if training.adapter_rank:  # frozen weights are where they came from
+        parameters = sum(
+            model.number(kind)
+            * adapters.adapter_parameters(kind, model.hidden, training.adapter_rank)
+            for kind in model.kinds
+        )
+    else:
+        parameters = total_parameters(model) + prediction_parameters(model)
+    return checkpoint_bytes(float(parameters), training.precision.weight, states)
+
+
+def checkpoint_replicas(workload: Workload, strategy: Strategy) -> Count:
+    """Ranks that hold the same shard of most parameters. One of them writes it to a checkpoint. Ours. [1]"""
+    s = strategy
+    copies = s.data_ranks if workload.model.experts is None else s.expert_data_ranks
+    if s.sharding is Sharding.NONE:
+        return copies
+    return copies / memory.shard_ranks(copies, s.shard)
