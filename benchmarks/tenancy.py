@@ -20,11 +20,10 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from operator_objects import NOW, World, node, profile, training_job  # noqa: E402
 
-from mofa_operator.control.intake import Intake  # noqa: E402
-from mofa_operator.control.job_observer import JobObserver  # noqa: E402
+from mofa_operator.control.enqueuer import Enqueuer  # noqa: E402
+from mofa_operator.control.observers import JobObserver, PoolObserver  # noqa: E402
 from mofa_operator.control.pages import Pages  # noqa: E402
-from mofa_operator.control.pool_observer import PoolObserver  # noqa: E402
-from mofa_operator.control.queue import WorkQueue  # noqa: E402
+from mofa_operator.control.work_queue import WorkQueue  # noqa: E402
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key  # noqa: E402
 from mofa_operator.observe.cluster.store import Store  # noqa: E402
 from mofa_operator.observe.progress.telemetry import TelemetryReader  # noqa: E402
@@ -69,9 +68,9 @@ def cluster() -> Store:
     return store
 
 
-def intake(store: Store) -> Intake:
+def enqueuer(store: Store) -> Enqueuer:
     """Where news go."""
-    return Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+    return Enqueuer(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
 
 
 class Pods:
@@ -100,8 +99,10 @@ class Pods:
 
 async def looks(store: Store, pods: Pods) -> None:
     """Two looks at every pool, and two at jobs with very many pods."""
-    pools = PoolObserver(store=store, intake=intake(store), interval=60.0)
-    jobs = JobObserver(store=store, intake=intake(store), ask=TelemetryReader(pods), interval=60.0)  # type: ignore[arg-type]
+    pools = PoolObserver(store=store, enqueuer=enqueuer(store), interval=60.0)
+    jobs = JobObserver(
+        store=store, enqueuer=enqueuer(store), ask=TelemetryReader(pods), interval=60.0
+    )  # type: ignore[arg-type]
     for _ in range(2):
         await pools.look()
         await jobs.look()
@@ -139,7 +140,7 @@ def settled() -> tuple[Store, float, float, int, int]:
 
 async def page(store: Store) -> None:
     """The list of all jobs, as the page's routes make it."""
-    source = Pages(store=store, decider=None, api=None, health=lambda _: "").source  # type: ignore[arg-type]
+    source = Pages(store=store, model_pool=None, api=None, health=lambda _: "").source  # type: ignore[arg-type]
     await asyncio.to_thread(jobs_page, await source.jobs(None), None)
 
 

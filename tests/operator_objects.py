@@ -16,7 +16,7 @@ from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
-from mofa_operator.control.answers import Answers
+from mofa_operator.control.answers import AnswerSource
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.decide.job import job
 from mofa_operator.decide.policy import needs_answer
@@ -285,7 +285,7 @@ def remembered(question, work=answer):
 
 
 class Model:
-    """The decider without processes; it remembers nothing, so that what stands has to do."""
+    """The model pool without processes; it remembers nothing, so that what stands has to do."""
 
     def __init__(self):
         self.searches = 0
@@ -364,7 +364,7 @@ class World:
 
     def answer(self, snapshot):
         """The answer to a job's question, from where the control loop takes it."""
-        found = Answers(self.model, SETTINGS.material).of(
+        found = AnswerSource(self.model, SETTINGS.material).of(
             snapshot, urgent=True, wanted=lambda: True
         )
         with pytest.raises(StopIteration) as told:

@@ -21,22 +21,21 @@ from mofa_model.errors import MofaError
 from mofa_model.kinds import JOB_SET
 from mofa_operator.api import Api
 from mofa_operator.control import logs
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.health import Probes
-from mofa_operator.control.intake import Intake
 from mofa_operator.control.lease import Lease
-from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.run import Operator
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.observation import _wait
 from mofa_operator.decide.observation import due as step_due
 from mofa_operator.decide.pool import pool_size
 from mofa_operator.decide.release import deadline
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
-from mofa_operator.objects import live
+from mofa_operator.objects import ShownFigures, live
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools, facts_of
 from mofa_operator.observe.prometheus.client import Prometheus, _trust
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.shapes import ShownFigures
 from mofa_operator.snapshot import Alive, ProfileSnapshot
 from mofa_operator.verbs.operator import flags
 
@@ -140,11 +139,11 @@ def settled(settings):
 
     async def wait(changes):
         store, queue = Store(), WorkQueue(backoff=1.0, longest=1.0)
-        intake = Intake(store, queue, settings.loop)
+        enqueuer = Enqueuer(store, queue, settings.loop)
         profile = {"metadata": {"name": "east"}, "spec": {"nodeSelector": {}}}
         store.put(CLUSTER_PROFILE, profile)
         for number in range(changes):
-            intake.seen(NODE, node(f"n{number}"))
+            enqueuer.put(NODE, node(f"n{number}"))
             await asyncio.sleep(1.0)
             if len(queue):
                 break
@@ -193,7 +192,7 @@ def stalled(settings):
     async def live_after():
         queue, part = WorkQueue(backoff=1.0, longest=1.0), SimpleNamespace(behind=0.0, is_busy=True)
         probes = Probes(
-            queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings
+            queue=queue, history=part, resync=part, model_pool=part, fence=part, settings=settings
         )
         queue.add(KEY)
         await asyncio.sleep(90.0)
@@ -266,7 +265,7 @@ def places(settings):
 
 def hands(settings):
     """Processes that compute."""
-    return len(put_together(settings).decider._workers)
+    return len(put_together(settings).model_pool._workers)
 
 
 def gated(settings):

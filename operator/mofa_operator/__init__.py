@@ -2,12 +2,11 @@
 
 May import: mofa_model, kopf, aiohttp, kubernetes, prometheus_client. Imported by: nothing; found by entry points.
 
-recent      what was asked for lately, for whoever asks again
 words       names that others see: conditions, reasons, kinds of events
 keys        kinds of objects, and which object is meant
 evidence    what was seen of failures and steps, as it is remembered
-shapes      what is read of metadata, specs and statuses, declared
-objects     objects of the cluster as types, read by these shapes
+objects     objects of the cluster as types, and what is read of their specs and statuses
+api         the API server (api_errors: its refusals; credentials: who we are; lru_cache: what was asked for lately)
 settings    what the operator is told when it starts
 snapshot    what was seen: frozen, complete, with the moment in it
 decision    what to do about it: frozen, and nothing is done yet

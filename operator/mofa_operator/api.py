@@ -1,15 +1,25 @@
-"""The API server, as far as we use it: read, list, apply, patch, and every refusal as one of the errors of `refusals`.
+"""A token bucket without tokens: the moment at which the next turn is due, and how far ahead of it one may be.
+
+Where the API server has an object or a kind, and which version of it.
+
+What is sent as bytes, and a watch's bytes as events: a line each, however they are cut on their way.
+
+The API server, as far as we use it: read, list, apply, patch, and every refusal as one of the errors of `refusals`.
 
 One session, as many connections as objects are reconciled at once, no retries: who asked decides when to ask again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import urlencode
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import orjson
@@ -17,14 +27,161 @@ from yarl import URL
 
 from mofa_model.kinds import Kind
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.shape import Body
-from mofa_operator.bucket import Bucket
+from mofa_model.kinds.shape import Body, at
+from mofa_operator.api_errors import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.paths import Versions, path_of
-from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings
-from mofa_operator.streams import Events, as_busy, events, listed, sent
 from mofa_operator.words import MANAGER
+
+
+class Bucket:
+    """Turns at a rate, some of them at once; those who wait are served in the order in which they came."""
+
+    __slots__ = ("_ahead", "_clock", "_due", "_gap", "_shut")
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
+        """`rate` in the long run [1/s], `burst` turns at once [1]."""
+        self._gap = 1.0 / rate
+        self._ahead = (burst - 1) * self._gap
+        self._clock = clock
+        self._due = float("-inf")
+        self._shut = float("-inf")
+
+    def reserve(self) -> float:
+        """Take the next turn; the answer is how long to wait for it. [s]
+
+        >>> bucket = Bucket(2.0, 1, clock=lambda: 0.0)
+        >>> [bucket.reserve() for _ in range(3)]
+        [0.0, 0.5, 1.0]
+        """
+        now = self._clock()
+        due = max(self._due, now)
+        self._due = due + self._gap
+        return max(0.0, due - self._ahead - now, self._shut - now)
+
+    async def take(self) -> None:
+        """Wait for the next turn."""
+        wait = self.reserve()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def hold(self, seconds: float) -> None:
+        """Nobody's turn for so long: the other side asked for a rest. [s]"""
+        self._shut = max(self._shut, self._clock() + seconds)
+
+
+def path_of(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
+    """Where an object or a kind is.
+
+    >>> from mofa_operator.keys import TRAINING_JOB
+    >>> path_of(TRAINING_JOB, "ml", "llama", status=True)
+    '/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/llama/status'
+    """
+    item = f"/{quote(name, safe='')}" if name else ""
+    return f"{_root(kind, namespace)}{item}{'/status' if status else ''}"
+
+
+class Versions:
+    """Which version of a kind a server was last seen to serve."""
+
+    def __init__(self) -> None:
+        """Nothing was asked yet."""
+        self._found: dict[Kind, Kind] = {}
+
+    def of(self, kind: Kind) -> Kind:
+        """The kind in that version."""
+        return self._found.get(kind, kind)
+
+    def path(self, kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
+        """Where an object or a kind is, in that version."""
+        return path_of(self.of(kind), namespace, name, status=status)
+
+    def versions(self, kind: Kind) -> list[Kind]:
+        """The kind in every version that says the same, the one that was found first."""
+        named = (kind.version, *kind.others)
+        every = [
+            Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced) for version in named
+        ]
+        return sorted(every, key=lambda one: one.version != self.of(kind).version)
+
+    def note(self, kind: Kind, served: Kind) -> None:
+        """A server has served it."""
+        if kind.others:
+            self._found[kind] = served
+
+
+@lru_cache(maxsize=1024)
+def _root(kind: Kind, namespace: str) -> str:
+    group = f"/apis/{kind.group}" if kind.group else "/api"
+    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{group}/{kind.version}{inside}/{kind.plural}"
+
+
+Events: TypeAlias = AsyncIterator[tuple[str, Body]]
+"""Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
+BOOKMARK: Final = "BOOKMARK"
+_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
+
+
+_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
+"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
+
+
+def sent(body: Body | Sequence[Body]) -> bytes:
+    """What is written to the API server, readable as JSON and as YAML."""
+    return _UNREADABLE.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), orjson.dumps(body))
+
+
+@contextlib.contextmanager
+def as_busy(what: str) -> Iterator[None]:
+    """Failures of the network, told as what they mean."""
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Busy(f"{what}: {type(error).__name__} {error}") from error
+
+
+def listed(page: Body, path: str) -> Sequence[Body]:
+    """The objects of a page of a list."""
+    items = page.get("items") or []
+    if isinstance(items, list) and all(
+        isinstance(one, dict) and at(one, "metadata", "name") for one in items
+    ):
+        return items
+    raise Busy(f"GET {path}: the answer is no list of Kubernetes")
+
+
+async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
+    """The events of an open watch; `Expired` and the other refusals where the server says so in its midst."""
+    rest = b""
+    while True:
+        with as_busy(f"WATCH {path}"):
+            chunk = await anext(chunks, b"")
+        if not chunk:
+            return
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield _event(line, path)
+
+
+def _event(line: bytes, path: str) -> tuple[str, Body]:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = None
+    body = found.get("object") if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping) and isinstance(body, dict):
+        if found.get("type") == "ERROR":
+            code = body.get("code")
+            raise refusal(
+                code if isinstance(code, int) else 500, orjson.dumps(body), None, "WATCH", path
+            )
+        meta = body.get("metadata")
+        what = found.get("type")
+        if what in _TYPES and isinstance(meta, dict) and (what == BOOKMARK or meta.get("name")):
+            return str(what), body
+    raise Busy(f"WATCH {path.partition('?')[0]}: the answer is no watch of Kubernetes")
+
 
 _READS: Final = 4
 """Connections for reads beside the writes."""

@@ -11,8 +11,7 @@ from mofa_model.kinds.shape import glance
 from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
-from mofa_operator.objects import Written
-from mofa_operator.shapes import AdvisedStatus, StatedOdds
+from mofa_operator.objects import AdvisedStatus, StatedOdds, Written
 from mofa_operator.snapshot import Running
 
 

@@ -52,6 +52,8 @@ class Named:
     """Data of ConfigMaps, by name."""
     beside: tuple[Body, ...] = ()
     """Other objects, as they came."""
+    is_whole: bool = True
+    """Whether that is all that it names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,14 +10,14 @@ from foreign import install, job
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator import api as module
-from mofa_operator.act import perform as acts
+from mofa_operator.act import writes as acts
 from mofa_operator.act.events import EVENT, EventPoster
-from mofa_operator.act.perform import DRY, GONE, REFUSED, SILENT, WRITTEN
+from mofa_operator.act.writes import DRY, GONE, REFUSED, SILENT, WRITTEN
 from mofa_operator.api import Api
+from mofa_operator.api_errors import Busy, Conflict, Gone, Invalid
 from mofa_operator.decision import Annotate, Decision, Note
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.refusals import Busy, Conflict, Gone, Invalid
 
 SPEC = {
     "model": {"preset": "llama3-405b"},

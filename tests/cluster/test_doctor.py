@@ -19,10 +19,10 @@ from mofa_model.annotations import PREFIX
 from mofa_model.cli import main
 from mofa_model.kinds import JOB_SET
 from mofa_operator.api import Api
+from mofa_operator.api_errors import Gone
 from mofa_operator.credentials import Credentials
 from mofa_operator.fleet.series import WANTED
 from mofa_operator.fleet.site import DEPLOYMENT, POD, named
-from mofa_operator.refusals import Gone
 
 ROOT = Path(__file__).parents[2]
 HOME, NAME = "mofa-system", "mofa-advisor"

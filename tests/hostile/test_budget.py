@@ -10,7 +10,7 @@ from virtual_time import run
 
 from mofa_model.errors import InputError
 from mofa_model.manifest.parsing import advisor_policy
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.calibration import calibration
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key

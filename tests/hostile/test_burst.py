@@ -8,19 +8,18 @@ import pytest
 from control_fakes import question
 from virtual_time import run
 
-from mofa_operator.control.decider import Decider
-from mofa_operator.control.process import Outgrown
-from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.worker import LEAST, SHARE, memory_of
+from mofa_operator.control.answers import ModelPool
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import LEAST, SHARE, Outgrown, memory_of
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 
 BURST = 500
 
 
 @asynccontextmanager
-async def decider(**settings):
+async def model_pool(**settings):
     fakes = {"work": control_fakes.work, "draw": control_fakes.work, "warm": control_fakes.warm}
-    made = Decider(bytes_of=control_fakes.bytes_of, **fakes, **settings)
+    made = ModelPool(bytes_of=control_fakes.bytes_of, **fakes, **settings)
     try:
         yield made
     finally:
@@ -30,7 +29,7 @@ async def decider(**settings):
 @pytest.mark.parametrize("urgent", [True, False], ids=["people", "routine"])
 def test_a_burst_of_one_namespace_delays_another_by_at_most_one_question(urgent):
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             await ask.start()
             burst = [
                 asyncio.create_task(
@@ -84,7 +83,7 @@ def test_a_burst_of_one_namespace_leaves_hands_for_the_others():
 
 def test_a_question_that_wants_more_memory_than_it_may_have_fails_alone():
     async def main():
-        async with decider(memory=LEAST) as ask:
+        async with model_pool(memory=LEAST) as ask:
             with pytest.raises(Outgrown, match="memory"):
                 await ask.answer(question("giant", "evil", bytes=4 << 30))
             assert (

@@ -9,9 +9,9 @@ from virtual_time import run
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds.kind import Observation
 from mofa_model.units import DAY, Range
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.job_observer import LATELY, JobObserver
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.observers import LATELY, JobObserver
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.calibration import MOST, calibration, learned, remembered, taught
 from mofa_operator.decide.observation import MOST_MFU, doubted
 from mofa_operator.decision import Answer
@@ -157,8 +157,10 @@ class Seen:
         self.store.put(TRAINING_JOB, training_job())
         self.answer = {}
         queue = WorkQueue(backoff=1.0, longest=1.0)
-        intake = Intake(self.store, queue, LoopSettings())
-        self.observer = JobObserver(store=self.store, intake=intake, ask=self.ask, interval=60.0)
+        enqueuer = Enqueuer(self.store, queue, LoopSettings())
+        self.observer = JobObserver(
+            store=self.store, enqueuer=enqueuer, ask=self.ask, interval=60.0
+        )
 
     async def ask(self, jobs, now):
         if isinstance(self.answer, Exception):
@@ -192,7 +194,7 @@ def test_whether_a_job_stands_on_the_pool_its_pods_say():
 @pytest.mark.parametrize("refusal", [True, False], ids=["its own series", "the whole server"])
 def test_figures_of_series_that_are_gone_expire(monkeypatch, refusal):
     clock = [NOW]
-    monkeypatch.setattr("mofa_operator.control.job_observer.time.time", lambda: clock[0])
+    monkeypatch.setattr("mofa_operator.control.observers.time.time", lambda: clock[0])
 
     async def main():
         seen = Seen()

@@ -12,11 +12,10 @@ from kubernetes import client
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import MPI_JOB
-from mofa_operator.api import Api
-from mofa_operator.bucket import Bucket
+from mofa_operator.api import Api, Bucket
+from mofa_operator.api_errors import Busy, Conflict, Gone, Invalid, Refused, Taken
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB
-from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused, Taken
 from mofa_operator.settings import ApiSettings
 
 

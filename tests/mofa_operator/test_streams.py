@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_operator.refusals import Busy, Expired, Refused
-from mofa_operator.streams import events
+from mofa_operator.api import events
+from mofa_operator.api_errors import Busy, Expired, Refused
 
 
 def body(name, version="7"):

@@ -2,9 +2,8 @@
 
 May import: api, settings, objects, decision, keys, words, mofa_model. Imported by: control.
 
-perform     a decision as writes: annotations, then Events, then the status
-release     a job that waits is let go: its arguments, then our gate
-undone      what somebody undoes again and again is put back after waits that double
-fence       whether the admission policy refuses what is not ours to write: a rehearsal
+writes      a decision as writes: annotations, then Events, then the status
+release     jobs that wait are let go: our gate, and AdmissionChecks of Kueue
+retries     writes that somebody undoes again and again, and writes whose answer was lost
 events      Events, one for each (object, reason, inputs hash)
 """

@@ -17,10 +17,10 @@ from typing import Final, Self
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
+from mofa_operator.api_errors import ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import Key
 from mofa_operator.objects import Written
-from mofa_operator.refusals import ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.words import MANAGER
 
 EVENT: Final = Kind("", "v1", "Event", "events")

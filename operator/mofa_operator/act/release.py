@@ -1,25 +1,28 @@
-"""A job that waits is let go, in two steps: its launch arguments, then our gate. The second happens however the first ends.
+"""Jobs that wait for us: a job at our gate is let go, and a Workload that waits for our AdmissionCheck is answered.
 
-Both are JSON patches that test what they rest on: this very object, still waiting, with the fields as they were seen. What
-has changed meanwhile is a `Conflict`, and the whole object is looked at again.
+A job is let go in two steps: its launch arguments, then our gate. The second happens however the first ends. Both are JSON patches that
+test what they rest on: this very object, still waiting, with the fields as they were seen. What has changed meanwhile is a `Conflict`,
+and the whole object is looked at again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mofa_model.kinds.shape import Body
+from mofa_model.kinds.shape import Body, at, items
 from mofa_operator.api import Api
-from mofa_operator.decision import Note, Release
-from mofa_operator.refusals import ApiError, Invalid, Refused
+from mofa_operator.api_errors import ApiError, Invalid, Refused
+from mofa_operator.decision import CheckAnswer, Note, PodUpdate, Release
+from mofa_operator.objects import LiveObject, Written
 from mofa_operator.words import Happened
+from mofa_operator.workloads import LiveWorkload
 
 UNADVISED = "unadvised"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Released:
-    """What became of it."""
+    """What became of a release."""
 
     release: Release
     """What was meant, with the note and the outcome that came true."""
@@ -39,7 +42,7 @@ async def let_go(release: Release, api: Api) -> Released:
             body = await api.patch(key.kind, key.namespace, key.name, release.launch)
             writes.append("arguments")
         except (Refused, Invalid) as error:
-            release = _without(release, error)
+            release = _without_arguments(release, error)
     if release.free:
         try:
             body = await api.patch(key.kind, key.namespace, key.name, release.free)
@@ -49,8 +52,56 @@ async def let_go(release: Release, api: Api) -> Released:
     return Released(release=release, writes=tuple(writes), body=body)
 
 
-def _without(release: Release, error: ApiError) -> Release:
-    """The same without its arguments, which the API server has refused."""
+def _without_arguments(release: Release, error: ApiError) -> Release:
     reason = Happened.GATE_RELEASED if release.free else Happened.APPLY_SKIPPED
     note = Note(reason=reason, message=f"its arguments were refused: {error}", warning=True)
     return replace(release, note=note, outcome=UNADVISED if release.free else "")
+
+
+async def say(answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
+    """Answer a Workload as it was seen; `Conflict` where it has changed meanwhile."""
+    entry: Written = {
+        "state": answer.state,
+        "message": answer.message,
+        "lastTransitionTime": answer.at,
+    }
+    if answer.updates:
+        entry["podSetUpdates"] = [_update(update) for update in answer.updates]
+    if answer.retry is not None:
+        entry["requeueAfterSeconds"] = answer.retry
+    checks = [
+        {**_of_kueue(check), **entry} if check.get("name") in answer.checks else check
+        for check in items(at(workload.body, "status", "admissionChecks"))
+    ]
+    return await _merge_status(workload, {"admissionChecks": checks}, api)
+
+
+async def stand_by(check: LiveObject, condition: Written, api: Api) -> Body:
+    """Say whether an AdmissionCheck is answered, beside what others say of it."""
+    conditions = items(at(check.body, "status", "conditions"))
+    others = [other for other in conditions if other.get("type") != condition["type"]]
+    return await _merge_status(check, {"conditions": [*others, condition]}, api)
+
+
+async def _merge_status(seen: LiveObject, status: Written, api: Api) -> Body:
+    """Write a part of a status, if nobody has written meanwhile.
+
+    Not by server-side apply: Kueue converts between versions of its API, and a field that only one of them declares makes the
+    API server refuse every apply.
+    """
+    key, version = seen.key, at(seen.body, "metadata", "resourceVersion")
+    body = {"metadata": {"resourceVersion": version}, "status": status}
+    return await api.merge(key.kind, key.namespace, key.name, body, status=True)
+
+
+def _of_kueue(check: Body) -> Written:
+    """What Kueue counts of a check, which stays as it is."""
+    return {name: check[name] for name in ("name", "retryCount") if name in check}
+
+
+def _update(update: PodUpdate) -> Written:
+    parts = {
+        "annotations": dict(update.annotations),
+        "nodeSelector": dict(update.node_selector),
+    }
+    return {"name": update.name, **{name: part for name, part in parts.items() if part}}

@@ -1,4 +1,8 @@
-"""The fence is proved before anything is written, and every hour; where it does not hold, nothing is written until it does."""
+"""The admission fence: it is proved before anything is written, and every hour; where it does not hold, nothing is written.
+
+The proof is a rehearsal, which changes nothing, of a write that our roles allow and the fence forbids: a ledger that no profile owns.
+Nobody but the admission policy refuses that by name, so any other answer, also a refusal by somebody else, proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,20 @@ import asyncio
 import logging
 from typing import Final
 
-from mofa_operator.act.fence import why_open
 from mofa_operator.api import Api
+from mofa_operator.api_errors import Busy, Gone, Invalid, Refused
+from mofa_operator.keys import FAILURE_LEDGER
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.refusals import Busy, Refused
 from mofa_operator.settings import ApiSettings
 
 HOURLY: Final = 3600.0
 """Time between two proofs. [s]"""
 AGAIN: Final = 5.0
 """Time until the next try where it does not hold, or nobody could say. [s]"""
+PROBE: Final = "mofa-fence-proof"
+"""Name of the ledger that is never made."""
+_POLICY: Final = "ValidatingAdmissionPolicy"
+"""Who refuses, as the API server names it."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +35,7 @@ class Fence:
         """Nothing is proved yet."""
         self._api = api
         self._exporter = exporter
-        self._asked = settings.fence
+        self._is_wanted = settings.fence
         self.open: str | None = "it was not asked yet" if settings.fence else None
         """Why it does not hold; None where it does."""
 
@@ -35,7 +43,7 @@ class Fence:
         """Wait until it holds; raises `Busy` where nobody can say."""
         known = self.open
         while self.open is not None:
-            await self._look()
+            await self._prove()
             if self.open not in {None, known}:
                 _log.error("nothing is written: the fence does not hold: %s", self.open)
             known = self.open
@@ -43,19 +51,34 @@ class Fence:
                 await asyncio.sleep(AGAIN)
 
     async def run(self) -> None:
-        """Prove it again and again; ends where it does not hold any more, and with it the operator, which starts anew."""
+        """Prove it again and again; where it does not hold any more this ends, and with it the operator, which starts anew."""
         wait = HOURLY
         while self.open is None:
             await asyncio.sleep(wait)
             wait = HOURLY
             try:
-                await self._look()
+                await self._prove()
             except Busy as error:
                 wait = AGAIN
                 _log.info("the fence was not proved: %s", error)
         raise Refused(self.open)
 
-    async def _look(self) -> None:
-        if self._asked:
+    async def _prove(self) -> None:
+        if self._is_wanted:
             self.open = await why_open(self._api) or None
             self._exporter.fence(self.open is None)
+
+
+async def why_open(api: Api) -> str:
+    """Why the fence does not hold, empty where it does; raises `Busy` where nobody can say."""
+    kind = FAILURE_LEDGER
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": PROBE}}
+    try:
+        await api.apply(kind, "", PROBE, body, rehearsal=True)
+    except Refused as error:
+        if _POLICY in str(error):
+            return ""
+        return f"what it must refuse was refused before it was asked: {error}"
+    except (Gone, Invalid) as error:
+        return f"it cannot be asked: {error}"
+    return "a write that it must refuse was allowed"

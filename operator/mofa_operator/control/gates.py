@@ -1,32 +1,76 @@
-"""The bound on waits at our gates, kept beside everything else: no queue of answers, however long, holds a job longer.
+"""Jobs that wait for us, kept beside the loop of jobs: each queue here has workers of its own, so no other work delays it.
 
-Each job that waits for us is noted when it is seen, for the moment when its time is over. Whoever still waits then is let
-go without arguments. What the loop has let go before is found open here, and left alone.
+`GateDeadlines` opens our gates when their time is over: no queue of answers, however long, holds a job longer.
+`AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that names us.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
+from typing import Final
 
-from mofa_model.kinds import KINDS
+from mofa_model.kinds import KINDS, WORKLOAD
+from mofa_model.kinds.shape import Body
 from mofa_operator.act.events import EventPoster
-from mofa_operator.act.release import Released, let_go
+from mofa_operator.act.release import Released, let_go, say, stand_by
 from mofa_operator.api import Api
-from mofa_operator.control.hands import LONGEST, hands
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api_errors import ApiError, Gone, Refused
+from mofa_operator.control.answers import ModelPool, Outdated
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.references import References
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import NoAnswer, Outgrown
+from mofa_operator.decide.admission import active, answered, is_ours, needs_answer
+from mofa_operator.decide.answer import outgrown
 from mofa_operator.decide.release import deadline, is_gated, overdue
-from mofa_operator.keys import Key
+from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.cluster.bodies import older, version_of
+from mofa_operator.observe.cluster.store import Store, check_snapshot, speaker
 from mofa_operator.settings import OperatorSettings
+from mofa_operator.snapshot import CheckSnapshot
+from mofa_operator.workloads import LiveWorkload
+
+WORKERS: Final = 4
+"""Keys of a queue that are looked at at the same time. [1]"""
+LONGEST: Final = 30.0
+"""Longest wait between two tries. [s]"""
 
 _log = logging.getLogger(__name__)
 
 
-class Gates:
-    """Jobs that wait for us, by when they must have been let go."""
+async def _work(queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfinished: str) -> None:
+    """Look at every key that is due, until cancelled; `unfinished` is logged of a key that is tried again."""
+
+    async def worker() -> None:
+        while (key := await queue.take()) is not None:
+            try:
+                await look(key)
+            except Gone:
+                queue.done(key)
+            except (ApiError, NoAnswer, Outdated) as error:
+                wait = queue.failed(key)
+                _log.warning("%s: %s: %s; again in %.3g s", key, unfinished, error, wait)
+            except Exception:  # noqa: BLE001 - one object must not keep the others waiting
+                _log.exception("%s: our fault", key)
+                queue.failed(key)
+            else:
+                queue.done(key)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WORKERS):
+            group.create_task(worker())
+
+
+class GateDeadlines:
+    """Jobs that wait at our gate, each queued for the moment when its time is over.
+
+    A job that still waits then is released without arguments; one that the loop has released before is left alone.
+    """
 
     def __init__(
         self,
@@ -45,14 +89,15 @@ class Gates:
         self._settings = settings
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
 
-    def heed(self, seen: LiveObject) -> None:
-        """Note an object that was seen, where it waits for us."""
-        if seen.key.kind in KINDS and is_gated(seen):
-            self._note(seen)
+    def listen(self, job: LiveObject) -> None:
+        """Queue an object that was seen, where it waits for us."""
+        if job.key.kind in KINDS and is_gated(job):
+            left = deadline(job, self._settings.loop) - time.time()
+            self._queue.add_after(job.key, max(left, 0.0))
 
     async def run(self) -> None:
-        """Let go whose time is over, until cancelled."""
-        await hands(self._queue, self._look, "its gate is not open yet")
+        """Release jobs whose time is over, until cancelled."""
+        await _work(self._queue, self._look, "its gate is not open yet")
 
     async def _look(self, key: Key) -> None:
         job = self._store.live(key)
@@ -60,7 +105,7 @@ class Gates:
             return
         release = overdue(job, time.time(), self._settings.loop)
         if release is None:
-            self._note(job)
+            self.listen(job)
             return
         released = await let_go(release, self._api)
         if released.body is not None:
@@ -68,16 +113,122 @@ class Gates:
         if released.failure is not None:
             raise released.failure
         self._events.post(key, release.uid, release.note)
-        observe(self._exporter, released)
+        count_wait(self._exporter, released)
         _log.warning("%s: %s", key, release.note.message)
 
-    def _note(self, job: LiveObject) -> None:
-        left = deadline(job, self._settings.loop) - time.time()
-        self._queue.add_after(job.key, max(left, 0.0))
 
-
-def observe(exporter: Exporter, released: Released) -> None:
+def count_wait(exporter: Exporter, released: Released) -> None:
     """Count a wait that is over."""
     release = released.release
     if release.outcome and release.waited is not None:
         exporter.observe_gate(release.waited, release.outcome)
+
+
+class AdmissionChecks:
+    """AdmissionChecks that name us, which are told that we are there, and Workloads that wait for one.
+
+    Nothing is remembered but which checks are ours: an object that waits says so itself, also after a restart of Kueue or of us.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        enqueuer: Enqueuer,
+        api: Api,
+        model_pool: ModelPool,
+        exporter: Exporter,
+        settings: OperatorSettings,
+    ) -> None:
+        """Nobody waits yet."""
+        self._store = store
+        self._enqueuer = enqueuer
+        self._api = api
+        self._model_pool = model_pool
+        self._exporter = exporter
+        self._settings = settings
+        self._references = References(api, store)
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
+
+    def listen(self, seen: LiveObject) -> None:
+        """Queue an object that was seen, where it concerns our checks."""
+        if not self._settings.admission_checks:
+            return
+        if seen.key.kind == ADMISSION_CHECK:
+            self._queue.add(seen.key)
+            for key in self._store.keys(WORKLOAD):  # they may have come before it
+                self._queue.add(key, urgent=False)
+        elif seen.key.kind == WORKLOAD and LiveWorkload(seen.key, seen.body).waits_for:
+            self._queue.add(seen.key)
+
+    async def run(self) -> None:
+        """Answer, until cancelled."""
+        await _work(self._queue, self._look, "not answered yet")
+
+    async def _look(self, key: Key) -> None:
+        if not self._settings.dry_run:
+            await (self._activate(key) if key.kind == ADMISSION_CHECK else self._answer(key))
+
+    async def _activate(self, key: Key) -> None:
+        """Say of a check of ours that it is answered."""
+        check = self._store.live(key)
+        if check is not None and is_ours(check):
+            condition = active(check, time.time())
+            if condition is not None:
+                self._store.wrote(key, await stand_by(check, condition, self._api))
+
+    async def _answer(self, key: Key) -> None:
+        """Answer a Workload that waits for us."""
+        snapshot = await self._snapshot(key)
+        if snapshot is None:
+            return
+        question, answer, failure = snapshot.question, None, None
+        if question is not None and needs_answer(snapshot, self._settings.loop):
+            try:
+                answer = await self._model_pool.answer(question, place=key.namespace)
+            except Outgrown:
+                answer = outgrown(question)
+            except NoAnswer as error:
+                failure = error
+        said = answered(snapshot, answer, self._settings.loop)
+        if said.state and await self._have_policies_changed(key.namespace):
+            self._queue.add(key)
+        elif said.state:
+            self._store.wrote(key, await say(said, snapshot.workload, self._api))
+            self._exporter.count_check(said.state)
+            _log.info("%s: %s (%s)", key, said.state, said.message)
+        elif failure is not None:
+            raise failure
+        elif said.again is not None:
+            self._queue.add_after(key, said.again, urgent=True)
+
+    async def _have_policies_changed(self, namespace: str) -> bool:
+        """Whether policies are newer than they were seen: an answer is final, and their watch may be behind that of jobs."""
+        try:
+            listed = [body async for body in self._api.list(ADVISOR_POLICY, namespace)]
+        except (Gone, Refused):
+            return False
+        newer = [body for body in listed if self._is_newer(body)]
+        for body in newer:
+            self._enqueuer.put(ADVISOR_POLICY, body)
+        return bool(newer)
+
+    def _is_newer(self, policy: Body) -> bool:
+        known = self._store.body(key_of(ADVISOR_POLICY, policy))
+        return known is None or older(version_of(known), version_of(policy))
+
+    async def _snapshot(self, key: Key) -> CheckSnapshot | None:
+        """A Workload that there is room for and that waits for us; None for any other."""
+        body = self._store.body(key)
+        if body is None:
+            return None
+        workload = LiveWorkload(key, body)
+        checks = tuple(name for name in workload.waits_for if self._is_ours(name))
+        if workload.reserved is None or not checks:
+            return None
+        named = await self._references.read(speaker(self._store, workload))
+        return check_snapshot(self._store, workload, checks, time.time(), named)
+
+    def _is_ours(self, name: str) -> bool:
+        check = self._store.live(Key(ADMISSION_CHECK, "", name))
+        return check is not None and is_ours(check)

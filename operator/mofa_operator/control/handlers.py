@@ -18,11 +18,11 @@ import kopf
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.tasks import Task, end, named
+from mofa_operator.api_errors import Busy
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.shutdown import Task, end
 from mofa_operator.credentials import Credentials, Known
 from mofa_operator.keys import key_of
-from mofa_operator.refusals import Busy
 from mofa_operator.words import MANAGER
 
 _POLL: Final = 0.5
@@ -44,7 +44,7 @@ class KopfWatch:
         place: str | None,
         *,
         api: Api,
-        intake: Intake,
+        enqueuer: Enqueuer,
         credentials: Credentials,
         on_start: Callable[[], None],
     ) -> None:
@@ -52,7 +52,7 @@ class KopfWatch:
         self.kind = kind
         self.place = place
         self._api = api
-        self._intake = intake
+        self._enqueuer = enqueuer
         self._credentials = credentials
         self._on_start = on_start
         self._refused: Known | None = None
@@ -81,9 +81,9 @@ class KopfWatch:
         async def changed(event: kopf.RawEvent, **_: Any) -> None:
             body: Any = event["object"]
             if event["type"] == "DELETED":
-                self._intake.gone(key_of(kind, body), body["metadata"].get("uid"))
+                self._enqueuer.drop(key_of(kind, body), body["metadata"].get("uid"))
             else:  # None is an object of a list, which nobody has changed just now
-                self._intake.seen(kind, body, urgent=event["type"] is not None)
+                self._enqueuer.put(kind, body, urgent=event["type"] is not None)
 
         return registry
 
@@ -130,7 +130,8 @@ class KopfWatch:
     def _watching(self) -> set[Task]:
         """Kopf's task that watches, by the name that kopf gives it."""
         what = f"{self.kind.plural}.{self.kind.version}.{self.kind.group}"
-        return named(f"watcher for {what}@{self.place}")
+        name = f"watcher for {what}@{self.place}"
+        return {task for task in asyncio.all_tasks() if task.get_name() == name}
 
     async def _session(self) -> kopf.AiohttpSession:
         """A session with the credentials of our own requests; kopf asks again when they are refused."""

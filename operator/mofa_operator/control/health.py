@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mofa_operator.control.decider import Decider
+from mofa_operator.control.answers import ModelPool
 from mofa_operator.control.fence import Fence
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.observers import PeriodicQueue
 from mofa_operator.control.resync import Resync
-from mofa_operator.control.rounds import Rounds
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.keys import OURS
 from mofa_operator.settings import OperatorSettings
 
@@ -24,17 +24,17 @@ class Probes:
         self,
         *,
         queue: WorkQueue,
-        histories: Rounds | None,
+        history: PeriodicQueue | None,
         resync: Resync,
-        decider: Decider,
+        model_pool: ModelPool,
         fence: Fence,
         settings: OperatorSettings,
     ) -> None:
         """Everything that can get stuck."""
         self._queue = queue
-        self._histories = histories
+        self._history = history
         self._resync = resync
-        self._decider = decider
+        self._model_pool = model_pool
         self._fence = fence
         self._stall = settings.loop.stall
         self._late = max(settings.loop.stall, ROUNDS_LATE * settings.prometheus.interval)
@@ -49,7 +49,7 @@ class Probes:
     def ready(self) -> tuple[bool, list[str]]:
         """Whether a job that is applied now would be advised now; who stands by is ready when it could take over."""
         if self.standby is not None:
-            return self._decider.is_warm, [self.standby(), *self._cold()]
+            return self._model_pool.is_warm, [self.standby(), *self._cold()]
         found = list(self._missing())
         return not found, found
 
@@ -66,10 +66,10 @@ class Probes:
         waits = max(age, self._queue.oldest_age)
         if min(waits, self._queue.idle_for) > self._stall:
             yield f"nothing was finished for {min(waits, self._queue.idle_for):.0f} s, and there is work"
-        elif age > self._stall and not self._decider.is_busy:
+        elif age > self._stall and not self._model_pool.is_busy:
             yield f"{key} has been in work for {age:.0f} s"
-        if self._histories is not None and self._histories.behind > self._late:
-            yield f"a look at the history of a profile takes {self._histories.behind:.0f} s"
+        if self._history is not None and self._history.behind > self._late:
+            yield f"a look at the history of a profile takes {self._history.behind:.0f} s"
 
     def _missing(self) -> Iterator[str]:
         if self._fence.open is not None:
@@ -84,5 +84,5 @@ class Probes:
         yield from self._cold()
 
     def _cold(self) -> Iterator[str]:
-        if not self._decider.is_warm:
+        if not self._model_pool.is_warm:
             yield "the process that computes advice is not ready"

@@ -17,8 +17,8 @@ from typing import Final
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, Shape, Tally, Text, glance, part
 from mofa_operator.api import Api
+from mofa_operator.api_errors import ApiError
 from mofa_operator.objects import Written
-from mofa_operator.refusals import ApiError
 from mofa_operator.settings import LeaseSettings
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")

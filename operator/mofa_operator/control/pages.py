@@ -11,9 +11,10 @@ from typing import Final
 from mofa_model.errors import MofaError
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
-from mofa_operator.control.decider import Decider, Outdated
-from mofa_operator.control.named import NamedObjects
-from mofa_operator.control.process import NoAnswer
+from mofa_operator.api_errors import ApiError
+from mofa_operator.control.answers import ModelPool, Outdated
+from mofa_operator.control.references import References
+from mofa_operator.control.worker_process import NoAnswer
 from mofa_operator.decide.answer import is_quarantined
 from mofa_operator.decide.policy import needs_answer
 from mofa_operator.decide.stored_answer import as_answered
@@ -24,7 +25,6 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.progress.telemetry import Asks, Curves, curves
 from mofa_operator.page.job import ShownJob
 from mofa_operator.page.server import Source
-from mofa_operator.refusals import ApiError
 from mofa_operator.snapshot import JobSnapshot, Refusal
 
 PATIENCE: Final = 5.0
@@ -36,13 +36,13 @@ _CHUNK: Final = 50
 
 
 class Pages:
-    """The page's source: it reads the store, and asks the decider behind everybody else."""
+    """The page's source: it reads the store, and asks the model_pool behind everybody else."""
 
     def __init__(
         self,
         *,
         store: Store,
-        decider: Decider,
+        model_pool: ModelPool,
         api: Api,
         health: Callable[[Key], str],
         prometheus: Asks | None = None,
@@ -51,8 +51,8 @@ class Pages:
         self._store = store
         self._prometheus = prometheus
         self._health = health
-        self._decider = decider
-        self._named = NamedObjects(api, store)
+        self._model_pool = model_pool
+        self._references = References(api, store)
 
     @property
     def source(self) -> Source:
@@ -120,14 +120,14 @@ class Pages:
         """A job's answer in full, with `changes` to its question; a sentence where there will be one later; None where there is none."""
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
-            named, _ = await self._named.read(key)
+            named = await self._references.read(key)
             snapshot = self._store.snapshot(key, time.time(), named)
             if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
                 return None
             if is_quarantined(snapshot):
                 return None
             question = replace(as_answered(snapshot.question, snapshot.job), changes=dict(changes))
-            return await asyncio.wait_for(self._decider.view(question), PATIENCE)
+            return await asyncio.wait_for(self._model_pool.view(question), PATIENCE)
         except (TimeoutError, Outdated):
             return "The advice in full is still being computed: load this page again in a moment."
         except (NoAnswer, ApiError) as error:

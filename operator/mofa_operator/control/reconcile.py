@@ -1,8 +1,8 @@
-"""The loop: take a key, look at everything, decide, act. Level-triggered: it never asks what happened.
+"""The reconciler: take a key, look at everything, decide, act. Level-triggered: it never asks what happened.
 
 Errors, and what becomes of the key:
 
-    Gone                the object is no more: nothing, its end is news that comes by itself
+    Gone                the object is no more: nothing, its watch says so
     Busy, Conflict      again after the wait that the server asks for, or after one that doubles
     Refused, Invalid    permanent until a person acts: said once, again after a wait that doubles (an API server that
                         starts refuses everything for a moment, so that not even these may wait for long at first)
@@ -19,18 +19,17 @@ import time
 from typing import Final
 
 from mofa_operator.act.events import EventPoster
-from mofa_operator.act.owed import Owed
-from mofa_operator.act.perform import WAITS, Performed, perform
-from mofa_operator.act.undone import Undone
+from mofa_operator.act.retries import RewriteBackoff, UnconfirmedReleases
+from mofa_operator.act.writes import WAITS, Performed, perform
 from mofa_operator.api import Api
-from mofa_operator.control.answers import Answers
-from mofa_operator.control.decider import Decider, Outdated
-from mofa_operator.control.gates import observe
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.named import NamedObjects
-from mofa_operator.control.process import NoAnswer
-from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.rounds import Rounds
+from mofa_operator.api_errors import ApiError, Busy, Conflict, Gone
+from mofa_operator.control.answers import AnswerSource, ModelPool, Outdated
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.gates import count_wait
+from mofa_operator.control.observers import PeriodicQueue
+from mofa_operator.control.references import References
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import NoAnswer
 from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.policy import needs_answer, policy
 from mofa_operator.decide.pool import profile
@@ -39,7 +38,6 @@ from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import JobSnapshot, Named, NoHistory, PolicySnapshot, ProfileSnapshot
 from mofa_operator.words import Reason
@@ -59,37 +57,37 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Looks at one object after another; as many hands may `run` as should work at the same time."""
+    """Looks at one object after another; `run` is started as often as objects are looked at at the same time."""
 
     def __init__(
         self,
         *,
         store: Store,
         queue: WorkQueue,
-        intake: Intake,
+        enqueuer: Enqueuer,
         api: Api,
         events: EventPoster,
-        decider: Decider,
+        model_pool: ModelPool,
         exporter: Exporter,
-        histories: Rounds | None,
+        history: PeriodicQueue | None,
         settings: OperatorSettings,
     ) -> None:
-        """Everything that it works with; `histories` are told of every profile; None where there is no Prometheus."""
+        """`history` is asked for every profile; None where there is no Prometheus."""
         self._store = store
         self._queue = queue
-        self._intake = intake
+        self._enqueuer = enqueuer
         self._api = api
         self._events = events
-        self._answers = Answers(decider, settings.loop.material)
+        self._answers = AnswerSource(model_pool, settings.loop.material)
         self._exporter = exporter
-        self._histories = histories
+        self._history = history
         self._settings = settings
-        self._named = NamedObjects(api, store)
-        self._owed = Owed(events)
-        self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
-        self._patient: set[Key] = set()
+        self._references = References(api, store)
+        self._unconfirmed = UnconfirmedReleases(events)
+        self._rewrites = RewriteBackoff(settings.loop.backoff, settings.loop.backoff_longest)
+        self._waited: set[Key] = set()
         self._refusals: dict[Key, int] = {}
-        self._said: dict[Key, str] = {}
+        self._warned: dict[Key, str] = {}
         self._health: dict[Key, str] = {}
 
     def health_of(self, key: Key) -> str:
@@ -97,7 +95,7 @@ class Reconciler:
         return self._health.get(key, "")
 
     async def run(self) -> None:
-        """One hand: work until the queue is closed."""
+        """Work until the queue is closed."""
         while (key := await self._queue.take()) is not None:
             await self.reconcile(key)
 
@@ -117,19 +115,19 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 - one object must not end the loop
             _log.exception("%s: our fault", key)
             return self._wait(key, f"{type(error).__name__}: {error}")
-        self._said.pop(key, None)
+        self._warned.pop(key, None)
         self._exporter.success(Loop.RECONCILE)
         return self._queue.done(key)
 
     def _wait(self, key: Key, why: str, *, least: float = 0.0) -> None:
-        """It comes again; the reason is said when it is a new one."""
+        """Look again later; the reason is a warning when it is a new one."""
         wait = self._queue.failed(key, least)
-        known, self._said[key] = self._said.get(key), why
-        level = logging.DEBUG if known == why else logging.WARNING
+        level = logging.DEBUG if self._warned.get(key) == why else logging.WARNING
+        self._warned[key] = why
         _log.log(level, "%s: %s; again in %.3g s", key, why, wait)
 
     async def _look(self, key: Key) -> None:
-        if self._intake.is_restless(key):
+        if self._enqueuer.is_settling(key):
             return  # it is queued once its nodes have settled
         started = time.perf_counter()
         if key.kind == CLUSTER_PROFILE:
@@ -138,9 +136,9 @@ class Reconciler:
         if snapshot is None:
             self._forget(key)
         elif isinstance(snapshot, ProfileSnapshot):
-            self._check(await self._act(profile(snapshot, self._settings.loop), started))
+            _check(await self._act(profile(snapshot, self._settings.loop), started))
         elif isinstance(snapshot, PolicySnapshot):
-            self._check(await self._act(policy(snapshot), started))
+            _check(await self._act(policy(snapshot), started))
         elif not self._waits(snapshot):
             await self._advise(snapshot, started)
 
@@ -155,11 +153,9 @@ class Reconciler:
             question = snapshot.question
             named = Named(config_maps=question.config_maps, beside=question.beside)
             found = self._store.snapshot(key, time.time(), named)
-            return (
-                found
-                if isinstance(found, JobSnapshot) and found.question == snapshot.question
-                else None
-            )
+            if isinstance(found, JobSnapshot) and found.question == question:
+                return found
+            return None
 
         try:
             if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
@@ -173,33 +169,33 @@ class Reconciler:
             now = current()
         except NoAnswer as error:
             if (still := current()) is not None:
-                self._check(await self._act(failed(still, str(error)), started))
+                _check(await self._act(failed(still, str(error)), started))
             raise
         if now is not None:
             decision = job(now, answer, self._settings.loop)
             if answer is not None:
-                self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))
+                self._enqueuer.enqueue(self._store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(now, answer, self._settings.loop, why), started)
-            self._intake.concern(self._store.unasked.asked(key, since))
-            self._check(performed)
+            self._enqueuer.enqueue(self._store.unasked.asked(key, since))
+            _check(performed)
         else:
             self._queue.add(key)
 
     def _ask_for_history(self, key: Key) -> None:
         """The profile is looked at now with what is known, and again once Prometheus has answered."""
-        if self._histories is not None:
-            self._histories.include(key)
+        if self._history is not None:
+            self._history.include(key)
         else:
             self._store.set_history(key.name, NO_PROMETHEUS)
 
     async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
-        named, whole = await self._named.read(key)
-        if not whole:
+        named = await self._references.read(key)
+        if not named.is_whole:
             self._queue.add_after(key, MISSING_CONFIG)
         return self._store.snapshot(key, time.time(), named)
 
@@ -208,37 +204,32 @@ class Reconciler:
 
         Jobs and profiles are applied together; the profile's first status would change every answer a moment later.
         """
-        if (
-            snapshot.profile is None
-            or snapshot.profile.standing
-            or snapshot.job.key in self._patient
-        ):
-            self._patient.discard(snapshot.job.key)
+        key, profile = snapshot.job.key, snapshot.profile
+        if profile is None or profile.standing or key in self._waited:
+            self._waited.discard(key)
             return False
-        self._patient.add(snapshot.job.key)
+        self._waited.add(key)
         wait = self._settings.loop.settle + _PATIENCE
-        self._queue.add_after(
-            snapshot.job.key, wait, urgent=self._queue.is_urgent(snapshot.job.key)
-        )
+        self._queue.add_after(key, wait, urgent=self._queue.is_urgent(key))
         return True
 
     async def _act(
         self, decision: Decision, started: float, answer: Answer | None = None
     ) -> Performed:
-        """Do it, but for what somebody undoes again and again: that has to wait."""
+        """Do it; a write that somebody undoes again and again has to wait."""
         self._exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is None:
             self._exporter.rest(decision.key)
         else:
             self._exporter.show(decision.figures)
         if isinstance(decision.figures, JobFigures):
-            told = (decision.figures.key, decision.figures.target)
-            self._health |= {key: decision.figures.health for key in told if key is not None}
+            keys = (decision.figures.key, decision.figures.target)
+            self._health |= {key: decision.figures.health for key in keys if key is not None}
         clock = asyncio.get_running_loop().time
-        if wait := self._undone.wait(decision, clock()):
+        if wait := self._rewrites.wait(decision, clock()):
             self._queue.add_after(decision.key, wait)
             return Performed(outcome=WAITS)
-        self._owed.settle(decision)
+        self._unconfirmed.settle(decision)
         try:
             performed = await perform(
                 decision,
@@ -250,11 +241,11 @@ class Reconciler:
                 tell_first=not self._refusals.get(decision.key),
             )
         except (Busy, Conflict):
-            self._owed.remember(decision)
+            self._unconfirmed.remember(decision)
             raise
         if performed.writes:
             if not performed.refused:
-                self._undone.wrote(decision, clock())
+                self._rewrites.wrote(decision, clock())
             _log.info(
                 "%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes)
             )
@@ -264,21 +255,22 @@ class Reconciler:
         else:
             _log.debug("%s: %s", decision.key, decision.outcome)
         if performed.released is not None:
-            observe(self._exporter, performed.released)
+            count_wait(self._exporter, performed.released)
         if decision.again is not None:
             self._queue.add_after(decision.key, decision.again)
         return performed
 
-    def _check(self, performed: Performed) -> None:
-        """Writes that were refused for good fail the whole look, after all others were done."""
-        for failure in performed.failures:
-            raise failure
-
     def _forget(self, key: Key) -> None:
         self._exporter.forget(key)
-        self._owed.forget(key)
-        self._undone.forget(key)
-        self._patient.discard(key)
+        self._unconfirmed.forget(key)
+        self._rewrites.forget(key)
+        self._waited.discard(key)
         self._refusals.pop(key, None)
-        self._said.pop(key, None)
+        self._warned.pop(key, None)
         self._health.pop(key, None)
+
+
+def _check(performed: Performed) -> None:
+    """Writes that were refused for good fail the whole look, after all others were done."""
+    for failure in performed.failures:
+        raise failure

@@ -14,12 +14,12 @@ from typing import Final
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
-from mofa_operator.control.intake import Intake
+from mofa_operator.api_errors import ApiError, Busy, Gone, Refused
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NEEDED, NODE, OURS, Key, key_of
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import ApiError, Busy, Gone, Refused
 
 GRACE: Final = 3.0
 """How long a watch may lag behind a list. [s]"""
@@ -37,7 +37,7 @@ class Resync:
         *,
         api: Api,
         store: Store,
-        intake: Intake,
+        enqueuer: Enqueuer,
         exporter: Exporter,
         kinds: Sequence[Kind],
         namespaces: Sequence[str],
@@ -46,7 +46,7 @@ class Resync:
         """`kinds` in the order in which they are needed; `namespaces` empty for all; `interval` between lists. [s]"""
         self._api = api
         self._store = store
-        self._intake = intake
+        self._enqueuer = enqueuer
         self._exporter = exporter
         self._kinds = kinds
         self._namespaces = namespaces
@@ -69,7 +69,7 @@ class Resync:
                 continue
             try:
                 async for body in self._listed(kind):
-                    self._intake.seen(kind, body, urgent=kind == CLUSTER_PROFILE)
+                    self._enqueuer.put(kind, body, urgent=kind == CLUSTER_PROFILE)
             except Busy as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
                 if kind in NEEDED:
                     raise
@@ -78,7 +78,7 @@ class Resync:
                 raise self.refused[kind]
             self._filled.add(kind)
         self._store.listed()
-        self._intake.settle()
+        self._enqueuer.settle()
         self.is_filled = True
 
     async def run(self) -> None:
@@ -104,7 +104,7 @@ class Resync:
             _log.warning("resync: %d objects had changed without a word from their watch", missed)
         if complete:
             self._exporter.success(Loop.RESYNC)
-        self._intake.concern(
+        self._enqueuer.enqueue(
             key for key in self._store.keys(*JOBS) if self._store.names_others(key)
         )
         return missed
@@ -130,9 +130,9 @@ class Resync:
             return False  # the watch came first
         if body is None:
             is_news = before is not None or key.kind == NODE
-            self._intake.gone(key)
+            self._enqueuer.drop(key)
         elif is_news := self._store.differs(key.kind, body):
-            self._intake.seen(key.kind, body)
+            self._enqueuer.put(key.kind, body)
         return is_news
 
     async def _listed(self, kind: Kind) -> AsyncIterator[Body]:

@@ -1,9 +1,9 @@
 """The operator from start to end: in which order its parts begin, and in which they stop.
 
-    servers ▶ Lease ▶ fence ▶ first lists ▶ profiles ▶ hands, watches, history, resync ▶ …
+    servers ▶ Lease ▶ fence ▶ first lists ▶ profiles ▶ reconcilers, watches, history, resync ▶ …
     signal ▶ nothing new is taken ▶ writes that have begun are finished ▶ Events ▶ Lease ▶ end
 
-Nothing is decided before everything was listed once: what is missing from memory must be missing from the cluster.
+Nothing is decided before everything was listed once: an object that is missing from memory must be missing from the cluster.
 """
 
 from __future__ import annotations
@@ -12,33 +12,28 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.kinds import KINDS
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
-from mofa_operator.control.admission import Admission
-from mofa_operator.control.checks import Checks
-from mofa_operator.control.decider import Decider
+from mofa_operator.control.answers import ModelPool
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.fence import Fence
-from mofa_operator.control.gates import Gates
+from mofa_operator.control.gates import AdmissionChecks, GateDeadlines
 from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Probes
-from mofa_operator.control.histories import rounds
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.job_observer import JobObserver
+from mofa_operator.control.http_server import AccessCheck, Server
 from mofa_operator.control.lease import Lease, identity
+from mofa_operator.control.observers import JobObserver, PoolObserver, history_queue
 from mofa_operator.control.pages import Pages
-from mofa_operator.control.pool_observer import PoolObserver
-from mofa_operator.control.process import NoAnswer
-from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
-from mofa_operator.control.serve import Server
-from mofa_operator.control.stop import Stop
-from mofa_operator.control.tasks import Task, end, first, reached
+from mofa_operator.control.shutdown import Shutdown, Task, end, first, until_reached
 from mofa_operator.control.watches import Watch, Watches
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import NoAnswer
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import OURS, watched
 from mofa_operator.metrics.declared import Loop
@@ -52,7 +47,7 @@ from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
 
 GRACE: Final = 1.0
-"""How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
+"""How long what is in work may take after a signal; with what follows it stays below `shutdown.LIMIT`. [s]"""
 _BRIEFLY: Final = 0.3
 """How long everything else may take then, one after another: watches, Events, the Lease, what is left. [s]"""
 _WATCHES: Final = 1000
@@ -61,36 +56,30 @@ _WATCHES: Final = 1000
 _log = logging.getLogger(__name__)
 
 
-def operate(settings: OperatorSettings, stop: Stop) -> int:
+def operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
     """Run until a signal comes; the result is the exit code."""
-    return asyncio.run(_operate(settings, stop))
+    return asyncio.run(_operate(settings, shutdown))
 
 
-async def _operate(settings: OperatorSettings, stop: Stop) -> int:
+async def _operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
     credentials = Credentials.from_environment()  # a plugin may hang here
-    stop.heed()
+    shutdown.take_signals()
     try:
         async with contextlib.AsyncExitStack() as stack:
             api = await stack.enter_async_context(Api(credentials, settings.api))
             watching = await stack.enter_async_context(
                 Api(credentials, settings.api, connections=_WATCHES)
             )
-            watching.served = api.served  # what one finds the other writes to
-            prometheus = await _prometheus(stack, settings)
-            operator = Operator(settings, api, watching, credentials, prometheus, stop)
-            stack.push_async_callback(operator.decider.stop)
+            watching.served = api.served  # a version that one has found, the other writes to
+            prometheus = None
+            if settings.prometheus.url is not None:
+                prometheus = await stack.enter_async_context(Prometheus(settings.prometheus))
+            operator = Operator(settings, api, watching, credentials, prometheus, shutdown)
+            stack.push_async_callback(operator.model_pool.stop)
             await stack.enter_async_context(operator.server)
             return await operator.run()
     finally:
         await end(asyncio.all_tasks() - {asyncio.current_task()}, _BRIEFLY)
-
-
-async def _prometheus(
-    stack: contextlib.AsyncExitStack, settings: OperatorSettings
-) -> Prometheus | None:
-    if settings.prometheus.url is None:
-        return None
-    return await stack.enter_async_context(Prometheus(settings.prometheus))
 
 
 class Operator:
@@ -103,58 +92,58 @@ class Operator:
         watching: Api,
         credentials: Credentials,
         prometheus: Prometheus | None,
-        stop: Stop,
+        shutdown: Shutdown,
     ) -> None:
         """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
         self._settings = settings
         self._api = api
         self._credentials = credentials
-        self._stop = stop
+        self._shutdown = shutdown
         known = [kind for kind in watched(settings.kinds) if kind in KINDS]
         self._store = Store(known, Pools(settings.loop.steady))
         loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
         self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
-        self._intake = Intake(self._store, self._queue, loop)
+        self._enqueuer = Enqueuer(self._store, self._queue, loop)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
         self._exporter.build(VERSION, VERSION)
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)
         self._events = EventPoster(api, grace=_BRIEFLY)
-        self._gates = Gates(
+        self._gates = GateDeadlines(
             store=self._store,
             api=api,
             events=self._events,
             exporter=self._exporter,
             settings=settings,
         )
-        self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
-        self.decider.count = self._exporter.count_search
-        self._checks = Checks(
+        self.model_pool = ModelPool(workers=settings.loop.workers, bytes_of=question_bytes)
+        self.model_pool.count = self._exporter.count_search
+        self._checks = AdmissionChecks(
             store=self._store,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             api=api,
-            decider=self.decider,
+            model_pool=self.model_pool,
             exporter=self._exporter,
             settings=settings,
         )
-        self._intake.heed = self._gates.heed, self._checks.heed
+        self._enqueuer.listeners = self._gates.listen, self._checks.listen
         self._fence = Fence(api, self._exporter, settings.api)
-        self._rounds = (
-            None
-            if prometheus is None
-            else rounds(prometheus, self._store, self._intake, self._exporter, settings.prometheus)
-        )
+        self._history = None
+        if prometheus is not None:
+            self._history = history_queue(
+                prometheus, self._store, self._enqueuer, self._exporter, settings.prometheus
+            )
         self._job_observer = JobObserver(
             store=self._store,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             ask=None if prometheus is None else TelemetryReader(prometheus.beside()),
             interval=settings.prometheus.interval,
             succeeded=partial(self._exporter.success, Loop.SIGHTINGS),
         )
         self._pool_observer = PoolObserver(
             store=self._store,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             interval=settings.prometheus.interval,
             succeeded=partial(self._exporter.success, Loop.WITNESS),
         )
@@ -162,7 +151,7 @@ class Operator:
         self._resync = Resync(
             api=api,
             store=self._store,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             exporter=self._exporter,
             kinds=kinds,
             namespaces=settings.namespace,
@@ -174,41 +163,41 @@ class Operator:
                     kind,
                     place,
                     api=watching,
-                    intake=self._intake,
+                    enqueuer=self._enqueuer,
                     credentials=credentials,
-                    on_start=stop.heed,
+                    on_start=shutdown.take_signals,
                 )
                 if kind in OURS
-                else Watch(kind, place, api=watching, store=self._store, intake=self._intake)
+                else Watch(kind, place, api=watching, store=self._store, enqueuer=self._enqueuer)
                 for kind in kinds
                 for place in ((settings.namespace or (None,)) if kind.namespaced else (None,))
             ],
             store=self._store,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             exporter=self._exporter,
         )
         self._reconciler = Reconciler(
             store=self._store,
             queue=self._queue,
-            intake=self._intake,
+            enqueuer=self._enqueuer,
             api=api,
             events=self._events,
-            decider=self.decider,
+            model_pool=self.model_pool,
             exporter=self._exporter,
-            histories=self._rounds,
+            history=self._history,
             settings=settings,
         )
         self._health = Probes(
             queue=self._queue,
-            histories=self._rounds,
+            history=self._history,
             resync=self._resync,
-            decider=self.decider,
+            model_pool=self.model_pool,
             fence=self._fence,
             settings=settings,
         )
         pages = Pages(
             store=self._store,
-            decider=self.decider,
+            model_pool=self.model_pool,
             api=api,
             health=self._reconciler.health_of,
             prometheus=prometheus,
@@ -223,25 +212,24 @@ class Operator:
                 *runbooks(),
                 *(routes(pages.source, self._health.away) if settings.serve.page else ()),
             ],
-            admission=Admission(api) if settings.serve.authenticate else None,
+            access=AccessCheck(api) if settings.serve.authenticate else None,
         )
 
     async def run(self) -> int:
         """Until a signal, or until something that must run does not; the result is the exit code."""
         warming = asyncio.create_task(self._warm())
-        stopped = asyncio.create_task(self._stop.wish.wait())
+        stopped = asyncio.create_task(self._shutdown.requested.wait())
         try:
             if not self._settings.lease.enabled:
                 return await self._lead(stopped)
-            async with Api(
-                self._credentials, self._settings.api
-            ) as api:  # renewals wait for no other write
+            # A session of its own, so that renewals wait for no other write.
+            async with Api(self._credentials, self._settings.api) as api:
                 return await self._elected(Lease(api, self._settings.lease, identity()), stopped)
         finally:
             warming.cancel()
             stopped.cancel()
 
-    async def _elected(self, lease: Lease, stopped: asyncio.Task[Any]) -> int:
+    async def _elected(self, lease: Lease, stopped: Task) -> int:
         self._health.standby = lambda: f"standby: {lease.who}"
         self._exporter.lead(False)
         if await first(stopped, lease.acquire()) is stopped:
@@ -254,30 +242,32 @@ class Operator:
             holding.cancel()
             await lease.release(_BRIEFLY)
 
-    async def _lead(self, stopped: asyncio.Task[Any], *also: asyncio.Task[Any]) -> int:
+    async def _lead(self, stopped: Task, *also: Task) -> int:
         self._exporter.lead(True)
         for work in (self._fence.stands, self._resync.fill):
-            if await first(stopped, reached(work, self._credentials.access.server)) is stopped:
+            reached = until_reached(work, self._credentials.access.server)
+            if await first(stopped, reached) is stopped:
                 return 0
         async with self._events:
-            hands = [
+            reconcilers = [
                 asyncio.create_task(self._reconciler.run())
                 for _ in range(self._settings.api.concurrency)
             ]
-            parts = [
-                asyncio.create_task(self._watches.run(), name="watches"),
-                asyncio.create_task(self._resync.run(), name="resync"),
-                asyncio.create_task(self._gates.run(), name="gates"),
-                asyncio.create_task(self._checks.run(), name="admission checks"),
-                asyncio.create_task(self._fence.run(), name="the fence"),
-                asyncio.create_task(self._job_observer.run(), name="job-observer"),
-                asyncio.create_task(self._pool_observer.run(), name="pool-observer"),
-            ]
-            if self._rounds is not None:
-                parts.append(asyncio.create_task(self._rounds.run(), name="history"))
+            parts = {
+                "watches": self._watches.run,
+                "resync": self._resync.run,
+                "gates": self._gates.run,
+                "admission checks": self._checks.run,
+                "the fence": self._fence.run,
+                "job-observer": self._job_observer.run,
+                "pool-observer": self._pool_observer.run,
+            }
+            if self._history is not None:
+                parts["history"] = self._history.run
+            running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
             _log.info("at work: %d objects to look at", len(self._queue))
             done, _ = await asyncio.wait(
-                {stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED
+                {stopped, *also, *running, *reconcilers}, return_when=asyncio.FIRST_COMPLETED
             )
             code = 0 if stopped in done else 1
             for task in done - {stopped}:
@@ -286,25 +276,25 @@ class Operator:
                     task.get_name(),
                     task.exception() or task.result() or "without a reason",
                 )
-            await self._finish(hands, parts, grace=GRACE if code == 0 else 0.0)
+            await self._finish(reconcilers, running, grace=GRACE if code == 0 else 0.0)
         _log.info("stopped")
         return code
 
-    async def _finish(self, hands: list[Task], parts: list[Task], grace: float) -> None:
+    async def _finish(self, reconcilers: list[Task], parts: list[Task], grace: float) -> None:
         """Take nothing more, give up what is still computed and seen, let writes end, then stop the rest."""
         self._queue.close()
-        await self.decider.stop()
+        await self.model_pool.stop()
         for task in parts:
             task.cancel()
         if grace:
-            await asyncio.wait(hands, timeout=grace)
-        await end([*hands, *parts], _BRIEFLY)
+            await asyncio.wait(reconcilers, timeout=grace)
+        await end([*reconcilers, *parts], _BRIEFLY)
 
     async def _warm(self) -> None:
         try:
-            await self.decider.start()
+            await self.model_pool.start()
         except NoAnswer as error:
-            if not self._stop.wish.is_set():
+            if not self._shutdown.requested.is_set():
                 _log.error("%s", error)
 
     def _measure(self) -> None:

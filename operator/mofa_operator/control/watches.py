@@ -16,14 +16,13 @@ from enum import Enum
 from typing import Final, Never, TypeAlias
 
 from mofa_model.kinds import Kind
-from mofa_operator.api import Api
+from mofa_operator.api import BOOKMARK, Api
+from mofa_operator.api_errors import ApiError, Busy, Expired, Gone, Refused
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.handlers import KopfWatch
-from mofa_operator.control.intake import Intake
 from mofa_operator.keys import NEEDED, Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import ApiError, Busy, Expired, Gone, Refused
-from mofa_operator.streams import BOOKMARK
 
 WAITS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Waits before a watch that was cut is begun again; the last one holds. [s]"""
@@ -44,14 +43,14 @@ class Watch:
     """
 
     def __init__(
-        self, kind: Kind, place: str | None, *, api: Api, store: Store, intake: Intake
+        self, kind: Kind, place: str | None, *, api: Api, store: Store, enqueuer: Enqueuer
     ) -> None:
         """`place` is a namespace, None for all."""
         self.kind = kind
         self.place = place
         self._api = api
         self._store = store
-        self._intake = intake
+        self._enqueuer = enqueuer
         self._version = ""
 
     async def live(self, up: Callable[[], None]) -> Never:
@@ -73,10 +72,10 @@ class Watch:
         unlisted, version = set(_stored(self._store, self)), ""
         async for items, version in self._api.pages(self.kind, self.place):  # noqa: B007
             for body in items:
-                self._intake.seen(self.kind, body, urgent=False)
+                self._enqueuer.put(self.kind, body, urgent=False)
                 unlisted.discard(key_of(self.kind, body))
         for key in unlisted:
-            self._intake.gone(key)
+            self._enqueuer.drop(key)
         return version
 
     async def _follow(self, up: Callable[[], None]) -> None:
@@ -87,10 +86,10 @@ class Watch:
             up()
             async for event, body in events:
                 if event == "DELETED":
-                    self._intake.gone(key_of(self.kind, body), body["metadata"].get("uid"))
+                    self._enqueuer.drop(key_of(self.kind, body), body["metadata"].get("uid"))
                 elif event != BOOKMARK:
                     kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-                    self._intake.seen(self.kind, {**kind, **body})
+                    self._enqueuer.put(self.kind, {**kind, **body})
                 self._version = body["metadata"].get("resourceVersion") or self._version
         if loop.time() - since < _BRIEF:
             raise Busy("the server ends it at once")
@@ -114,11 +113,11 @@ class Watches:
     """Restarts each watch whenever it ends."""
 
     def __init__(
-        self, watches: Sequence[AnyWatch], *, store: Store, intake: Intake, exporter: Exporter
+        self, watches: Sequence[AnyWatch], *, store: Store, enqueuer: Enqueuer, exporter: Exporter
     ) -> None:
         """None stands yet."""
         self._store = store
-        self._intake = intake
+        self._enqueuer = enqueuer
         self._exporter = exporter
         self._states = dict.fromkeys(watches, State.BEGINS)
         self._told: set[AnyWatch] = set()  # whose end was logged
@@ -144,7 +143,7 @@ class Watches:
                 absent = absent + 1 if self._states[watch] is State.ABSENT else 0
                 if absent == 1:  # the first time may be a server that is only starting
                     for key in list(_stored(self._store, watch)):
-                        self._intake.gone(key)
+                        self._enqueuer.drop(key)
                 state, why = State.ABSENT, "the cluster does not have them"
             except Refused as error:
                 state, why = State.REFUSED, str(error)

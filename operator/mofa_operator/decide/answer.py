@@ -34,7 +34,7 @@ from mofa_operator.decide.question import (
 )
 from mofa_operator.decide.stored_answer import ready_reason
 from mofa_operator.decision import Answer, Unsearched
-from mofa_operator.shapes import PredictedEnds, figure, texts
+from mofa_operator.objects import PredictedEnds, figure, texts
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 from mofa_operator.words import Reason
 

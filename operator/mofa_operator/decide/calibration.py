@@ -55,9 +55,8 @@ from mofa_operator.decide.observation import (
 from mofa_operator.decide.status import left, moment
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
-from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written
+from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written, figure
 from mofa_operator.settings import LoopSettings
-from mofa_operator.shapes import figure
 from mofa_operator.snapshot import JobSnapshot, Running
 
 HALF_LIFE: Final = 30 * 86400.0

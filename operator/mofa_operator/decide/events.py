@@ -13,8 +13,7 @@ from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.decide.observation import ObservedStatus
 from mofa_operator.decide.status import moment, moved, sentence, standing
 from mofa_operator.decision import Answer, Note
-from mofa_operator.objects import LiveTrainingJob
-from mofa_operator.shapes import figure
+from mofa_operator.objects import LiveTrainingJob, figure
 from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 

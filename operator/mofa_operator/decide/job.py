@@ -36,9 +36,8 @@ from mofa_operator.decide.status import (
     standing,
 )
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
-from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written, seconds
 from mofa_operator.settings import LoopSettings
-from mofa_operator.shapes import seconds
 from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 

@@ -37,9 +37,8 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
 from mofa_operator.decide.status import Found, State, digits, left, moment, moved, standing
 from mofa_operator.decision import Answer
-from mofa_operator.objects import LiveTrainingJob, Written
+from mofa_operator.objects import LiveTrainingJob, ShownFigures, Written, figure
 from mofa_operator.settings import LoopSettings
-from mofa_operator.shapes import ShownFigures, figure
 from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
 

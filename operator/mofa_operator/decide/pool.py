@@ -69,9 +69,8 @@ from mofa_operator.decide.status import (
 )
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.incidents.incident import UNMATCHED
-from mofa_operator.objects import LiveProfile, Written, taught_factors
+from mofa_operator.objects import LiveProfile, Written, seconds, taught_factors
 from mofa_operator.settings import LoopSettings
-from mofa_operator.shapes import seconds
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Literal
 
-from mofa_operator.objects import LiveObject, Written
-from mofa_operator.shapes import StandingCondition, seconds
+from mofa_operator.objects import LiveObject, StandingCondition, Written, seconds
 from mofa_operator.words import Aspect, Reason
 
 LONGEST: Final = 1024

@@ -24,8 +24,7 @@ from mofa_operator.decide.job import COMPUTED, HASH
 from mofa_operator.decide.release import consents
 from mofa_operator.decide.status import moved, standing
 from mofa_operator.decision import Answer, Unsearched
-from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
-from mofa_operator.shapes import figure, texts
+from mofa_operator.objects import LiveObject, LiveTrainingJob, Written, figure, texts
 from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Reason
 

@@ -13,6 +13,7 @@ from mofa_model.errors import BadValue, UnknownName
 from mofa_model.kinds import Beside, Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
+from mofa_operator.api_errors import Gone, Refused
 from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
@@ -27,7 +28,6 @@ from mofa_operator.objects import LiveObject, LiveTrainingJob, live
 from mofa_operator.observe.cluster.relations import Uses, wanted
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import NodeFacts, facts_of
-from mofa_operator.refusals import Gone, Refused
 from mofa_operator.snapshot import Named
 
 _HOPS: Final = 3

@@ -23,6 +23,7 @@ from mofa_model.kinds.shape import (
     under,
 )
 from mofa_operator.api import Api
+from mofa_operator.api_errors import Gone, Refused
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
 from mofa_operator.keys import (
     ADVISOR_POLICY,
@@ -33,7 +34,6 @@ from mofa_operator.keys import (
     OURS,
     TRAINING_JOB,
 )
-from mofa_operator.refusals import Gone, Refused
 
 CRD: Final = Kind(
     "apiextensions.k8s.io",

@@ -35,8 +35,7 @@ from mofa_model.units import HOUR
 from mofa_operator.decide.policy import Stance
 from mofa_operator.fleet.fleet import Told, named
 from mofa_operator.keys import Key
-from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.shapes import Figure, figure
+from mofa_operator.objects import Figure, LiveObject, LiveTrainingJob, figure
 from mofa_operator.words import Health, Reason
 
 _MADE_ROOM: Final = ("Eviction", "Preemption")

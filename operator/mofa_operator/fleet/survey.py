@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds.shape import NOTHING
 from mofa_operator.api import Api
-from mofa_operator.control.named import NamedObjects
+from mofa_operator.control.references import References
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.policy import Stance, stance_of
 from mofa_operator.fleet.fleet import ClusterSeen, Told, read_fleet
@@ -46,8 +46,8 @@ def unanswered(fleet: ClusterSeen) -> list[Key]:
 
 async def named(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Named]:
     """What jobs name, read as the operator reads it; what we may not read is as what is not there."""
-    objects = NamedObjects(api, fleet.store)
-    return {key: (await objects.read(key)).named for key in keys}
+    objects = References(api, fleet.store)
+    return {key: await objects.read(key) for key in keys}
 
 
 def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:

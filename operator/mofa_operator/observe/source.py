@@ -20,12 +20,12 @@ from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.spec.evidence import DatedEvidence
 from mofa_model.units import DAY
 from mofa_operator.api import Api
+from mofa_operator.api_errors import ApiError
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE, NODE
 from mofa_operator.observe.history.history import read_history
 from mofa_operator.observe.nodes import facts_of, pools_of
 from mofa_operator.observe.prometheus.client import Prometheus
-from mofa_operator.refusals import ApiError
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import COVERED, History, NoHistory
 

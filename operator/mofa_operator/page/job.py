@@ -25,8 +25,7 @@ from mofa_model.page.markup import (
     text,
 )
 from mofa_model.units import GIB, HOUR
-from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.shapes import AdvisedStatus, PredictedEnds
+from mofa_operator.objects import AdvisedStatus, LiveObject, LiveTrainingJob, PredictedEnds
 from mofa_operator.snapshot import Refusal
 from mofa_operator.words import Aspect
 

@@ -40,7 +40,7 @@ def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:
     """What `ask(api)` reads of the cluster that the options name."""
     from mofa_model.errors import SourceUnreachable
     from mofa_operator.api import Api
-    from mofa_operator.refusals import Busy
+    from mofa_operator.api_errors import Busy
 
     known = credentials(arguments)
 

@@ -256,12 +256,12 @@ def run(arguments: Namespace) -> int:
         shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))
         terminal.put(output.as_json(shown))
         return 0
-    from mofa_operator.control.stop import Stop
+    from mofa_operator.control.shutdown import Shutdown
 
-    stop = Stop()  # before the imports that take long
+    shutdown = Shutdown()  # before the imports that take long
     from mofa_operator.control import logs
     from mofa_operator.control.run import operate
 
     gc.freeze()  # what was imported is no garbage: to look through it took a sixth of the operator's time
     logs.set_up(settings.log_format, verbose=settings.verbose)
-    return operate(settings, stop)
+    return operate(settings, shutdown)

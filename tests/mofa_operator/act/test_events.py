@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_operator.act.events import EventPoster, event
+from mofa_operator.api_errors import Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.refusals import Busy, Conflict, Refused, Taken
 
 KEY = Key(TRAINING_JOB, "ml", "llama")
 NOTE = Note(reason="Recommended", message="tp8 pp16 dp16")

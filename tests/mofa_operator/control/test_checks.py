@@ -8,16 +8,16 @@ from operator_objects import job_set, policy, profile
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET, WORKLOAD
-from mofa_operator.control.checks import Checks
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.process import Outgrown
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api_errors import Gone
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.gates import AdmissionChecks
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import Outgrown
 from mofa_operator.decide.status import moment
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, CLUSTER_PROFILE, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import Gone
 from mofa_operator.settings import OperatorSettings
 
 KEY = Key(WORKLOAD, "ns", "w")
@@ -105,11 +105,11 @@ def answered(seen=(), stands=(), model=None):
     async def play():
         settings, store, cluster = OperatorSettings(admission_checks=True), Store(), Cluster(stands)
         queue = WorkQueue(backoff=1.0, longest=1.0)
-        checks = Checks(
+        checks = AdmissionChecks(
             store=store,
-            intake=Intake(store, queue, settings.loop),
+            enqueuer=Enqueuer(store, queue, settings.loop),
             api=cluster,
-            decider=model,
+            model_pool=model,
             exporter=Exporter(),
             settings=settings,
         )
@@ -125,7 +125,7 @@ def answered(seen=(), stands=(), model=None):
         for one in seen:
             store.put(ADVISOR_POLICY, one)
         store.put(WORKLOAD, workload())
-        checks.heed(live(WORKLOAD, workload()))
+        checks.listen(live(WORKLOAD, workload()))
         working = asyncio.create_task(checks.run())
         await asyncio.sleep(5.0)
         working.cancel()

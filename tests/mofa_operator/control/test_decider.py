@@ -18,13 +18,13 @@ import pytest
 from advisor import until
 from control_fakes import question
 
-from mofa_operator.control.decider import VIEWS, Decider, Outdated
-from mofa_operator.control.process import NoAnswer
+from mofa_operator.control.answers import VIEWS, ModelPool, Outdated
+from mofa_operator.control.worker_process import NoAnswer
 
 
 @asynccontextmanager
-async def decider(**settings):
-    made = Decider(
+async def model_pool(**settings):
+    made = ModelPool(
         bytes_of=control_fakes.bytes_of,
         work=control_fakes.work,
         know=control_fakes.work,
@@ -46,7 +46,7 @@ def test_two_hundred_who_ask_at_once_cost_one_computation(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             same = question(log=str(log), sleep=0.05)
             answers = await asyncio.gather(*(ask.answer(same) for _ in range(200)))
             again = await ask.answer(question(log=str(log), sleep=0.05))
@@ -61,7 +61,7 @@ def test_the_oldest_answers_are_forgotten_first(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider(kept=2) as ask:
+        async with model_pool(kept=2) as ask:
             for name in (
                 "a",
                 "b",
@@ -78,7 +78,7 @@ def test_the_oldest_answers_are_forgotten_first(tmp_path):
 
 def test_answers_come_from_another_process_with_one_thread_that_steps_back(tmp_path):
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             assert not ask.is_warm
             await ask.start()
             assert ask.is_warm
@@ -93,7 +93,7 @@ def test_a_crashed_process_is_replaced_and_the_question_asked_once_more(tmp_path
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             assert (await ask.answer(question(log=str(log), crash="once"))).outcome == "Recommended"
 
     asyncio.run(main())
@@ -105,7 +105,7 @@ def test_a_question_that_always_crashes_fails_and_the_next_is_answered(tmp_path)
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             with pytest.raises(NoAnswer, match="died twice"):
                 await ask.answer(question(log=str(log), crash="always"))
             assert (await ask.answer(question("b"))).outcome == "Recommended"
@@ -118,7 +118,7 @@ def test_a_crash_with_two_workers_concerns_only_its_own_question(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider(workers=2) as ask:
+        async with model_pool(workers=2) as ask:
             bad, good = await asyncio.gather(
                 ask.answer(question(log=str(tmp_path / "bad"), crash="always")),
                 ask.answer(question(log=str(log), sleep=0.8)),
@@ -135,7 +135,7 @@ def test_a_hung_process_is_killed_at_its_deadline_and_replaced(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider(deadline=5.0) as ask:  # long enough to start on a busy machine
+        async with model_pool(deadline=5.0) as ask:  # long enough to start on a busy machine
             await ask.start()
             with pytest.raises(NoAnswer, match="no answer within 5 s"):
                 await ask.answer(question(log=str(log), sleep=3600))
@@ -150,7 +150,7 @@ def test_a_model_that_fails_says_how_and_is_asked_again_next_time(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             for _ in range(2):
                 with pytest.raises(NoAnswer, match="ValueError: no such axis"):
                     await ask.answer(question(log=str(log), fail="no such axis"))
@@ -161,7 +161,7 @@ def test_a_model_that_fails_says_how_and_is_asked_again_next_time(tmp_path):
 
 def test_one_who_gives_up_does_not_take_the_answer_from_another(tmp_path):
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             same = question(sleep=0.2)
             impatient, patient = (asyncio.create_task(ask.answer(same)) for _ in range(2))
             await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_one_who_gives_up_does_not_take_the_answer_from_another(tmp_path):
 
 def test_what_people_wait_for_comes_before_the_routine(tmp_path):
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             done = []
 
             async def one(name, *, urgent, **spec):
@@ -202,7 +202,7 @@ def test_what_people_wait_for_comes_before_the_routine(tmp_path):
 
 def test_namespaces_take_turns_with_a_search_and_without_one():
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             done = []
 
             async def one(name, how, place):
@@ -228,7 +228,7 @@ def test_a_question_that_nobody_wants_any_more_is_not_computed(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             busy = asyncio.create_task(ask.answer(question("busy", sleep=0.3)))
             await asyncio.sleep(0)
             with pytest.raises(Outdated):
@@ -249,7 +249,7 @@ def test_a_page_comes_behind_every_answer_and_is_computed_once(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             done = []
 
             async def one(name, work):
@@ -275,7 +275,7 @@ def test_a_page_comes_behind_every_answer_and_is_computed_once(tmp_path):
 
 def test_when_many_pages_wait_another_is_told_to_come_again(tmp_path):
     async def main():
-        async with decider() as ask:
+        async with model_pool() as ask:
             busy = asyncio.create_task(ask.answer(question("busy", sleep=0.3)))
             await asyncio.sleep(0)
             waiting = [asyncio.create_task(ask.view(question(str(n)))) for n in range(VIEWS)]
@@ -293,9 +293,9 @@ def test_the_process_ends_with_the_operator_even_when_that_is_killed(tmp_path):
         import asyncio, sys
         sys.path[:0] = PATHS
         import control_fakes
-        from mofa_operator.control.decider import Decider
+        from mofa_operator.control.answers import ModelPool
         async def main():
-            ask = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm)
+            ask = ModelPool(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm)
             print((await ask.answer(control_fakes.question())).digest, flush=True)
             await asyncio.sleep(3600)
         if __name__ == "__main__":
@@ -326,13 +326,13 @@ def _gone(pid: int) -> None:
 
 def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
     async def main():
-        decider = Decider(
+        model_pool = ModelPool(
             bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.hang
         )
-        starting = asyncio.create_task(decider.start())
+        starting = asyncio.create_task(model_pool.start())
         await asyncio.sleep(0.05)
         (child,) = multiprocessing.active_children()
-        await decider.stop()
+        await model_pool.stop()
         # To join it may lose a race: the pool waits for it as well.
         until(lambda: child.exitcode is not None, 5)
         assert child.exitcode == -signal.SIGKILL

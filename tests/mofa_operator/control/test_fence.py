@@ -5,10 +5,9 @@ import asyncio
 import pytest
 from virtual_time import run
 
-from mofa_operator.act.fence import PROBE, why_open
-from mofa_operator.control.fence import AGAIN, HOURLY, Fence
+from mofa_operator.api_errors import Busy, Gone, Refused
+from mofa_operator.control.fence import AGAIN, HOURLY, PROBE, Fence, why_open
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.refusals import Busy, Gone, Refused
 from mofa_operator.settings import ApiSettings
 
 HOLDS = Refused(

@@ -9,12 +9,12 @@ from json_patch import patched
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.gates import Gates
+from mofa_operator.api_errors import Busy, Conflict, Refused
+from mofa_operator.control.gates import GateDeadlines
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import Busy, Conflict, Refused
 from mofa_operator.settings import OperatorSettings
 
 JOB = Key(JOB_SET, "ns", "llama3-70b")
@@ -64,9 +64,11 @@ def played(cluster, seconds, *, dry_run=False):
     async def play():
         store, events, exporter = Store(), Events(), Exporter()
         settings = OperatorSettings(dry_run=dry_run)
-        gates = Gates(store=store, api=cluster, events=events, exporter=exporter, settings=settings)
+        gates = GateDeadlines(
+            store=store, api=cluster, events=events, exporter=exporter, settings=settings
+        )
         store.put(JOB_SET, cluster.body)
-        gates.heed(live(JOB_SET, cluster.body))
+        gates.listen(live(JOB_SET, cluster.body))
         working = asyncio.create_task(gates.run())
         await asyncio.sleep(seconds)
         working.cancel()

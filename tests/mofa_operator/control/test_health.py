@@ -12,8 +12,8 @@ from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.control.health import Probes
-from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.serve import Server
+from mofa_operator.control.http_server import Server
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.settings import LoopSettings, OperatorSettings, PrometheusSettings, ServeSettings
@@ -22,7 +22,7 @@ JOB = Key(TRAINING_JOB, "ns", "a")
 
 
 class Part:
-    """Rounds, resync, decider and fence, as far as probes look."""
+    """Queues, resync, model pool and fence, as far as probes look."""
 
     behind = 0.0
     is_warm = True
@@ -41,7 +41,7 @@ def health():
         loop=LoopSettings(stall=120.0), prometheus=PrometheusSettings(interval=60.0)
     )
     made = Probes(
-        queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings
+        queue=queue, history=part, resync=part, model_pool=part, fence=part, settings=settings
     )
     return made, queue, part
 

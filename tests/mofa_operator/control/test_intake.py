@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from virtual_time import run
 
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.settings import LoopSettings
@@ -50,9 +50,9 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def parts(settle: float = 2.0, longest: float = 30.0) -> tuple[Intake, WorkQueue, Store]:
+def parts(settle: float = 2.0, longest: float = 30.0) -> tuple[Enqueuer, WorkQueue, Store]:
     store, queue = Store(), WorkQueue(backoff=1.0, longest=300.0)
-    return Intake(store, queue, LoopSettings(settle=settle, settle_longest=longest)), queue, store
+    return Enqueuer(store, queue, LoopSettings(settle=settle, settle_longest=longest)), queue, store
 
 
 async def taken(queue: WorkQueue) -> list[Key]:
@@ -66,17 +66,17 @@ async def taken(queue: WorkQueue) -> list[Key]:
 
 def test_a_rack_that_comes_up_is_one_look_at_its_profile_two_seconds_after_the_last_node():
     async def main():
-        intake, queue, store = parts()
-        intake.seen(CLUSTER_PROFILE, profile())
+        enqueuer, queue, store = parts()
+        enqueuer.put(CLUSTER_PROFILE, profile())
         await taken(queue)
         for number in range(32):
-            intake.seen(NODE, node(number))
+            enqueuer.put(NODE, node(number))
             await asyncio.sleep(0.5)
-        assert intake.is_restless(PROFILE)
+        assert enqueuer.is_settling(PROFILE)
         assert len(queue) == 0
         assert await queue.take() == PROFILE
         assert now() == pytest.approx(31 * 0.5 + 2.0)
-        assert not intake.is_restless(PROFILE)
+        assert not enqueuer.is_settling(PROFILE)
         assert store.nodes("east").ready == 32
 
     run(main())
@@ -84,13 +84,13 @@ def test_a_rack_that_comes_up_is_one_look_at_its_profile_two_seconds_after_the_l
 
 def test_nodes_that_never_rest_count_after_thirty_seconds_all_the_same():
     async def main():
-        intake, queue, _ = parts()
-        intake.seen(CLUSTER_PROFILE, profile())
+        enqueuer, queue, _ = parts()
+        enqueuer.put(CLUSTER_PROFILE, profile())
         await taken(queue)
 
         async def flap():
             for number in range(1000):
-                intake.seen(NODE, node(0, ready=number % 2 == 0))
+                enqueuer.put(NODE, node(0, ready=number % 2 == 0))
                 await asyncio.sleep(1.0)
 
         task = asyncio.create_task(flap())
@@ -103,27 +103,27 @@ def test_nodes_that_never_rest_count_after_thirty_seconds_all_the_same():
 
 def test_heartbeats_of_nodes_are_no_news():
     async def main():
-        intake, queue, _ = parts()
-        intake.seen(CLUSTER_PROFILE, profile())
-        intake.seen(NODE, node(1))
-        intake.settle()
+        enqueuer, queue, _ = parts()
+        enqueuer.put(CLUSTER_PROFILE, profile())
+        enqueuer.put(NODE, node(1))
+        enqueuer.settle()
         await taken(queue)
         for _ in range(100):
-            intake.seen(NODE, node(1))
-        assert not intake.is_restless(PROFILE)
+            enqueuer.put(NODE, node(1))
+        assert not enqueuer.is_settling(PROFILE)
 
     run(main())
 
 
 def test_the_end_of_an_object_is_not_the_end_of_the_one_that_has_its_name_now():
     async def main():
-        intake, queue, store = parts()
+        enqueuer, queue, store = parts()
         key = Key(TRAINING_JOB, "n", "j")
-        intake.seen(TRAINING_JOB, job(1, "old"))
-        intake.seen(TRAINING_JOB, job(5, "new"))
-        intake.gone(key, "old")
+        enqueuer.put(TRAINING_JOB, job(1, "old"))
+        enqueuer.put(TRAINING_JOB, job(5, "new"))
+        enqueuer.drop(key, "old")
         assert store.body(key)["metadata"]["uid"] == "new"
-        intake.gone(key, "new")
+        enqueuer.drop(key, "new")
         assert store.body(key) is None
         assert await taken(queue) == [key]
 

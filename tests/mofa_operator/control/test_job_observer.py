@@ -9,9 +9,9 @@ from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.kinds.kind import Observation
 from mofa_model.manifest.cluster_profile import EXPORTERS
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.job_observer import JobObserver, watched
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.observers import JobObserver, watched
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
@@ -45,7 +45,7 @@ def test_a_job_without_a_known_exporter_hides_no_other():
 def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_stands_still(caplog):
     async def main():
         store, queue = Store(), WorkQueue(backoff=1.0, longest=1.0)
-        intake = Intake(store, queue, LoopSettings())
+        enqueuer = Enqueuer(store, queue, LoopSettings())
         store.put(CLUSTER_PROFILE, profile())
         store.put(TRAINING_JOB, training_job())
         look = Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))
@@ -58,7 +58,7 @@ def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_sta
                 raise SourceUnreachable("connection refused")
             return answer
 
-        observer = JobObserver(store=store, intake=intake, ask=ask, interval=60.0)
+        observer = JobObserver(store=store, enqueuer=enqueuer, ask=ask, interval=60.0)
         running, queued = [], []
         for _ in range(4):
             await observer.look()
@@ -109,8 +109,8 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
                 ("ns", "alone"): Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))
             }
 
-        intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
-        await JobObserver(store=store, intake=intake, ask=ask, interval=60.0).look()
+        enqueuer = Enqueuer(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+        await JobObserver(store=store, enqueuer=enqueuer, ask=ask, interval=60.0).look()
         assert sorted(asked) == [
             (
                 ("ns", "a"),
@@ -128,7 +128,7 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
 def test_what_the_device_holds_counts_before_what_an_allocator_says():
     async def main():
         store = Store()
-        intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+        enqueuer = Enqueuer(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
         store.put(CLUSTER_PROFILE, profile())
         store.put(TRAINING_JOB, training_job())
         told = Running(source="mofa", tokens_per_second=1000.0, memory_bytes=5e10)
@@ -141,7 +141,7 @@ def test_what_the_device_holds_counts_before_what_an_allocator_says():
         async def ask(jobs, now):
             return next(answers)
 
-        observer, seen = JobObserver(store=store, intake=intake, ask=ask, interval=60.0), []
+        observer, seen = JobObserver(store=store, enqueuer=enqueuer, ask=ask, interval=60.0), []
         for _ in pods:
             await observer.look()
             running = store.snapshot(JOB, 0.0).running

@@ -10,8 +10,8 @@ import time
 import pytest
 from virtual_time import run
 
+from mofa_operator.api_errors import Busy, Conflict
 from mofa_operator.control.lease import LEASE, Lease
-from mofa_operator.refusals import Busy, Conflict
 from mofa_operator.settings import LeaseSettings
 
 SETTINGS = LeaseSettings(enabled=True, duration=15.0)

@@ -11,20 +11,20 @@ from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
 from mofa_model.strategy_text import format_strategy
+from mofa_operator.api_errors import Busy
 from mofa_operator.control import pages
-from mofa_operator.control.decider import Outdated
+from mofa_operator.control.answers import Outdated
 from mofa_operator.control.pages import Pages
-from mofa_operator.control.process import NoAnswer
+from mofa_operator.control.worker_process import NoAnswer
 from mofa_operator.decide.answer import answer, view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.prometheus.client import QueryResult, Sample
-from mofa_operator.refusals import Busy
 
 OUTCOME = {"advisor.mofa.dev/status": "Recommended"}
 
 
-class Decider:
+class ModelPool:
     """Answers in full, computed here; `says` is raised or awaited instead."""
 
     def __init__(self, says=None):
@@ -57,10 +57,10 @@ def store():
     return made
 
 
-def source(store, decider=None, api=None, prometheus=None):
+def source(store, model_pool=None, api=None, prometheus=None):
     return Pages(
         store=store,
-        decider=decider or Decider(),
+        model_pool=model_pool or ModelPool(),
         api=api or Api(),
         health=lambda _: "",
         prometheus=prometheus,
@@ -126,12 +126,12 @@ def test_a_job_that_wants_no_advice_has_no_view(store):
 
 @pytest.mark.parametrize("error", [NoAnswer("the model failed"), Outdated()])
 def test_a_view_that_does_not_come_is_a_sentence(store, error):
-    assert job(store, decider=Decider(error)).startswith("The advice in full")
+    assert job(store, model_pool=ModelPool(error)).startswith("The advice in full")
 
 
 def test_a_page_waits_for_its_view_only_so_long(store, monkeypatch):
     monkeypatch.setattr(pages, "PATIENCE", 0.01)
-    assert "load this page again" in job(store, decider=Decider(asyncio.sleep(5)))
+    assert "load this page again" in job(store, model_pool=ModelPool(asyncio.sleep(5)))
 
 
 def test_an_api_server_that_does_not_answer_is_a_sentence(store):
@@ -153,7 +153,10 @@ def test_existing_jobs_are_listed_once_they_have_an_outcome_of_ours(store):
 def test_every_job_comes_with_how_the_operator_judged_it(store):
     store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
     made = Pages(
-        store=store, decider=Decider(), api=Api(), health={Key(JOB_SET, "ns", "ours"): "Stuck"}.get
+        store=store,
+        model_pool=ModelPool(),
+        api=Api(),
+        health={Key(JOB_SET, "ns", "ours"): "Stuck"}.get,
     ).source
     assert {one.job.key.name: one.judged for one in asyncio.run(made.jobs(None))} == {
         "a": None,

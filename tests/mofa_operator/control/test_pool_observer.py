@@ -4,9 +4,9 @@ from operator_objects import H100, NOW, PRODUCT, job_set, node, profile, ref, tr
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.pool_observer import PoolObserver
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.observers import PoolObserver
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.evidence import WATCH
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.store import Store
@@ -29,8 +29,8 @@ def with_status(body, restarts):
 def test_a_job_set_that_nobody_opted_in_is_witnessed_for_its_pool():
     async def main():
         store, queue, now = Store(), WorkQueue(backoff=1.0, longest=1.0), [NOW]
-        intake = Intake(store, queue, LoopSettings())
-        observer = PoolObserver(store=store, intake=intake, interval=60.0, clock=lambda: now[0])
+        enqueuer = Enqueuer(store, queue, LoopSettings())
+        observer = PoolObserver(store=store, enqueuer=enqueuer, interval=60.0, clock=lambda: now[0])
         store.put(CLUSTER_PROFILE, profile(nodeSelector={PRODUCT: H100}))
         for name in "abcd":
             store.put(NODE, node(name))

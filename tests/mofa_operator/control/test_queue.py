@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import run
 
-from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.turns import ROUTINE_TURN
+from mofa_operator.control.work_queue import ROUTINE_TURN, WorkQueue
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 
 

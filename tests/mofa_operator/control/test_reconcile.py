@@ -17,16 +17,16 @@ from virtual_time import run
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, TRAIN_JOB, job_kind
-from mofa_operator.control.decider import Outdated
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.process import NoAnswer, Outgrown
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api_errors import Busy, Conflict, Gone, Invalid, Refused
+from mofa_operator.control.answers import Outdated
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.control.worker_process import NoAnswer, Outgrown
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
 from mofa_operator.snapshot import Alive
 
@@ -96,7 +96,7 @@ class Cluster:
 
 
 class Model:
-    """The decider without a process: `faults` are raised by the next answers; `before` runs while one is computed."""
+    """The model pool without a process: `faults` are raised by the next answers; `before` runs while one is computed."""
 
     def __init__(self):
         self.asked = 0
@@ -139,18 +139,18 @@ class Parts:
     def __init__(self, **settings):
         self.store = Store()
         self.queue = WorkQueue(backoff=LOOP.backoff, longest=LOOP.backoff_longest)
-        self.intake = Intake(self.store, self.queue, LOOP)
+        self.enqueuer = Enqueuer(self.store, self.queue, LOOP)
         self.api, self.model, self.events = Cluster(self.store), Model(), Events()
         self.exporter = Exporter()
         self.reconciler = Reconciler(
-            store=self.store, queue=self.queue, intake=self.intake, api=self.api, events=self.events,
-            decider=self.model, exporter=self.exporter, histories=None,
+            store=self.store, queue=self.queue, enqueuer=self.enqueuer, api=self.api, events=self.events,
+            model_pool=self.model, exporter=self.exporter, history=None,
             settings=OperatorSettings(loop=LOOP, **settings),
         )  # fmt: skip
 
     def put(self, kind, body):
         key, body = self.api.put(kind, body)
-        self.intake.seen(kind, body)
+        self.enqueuer.put(kind, body)
         return key
 
     async def work(self, seconds=0.0):
@@ -160,7 +160,7 @@ class Parts:
         while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.25)
             for key, body in list(self.api.objects.items()):
-                self.intake.seen(key.kind, copy.deepcopy(body))
+                self.enqueuer.put(key.kind, copy.deepcopy(body))
         for hand in hands:
             hand.cancel()
         await asyncio.gather(*hands, return_exceptions=True)
@@ -208,7 +208,7 @@ def test_a_question_that_outgrew_its_process_is_not_asked_again_until_it_changes
             again.put(key.kind, copy.deepcopy(body))
         await again.work(30.0)
         assert (again.model.asked, again.api.writes) == (0, [])
-        again.intake.seen(TRAINING_JOB, again.api.edit(128))
+        again.enqueuer.put(TRAINING_JOB, again.api.edit(128))
         await again.work(30.0)
         assert again.model.asked
         assert why_ready(again.api.objects[JOB]["status"]) != "Quarantined"
@@ -285,7 +285,7 @@ def test_of_a_write_that_was_lost_and_then_overtaken_nothing_is_told():
 
         def overtake():
             parts.api.objects[JOB]["spec"]["mode"] = "Disabled"
-            parts.intake.seen(TRAINING_JOB, parts.api.edit(64))
+            parts.enqueuer.put(TRAINING_JOB, parts.api.edit(64))
 
         parts.api.when_lost = overtake
         await parts.work(30.0)
@@ -348,7 +348,7 @@ def test_an_answer_to_a_question_that_changed_meanwhile_is_not_written():
 
         def meanwhile():
             for size in changes:
-                parts.intake.seen(TRAINING_JOB, parts.api.edit(size))
+                parts.enqueuer.put(TRAINING_JOB, parts.api.edit(size))
 
         parts.model.before = meanwhile
         await parts.work(10.0)
@@ -438,7 +438,7 @@ def test_a_job_that_is_gone_takes_its_series_with_it():
         await parts.work(5.0)
         assert b'training_job="a"' in parts.exporter.page()[0]
         del parts.api.objects[JOB]
-        parts.intake.gone(JOB)
+        parts.enqueuer.drop(JOB)
         await parts.work(1.0)
         assert b'training_job="a"' not in parts.exporter.page()[0]
 
@@ -469,7 +469,7 @@ def test_what_a_job_was_judged_to_do_is_known_of_it_and_of_what_it_speaks_for_un
         key = parts.put(TRAINING_JOB, training_job(targetRef=about))
         await parts.work(5.0)
         now = time.time()
-        parts.intake.concern(
+        parts.enqueuer.enqueue(
             parts.store.set_running(key, None, Alive(at=now, since=now - 9000, watched=True))
         )
         await parts.work(5.0)
@@ -481,7 +481,7 @@ def test_what_a_job_was_judged_to_do_is_known_of_it_and_of_what_it_speaks_for_un
             if line.startswith("mofa_job_step_due")
         )
         assert float(due.rsplit(" ", 1)[1]) < now
-        parts.intake.concern(parts.store.drop(TRAINING_JOB, "ns", "a"))
+        parts.enqueuer.enqueue(parts.store.drop(TRAINING_JOB, "ns", "a"))
         await parts.work(5.0)
         assert parts.reconciler.health_of(key) == ""
 

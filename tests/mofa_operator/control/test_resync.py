@@ -10,14 +10,14 @@ from virtual_time import run
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api_errors import Busy, Gone, Refused
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.resync import GRACE, Resync
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.release import KUEUE
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import Busy, Gone, Refused
 from mofa_operator.settings import LoopSettings
 
 KINDS = (NODE, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB)
@@ -69,10 +69,10 @@ class Parts:
     def __init__(self, namespaces=()):
         self.server, self.store = Server(), Store()
         self.queue = WorkQueue(backoff=1.0, longest=300.0)
-        self.intake = Intake(self.store, self.queue, LoopSettings())
+        self.enqueuer = Enqueuer(self.store, self.queue, LoopSettings())
         self.exporter = Exporter()
         self.resync = Resync(
-            api=self.server, store=self.store, intake=self.intake, exporter=self.exporter,
+            api=self.server, store=self.store, enqueuer=self.enqueuer, exporter=self.exporter,
             kinds=KINDS, namespaces=namespaces, interval=600.0,
         )  # fmt: skip
 
@@ -208,7 +208,7 @@ def test_an_event_that_is_only_late_is_no_miss():
         parts.server.put(TRAINING_JOB, "a", "n", nodes=1)
         await parts.resync.fill()
         newer = parts.server.put(TRAINING_JOB, "a", "n", nodes=2)
-        asyncio.get_running_loop().call_later(GRACE / 2, parts.intake.seen, TRAINING_JOB, newer)
+        asyncio.get_running_loop().call_later(GRACE / 2, parts.enqueuer.put, TRAINING_JOB, newer)
         assert await parts.resync.once() == 0
         assert not parts.counted()
 
@@ -226,12 +226,12 @@ def test_a_list_that_is_older_than_the_watch_undoes_nothing():
 
         def meanwhile(kind):
             if kind == TRAINING_JOB:
-                parts.intake.seen(TRAINING_JOB, parts.server.put(TRAINING_JOB, "created", "n"))
-                parts.intake.seen(
+                parts.enqueuer.put(TRAINING_JOB, parts.server.put(TRAINING_JOB, "created", "n"))
+                parts.enqueuer.put(
                     TRAINING_JOB, parts.server.put(TRAINING_JOB, "changed", "n", nodes=2)
                 )
                 del parts.server.objects[key("deleted")]
-                parts.intake.gone(key("deleted"))
+                parts.enqueuer.drop(key("deleted"))
 
         parts.server.on_list = meanwhile
         assert await parts.resync.once() == 0

@@ -1,4 +1,4 @@
-"""Rounds: every object again and again, a few at a time, and none waits for a slow one."""
+"""A periodic queue: every object again and again, a few at a time, and none waits for a slow one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 
 from virtual_time import run
 
-from mofa_operator.control.rounds import HANDS, Rounds
+from mofa_operator.control.observers import WORKERS, PeriodicQueue
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 
 
@@ -19,7 +19,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def watch(rounds: Rounds, seconds: float) -> None:
+async def watch(rounds: PeriodicQueue, seconds: float) -> None:
     task = asyncio.create_task(rounds.run())
     await asyncio.sleep(seconds)
     task.cancel()
@@ -33,7 +33,7 @@ def test_each_profile_is_looked_at_at_once_and_then_about_every_minute():
             looks.setdefault(key.name, []).append(now())
             return True
 
-        rounds = Rounds(look, 60.0)
+        rounds = PeriodicQueue(look, 60.0)
         for name in "abcdefgh":
             rounds.include(profile(name))
             rounds.include(profile(name))
@@ -59,8 +59,8 @@ def test_slow_looks_delay_themselves_and_can_be_seen():
                 await asyncio.sleep(1000.0)
             return True
 
-        rounds = Rounds(look, 60.0)
-        for number in range(HANDS - 1):
+        rounds = PeriodicQueue(look, 60.0)
+        for number in range(WORKERS - 1):
             rounds.include(profile(f"slow-{number}"))
         rounds.include(profile("quick"))
         await watch(rounds, 600.0)
@@ -78,7 +78,7 @@ def test_one_that_is_gone_is_not_looked_at_again_unless_it_comes_back():
             looked.append(now())
             return False
 
-        rounds = Rounds(look, 60.0)
+        rounds = PeriodicQueue(look, 60.0)
         rounds.include(profile("a"))
         await watch(rounds, 600.0)
         assert len(looked) == 1
@@ -97,7 +97,7 @@ def test_a_look_that_fails_is_logged_and_repeated(caplog):
             looked.append(now())
             raise ValueError("garbage")
 
-        rounds = Rounds(look, 60.0)
+        rounds = PeriodicQueue(look, 60.0)
         rounds.include(profile("a"))
         await watch(rounds, 600.0)
         assert len(looked) >= 9

@@ -10,12 +10,11 @@ import pytest
 from mofa_local.ports import free_ports
 
 from mofa_model.errors import BadValue
-from mofa_operator.control import visitors
-from mofa_operator.control.admission import ACCESS_REVIEW, TOKEN_REVIEW, Admission
-from mofa_operator.control.serve import Server
+from mofa_operator.api_errors import Busy
+from mofa_operator.control import http_server
+from mofa_operator.control.http_server import ACCESS_REVIEW, TOKEN_REVIEW, AccessCheck, Server
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.page.server import runbooks
-from mofa_operator.refusals import Busy
 from mofa_operator.settings import ServeSettings
 
 HALF_OPEN = 1500
@@ -33,7 +32,7 @@ async def served(admission=None, routes=()):
         ready=well,
         measure=lambda: None,
         routes=routes,
-        admission=admission,
+        access=admission,
     )
     async with server, aiohttp.ClientSession() as session:
 
@@ -67,7 +66,7 @@ async def closed(reader, within=10.0):
 
 
 def test_half_open_connections_are_cut_and_keep_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(visitors, "SILENT", 1.0)
+    monkeypatch.setattr(http_server, "SILENT", 1.0)
 
     async def main():
         async with served() as (port, get):
@@ -83,7 +82,7 @@ def test_half_open_connections_are_cut_and_keep_nobody_waiting(monkeypatch):
 
 
 def test_slow_heads_are_cut_and_honest_ones_are_heard(monkeypatch):
-    monkeypatch.setattr(visitors, "SILENT", 0.5)
+    monkeypatch.setattr(http_server, "SILENT", 0.5)
 
     async def main():
         async with served() as (port, _):
@@ -113,7 +112,7 @@ def test_slow_heads_are_cut_and_honest_ones_are_heard(monkeypatch):
 
 
 def test_no_connection_lasts_for_ever(monkeypatch):
-    monkeypatch.setattr(visitors, "LONGEST", 0.5)
+    monkeypatch.setattr(http_server, "LONGEST", 0.5)
 
     async def main():
         async with served() as (port, _):
@@ -180,7 +179,7 @@ class Api:
 def test_only_whom_the_api_server_knows_and_lets_sees_metrics():
     async def main():
         api = Api()
-        async with served(Admission(api), runbooks()) as (_, get):
+        async with served(AccessCheck(api), runbooks()) as (_, get):
             assert (await get())[0] == 401
             assert "<h1>MofaJobStuck</h1>" in (await get("/runbooks/MofaJobStuck"))[1], (
                 "documents are for all"

@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from mofa_operator.control.stop import LIMIT
+from mofa_operator.control.shutdown import LIMIT
 
-BEGIN = "import asyncio, sys, time; from mofa_operator.control.stop import Stop; stop = Stop(); "
+BEGIN = "import asyncio, sys, time; from mofa_operator.control.shutdown import Shutdown; stop = Shutdown(); "
 SAY = "print('there', flush=True); "
 LONG = "[time.sleep(0.1) for _ in range(600)]"
 """Not one sleep: a signal just before it would only be seen at its end."""
 WAIT = """
 async def main():
-    stop.heed()
+    stop.take_signals()
     {work}
     print('there', flush=True)
-    await stop.wish.wait()
+    await stop.requested.wait()
     {then}
 asyncio.run(main())
 """

@@ -11,17 +11,17 @@ from operator_objects import NOW, World, profile, training_job
 from virtual_time import run
 
 from mofa_model.annotations import PREFIX, RECORD
-from mofa_operator.bucket import Bucket
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api import Bucket
+from mofa_operator.api_errors import Conflict
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.jobs.run_record import RunRecord, to_text
-from mofa_operator.refusals import Conflict
 from mofa_operator.settings import LoopSettings, OperatorSettings
 
 JOBS = 60
@@ -63,7 +63,7 @@ class Server:
         self.bodies = copy.deepcopy(bodies)
         self.bucket = Bucket(PER_SECOND, BURST, clock=lambda: asyncio.get_running_loop().time())
         self.writes = []
-        self.intake = None
+        self.enqueuer = None
 
     async def list(self, kind, namespace=None):
         for key, body in self.bodies.items():
@@ -86,7 +86,7 @@ class Server:
         self.writes.append(
             (asyncio.get_running_loop().time(), name, "status" if status else "annotations")
         )
-        asyncio.get_running_loop().call_later(0.05, self.intake.seen, kind, copy.deepcopy(stands))
+        asyncio.get_running_loop().call_later(0.05, self.enqueuer.put, kind, copy.deepcopy(stands))
         return copy.deepcopy(stands)
 
     async def merge(self, kind, namespace, name, patch, *, status=False):
@@ -98,7 +98,7 @@ class Server:
 
 
 class Model:
-    """The decider without a process."""
+    """The model pool without a process."""
 
     def __init__(self):
         self.asked = []
@@ -135,15 +135,15 @@ def test_an_upgrade_answers_and_writes_each_job_once_at_the_rate_of_writes(resta
         server, model, events, store = Server(from_before(restarted)), Model(), Silent(), Store()
         loop = LoopSettings(settle=0.5)
         queue = WorkQueue(backoff=1.0, longest=300.0)
-        intake = server.intake = Intake(store, queue, loop)
+        enqueuer = server.enqueuer = Enqueuer(store, queue, loop)
         exporter = Exporter()
         resync = Resync(
-            api=server, store=store, intake=intake, exporter=exporter,
+            api=server, store=store, enqueuer=enqueuer, exporter=exporter,
             kinds=(CLUSTER_PROFILE, TRAINING_JOB), namespaces=(), interval=60.0,
         )  # fmt: skip
         reconciler = Reconciler(
-            store=store, queue=queue, intake=intake, api=server, events=events, decider=model,
-            exporter=exporter, histories=None, settings=OperatorSettings(loop=loop),
+            store=store, queue=queue, enqueuer=enqueuer, api=server, events=events, model_pool=model,
+            exporter=exporter, history=None, settings=OperatorSettings(loop=loop),
         )  # fmt: skip
         await resync.fill()
         tasks = [asyncio.create_task(reconciler.run()) for _ in range(HANDS)]

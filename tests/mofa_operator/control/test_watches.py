@@ -10,13 +10,13 @@ import logging
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET, RAY_JOB, TRAIN_JOB
-from mofa_operator.control.intake import Intake
-from mofa_operator.control.queue import WorkQueue
+from mofa_operator.api_errors import Busy, Expired, Gone, Refused
+from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.watches import LATE, Watch, Watches
+from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.refusals import Busy, Expired, Gone, Refused
 from mofa_operator.settings import LoopSettings
 
 KINDS = (JOB_SET, TRAIN_JOB, RAY_JOB)
@@ -94,11 +94,12 @@ class Parts:
     def __init__(self):
         self.server, self.store, self.exporter = Server(), Store(), Exporter()
         self.queue = WorkQueue(backoff=1.0, longest=300.0)
-        intake = Intake(self.store, self.queue, LoopSettings())
+        enqueuer = Enqueuer(self.store, self.queue, LoopSettings())
         watches = [
-            Watch(kind, None, api=self.server, store=self.store, intake=intake) for kind in KINDS
+            Watch(kind, None, api=self.server, store=self.store, enqueuer=enqueuer)
+            for kind in KINDS
         ]
-        self.watches = Watches(watches, store=self.store, intake=intake, exporter=self.exporter)
+        self.watches = Watches(watches, store=self.store, enqueuer=enqueuer, exporter=self.exporter)
 
     def names(self, kind=JOB_SET):
         return {key.name for key in self.store.keys(kind)}

@@ -10,7 +10,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.decide.observation import limits, memory_found
 from mofa_operator.decision import Answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.shapes import ShownFigures
+from mofa_operator.objects import ShownFigures
 from mofa_operator.snapshot import Alive, Running
 
 ROOM, DEVICE = 75 * GIB, 80 * GIB

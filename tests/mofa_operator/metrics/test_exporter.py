@@ -17,7 +17,7 @@ from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.shapes import StatedOdds
+from mofa_operator.objects import StatedOdds
 from mofa_operator.snapshot import Running
 
 BAND = Range(lower=0.8, target=1.0, upper=1.2)

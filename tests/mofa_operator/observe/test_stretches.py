@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from mofa_operator.incidents.timelines import Stall
+from mofa_operator.lru_cache import LruCache
 from mofa_operator.observe.history.day_samples import window_days
 from mofa_operator.observe.history.stalls import StepEdges, stalls
-from mofa_operator.recent import Recent
 
 DAY, START = 86400.0, 1_000_000.0
 JOB = ("research", "llama")
@@ -48,7 +48,7 @@ def test_a_stall_is_one_even_over_a_seam():
 
 
 def test_what_is_unused_longest_is_forgotten():
-    recent = Recent(most=2)
+    recent = LruCache(most=2)
     recent["a"], recent["b"] = 1, 2
     assert recent["a"] == 1
     recent["c"] = 3

@@ -115,10 +115,10 @@ def test_a_kubeconfig_that_is_not_there_is_bad_input(capsys):
 def test_an_api_server_that_does_not_answer_is_one_line_and_exit_code_4(
     tmp_path, capsys, monkeypatch
 ):
-    from mofa_operator.control import logs, run, tasks
+    from mofa_operator.control import logs, run, shutdown
 
     monkeypatch.setattr(logs, "set_up", lambda form, *, verbose: None)
-    monkeypatch.setattr(tasks, "PATIENCE", 0.0)
+    monkeypatch.setattr(shutdown, "PATIENCE", 0.0)
     monkeypatch.setattr(run.Operator, "_warm", lambda self: asyncio.sleep(3600))
     config = {
         "apiVersion": "v1",

@@ -10,9 +10,9 @@ from faults.loopback import Loopback, hang_up
 from kubernetes import client
 
 from mofa_operator.api import Api
+from mofa_operator.api_errors import ApiError, Busy
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import NODE, TRAINING_JOB
-from mofa_operator.refusals import ApiError, Busy
 from mofa_operator.settings import ApiSettings
 
 BODY = {"metadata": {"name": "a", "uid": "1"}}

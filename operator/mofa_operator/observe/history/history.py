@@ -29,6 +29,7 @@ from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.timelines import Span, length, overlap
+from mofa_operator.lru_cache import LruCache
 from mofa_operator.observe.history.day_samples import (
     SETTLED,
     DaySamples,
@@ -40,7 +41,6 @@ from mofa_operator.observe.history.day_samples import (
 from mofa_operator.observe.history.node_names import KnownNodes, node_naming, unknown_nodes
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
 from mofa_operator.observe.prometheus.promql import Pool, untrusted
-from mofa_operator.recent import Recent
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
@@ -48,7 +48,7 @@ BUSY: Final = 0.1
 """Share of the ready node-days with training pods from which on their recoveries are the evidence. [1]"""
 _AT_ONCE: Final = 2
 """Days that are read at the same time. [1]"""
-KnownDays: TypeAlias = Recent[DaySamples]
+KnownDays: TypeAlias = LruCache[DaySamples]
 """Days that are over; keep one for as long as the operator runs."""
 
 

@@ -1,0 +1,361 @@
+"""What is looked at again and again: the history of each pool, what running jobs do, and what watches show of nodes and jobs.
+
+Each observer puts what it finds into the store, and the objects for which that is new are queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Final, TypeAlias
+
+from mofa_model.errors import MofaError
+from mofa_model.kinds import KINDS, JobKind
+from mofa_model.manifest.cluster_profile import EXPORTERS
+from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
+from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.work_queue import WorkQueue
+from mofa_operator.decide.job import HASH
+from mofa_operator.keys import TRAINING_JOB, Key
+from mofa_operator.metrics.declared import Loop
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.history.history import KnownDays, history
+from mofa_operator.observe.history.node_names import RecentNodes
+from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
+from mofa_operator.observe.progress.run_records import RunRecords
+from mofa_operator.observe.progress.telemetry import Telemetry, Watched
+from mofa_operator.observe.prometheus.client import Prometheus
+from mofa_operator.observe.prometheus.trainers import TRAINERS, Job
+from mofa_operator.settings import PrometheusSettings
+from mofa_operator.snapshot import History, NoHistory
+from mofa_operator.words import Reason
+
+WORKERS: Final = 4
+"""Profiles whose history is asked for at the same time. [1]"""
+_SPREAD: Final = 0.1
+"""By how much the time between two looks varies, so that they do not bunch. [1]"""
+LATELY: Final = 300.0
+"""Age at which what was seen of a job is not known any more: its figures are not exported as if they were of now. [s]"""
+_LOOKS: Final = 3
+"""Looks that may fail before, where they are rarer. [1]"""
+_YIELD: Final = 200
+"""Jobs that are read before others may use the event loop. [1]"""
+_PRESET: Final = "mofa"
+_NONE: Final[Mapping[str, str]] = {}
+_WITNESSED: Final = tuple(kind for kind in KINDS if kind.witness)
+"""Kinds whose objects say how their jobs recover."""
+_MISSED: Final = 3.0
+"""Looks that may be missed before nobody looked. [1]"""
+_PATIENCE: Final = 60.0
+"""Time that a look may be late on a busy machine, however often it is to look. [s]"""
+_AWAY: Final = 5
+"""Looks for which a node may be away without being lost, where that is less than the usual five minutes. [1]"""
+
+Telemetries: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Telemetry]]]
+"""What is to be seen of the jobs at a moment."""
+
+_log = logging.getLogger(__name__)
+
+
+class PeriodicQueue:
+    """Looks at every key that was included, again and again, until `look` says that it is no more.
+
+    A slow look delays itself alone, until as many are slow as there are workers.
+    """
+
+    def __init__(self, look: Callable[[Key], Awaitable[bool]], interval: float) -> None:
+        """`look` says whether the object is still there; `interval` is the time between two looks. [s]"""
+        self._look = look
+        self._interval = interval
+        self._included: set[Key] = set()
+        self._queue = WorkQueue(backoff=interval, longest=interval)
+        self._random = Random()  # noqa: S311 - spreads looks, guards nothing
+
+    def include(self, key: Key) -> None:
+        """Look at this object too, from now on; the first time at once."""
+        if key not in self._included:
+            self._included.add(key)
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+
+    @property
+    def behind(self) -> float:
+        """How long the slowest look has taken or waited so far. [s]"""
+        return max(self._queue.longest_in_work[1], self._queue.oldest_age)
+
+    async def _work(self) -> None:
+        while (key := await self._queue.take()) is not None:
+            there = True
+            try:
+                there = await self._look(key)
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
+                _log.exception("%s: the look at it failed", key)
+            finally:
+                self._queue.done(key)
+            if there:
+                spread = self._random.uniform(1 - _SPREAD, 1 + _SPREAD)
+                self._queue.add_after(key, self._interval * spread)
+            else:
+                self._included.discard(key)
+
+
+def history_queue(
+    prometheus: Prometheus,
+    store: Store,
+    enqueuer: Enqueuer,
+    exporter: Exporter,
+    settings: PrometheusSettings,
+) -> PeriodicQueue:
+    """Asks Prometheus again and again for the history of every included profile."""
+    known, lately, warned = KnownDays(), RecentNodes(store), dict[Key, str]()
+
+    async def ask(profile: LiveObject) -> History | NoHistory:
+        now, name = time.time(), profile.key.name
+        try:
+            return await history(prometheus, profile.body, now, known, lately.known(name, now))
+        except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
+            _log.exception("the history could not be read")
+            why = f"{type(error).__name__}: {error}"
+            return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=why)
+
+    async def look(key: Key) -> bool:
+        profile = store.live(key)
+        if profile is None:
+            warned.pop(key, None)
+            return False
+        found = await ask(profile)
+        enqueuer.enqueue(store.set_history(key.name, found))
+        outcome = found.reason if isinstance(found, NoHistory) else "Answered"
+        exporter.count_history(settings.flavour, outcome)
+        if isinstance(found, History):
+            exporter.success(Loop.HISTORY)
+            warned.pop(key, None)
+        elif warned.get(key) != found.message:
+            warned[key] = found.message
+            _log.warning("%s: %s: %s", key, found.reason, found.message)
+        return True
+
+    return PeriodicQueue(look, settings.interval)
+
+
+class JobObserver:
+    """Looks at all running jobs together, with a few queries for an exporter.
+
+    Looked at are TrainingJobs, and existing jobs that are advised where no TrainingJob speaks for them or bears their name. Where
+    Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a Prometheus
+    there is still what the objects say that TrainingJobs are about.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        enqueuer: Enqueuer,
+        ask: Telemetries | None,
+        interval: float,
+        succeeded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ask` asks Prometheus, where there is one; `succeeded` is called after each look; `interval` is between two. [s]"""
+        self._succeeded = succeeded
+        self._store = store
+        self._enqueuer = enqueuer
+        self._ask = ask
+        self._interval = interval
+        self._records = RunRecords(self._lost)
+        self._seen_at: dict[Key, float] = {}
+        self._warned = ""
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
+                _log.exception("the look at running jobs failed")
+            await asyncio.sleep(self._interval)
+
+    async def look(self) -> None:
+        """Look at every job once."""
+        jobs = {where.job: (seen, where) async for seen, where in self._watched()}
+        now = time.time()
+        found: Mapping[Job, Telemetry] = {}
+        try:
+            if jobs and self._ask is not None:
+                found = await self._ask([where for _, where in jobs.values()], now)
+        except MofaError as error:
+            if str(error) != self._warned:
+                _log.warning("running jobs cannot be seen: %s", error)
+            self._warned = str(error)
+            for seen, _ in jobs.values():
+                self._not_seen(seen.key, "", now)
+            return
+        self._warned = ""
+        keys = {seen.key for seen, _ in jobs.values()}
+        self._seen_at = {key: at for key, at in self._seen_at.items() if key in keys}
+        pools: dict[str, frozenset[str]] = {}
+        for profile in self._store.profiles():
+            await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
+            pools[profile.key.name] = frozenset(self._store.nodes(profile.key.name).names)
+        there = []
+        for number, (name, (seen, _)) in enumerate(jobs.items()):
+            if number % _YIELD == 0:
+                await asyncio.sleep(0)
+            # An answer may take a while, and the job may have changed meanwhile.
+            job = seen if self._ask is None else self._store.live(seen.key)
+            if job is not None:
+                there.append(job)
+                self._take(job, found.get(name, Telemetry()), pools, now)
+        self._records.keep(there)
+        self._succeeded()
+
+    def _take(
+        self, job: LiveObject, look: Telemetry, pools: Mapping[str, frozenset[str]], now: float
+    ) -> None:
+        """Store what was seen of one job."""
+        key = job.key
+        if look.refused:
+            self._not_seen(key, look.refused, now)
+            return
+        self._seen_at[key] = now
+        target = self._store.target(key) if key.kind == TRAINING_JOB else job
+        running = self._records.after(job, target, look, now)
+        if running is not None and look.gang is not None:
+            name = job.asked.profile if isinstance(job, LiveTrainingJob) else ""
+            nodes, pool = look.gang.nodes, pools.get(name, frozenset())
+            running = replace(running, on_pool=bool(nodes) and nodes <= pool)
+            if look.gang.memory is not None:
+                running = replace(running, memory_bytes=look.gang.memory, whole_device=True)
+        alive = self._records.alive(job, target, look, running, now)
+        self._enqueuer.enqueue(self._store.set_running(key, running, alive))
+
+    def _not_seen(self, key: Key, why: str, now: float) -> None:
+        """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""
+        if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self._interval):
+            self._enqueuer.enqueue(self._store.set_running(key, None, unseen=why))
+
+    def _lost(self, node: str) -> str:
+        """Since when a node is not ready; empty where it is, or not known."""
+        facts = self._store.node(node)
+        return "" if facts is None else facts.lost
+
+    async def _watched(self) -> AsyncIterator[tuple[LiveObject, Watched]]:
+        profiles = {profile.key.name: profile for profile in self._store.profiles()}
+        names: set[Job] = set()
+        for number, key in enumerate(self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)):
+            if number % _YIELD == 0:
+                await asyncio.sleep(0)
+            job = self._store.live(key)
+            if job is None:
+                continue
+            if isinstance(job, LiveTrainingJob):
+                where, target = watched(job, profiles), self._store.target(key)
+            else:
+                where, target = self._existing(job), job
+            if where is not None and where.job not in names:
+                names.add(where.job)
+                yield job, where if target is None else replace(where, born=target.made or 0.0)
+
+    def _existing(self, job: LiveObject) -> Watched | None:
+        """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
+        if HASH not in job.annotations or self._store.owner(job.key) is not None:
+            return None
+        meant = self._store.means(job.key)
+        return _on(job.key, meant[0] if len(meant) == 1 else None)
+
+
+def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> Watched | None:
+    """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
+    asked = job.asked
+    preset = asked.preset or _PRESET
+    if preset not in TRAINERS or asked.mode == "Disabled":
+        return None
+    return _on(job.key, profiles.get(asked.profile), preset, asked.matchers, asked.target_name)
+
+
+def _on(
+    key: Key,
+    profile: LiveProfile | None,
+    preset: str = _PRESET,
+    own: Mapping[str, str] = _NONE,
+    owner: str = "",
+) -> Watched:
+    """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
+    series = None if profile is None else profile.asked
+    of_pool = _NONE if series is None else series.matchers
+    return Watched(
+        namespace=key.namespace,
+        name=key.name,
+        preset=preset,
+        matchers={**own, **of_pool},
+        pool=of_pool,
+        owner=owner,
+        exporters=EXPORTERS if series is None else series.exporters,
+        tokens_query=None if series is None else series.tokens_query or None,
+        step_query=None if series is None else series.step_query or None,
+    )
+
+
+class PoolObserver:
+    """Looks at what the watches alone show of every pool: its nodes, and the objects of jobs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        enqueuer: Enqueuer,
+        interval: float,
+        clock: Callable[[], float] = time.time,
+        succeeded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is called after each. [s]"""
+        self._succeeded = succeeded
+        self._clock = clock
+        self._store = store
+        self._enqueuer = enqueuer
+        self._interval = interval
+        self._witness = PoolWatch(
+            max(_MISSED * interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * interval)
+        )
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            try:
+                await self.look()
+                self._succeeded()
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
+                _log.exception("the look at jobs and nodes failed")
+            await asyncio.sleep(self._interval)
+
+    async def look(self) -> None:
+        """Look at everything once."""
+        jobs: list[WatchedJob] = []
+        for number, key in enumerate(self._store.keys(*_WITNESSED)):
+            if number % _YIELD == 0:
+                await asyncio.sleep(0)
+            job = self._store.live(key)
+            if job is not None and isinstance(key.kind, JobKind):
+                jobs.append(watched_job(key.kind, job, self._store.named(key), self._clock()))
+        for name, days in self._witness.look(await self._pools(), jobs, self._clock()).items():
+            self._enqueuer.enqueue(self._store.set_watched(name, days))
+
+    async def _pools(self) -> dict[str, WatchedPool]:
+        found: dict[str, WatchedPool] = {}
+        for profile in self._store.profiles():
+            await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
+            name = profile.key.name
+            nodes = ((node, self._store.node(node)) for node in self._store.nodes(name).names)
+            known = {node: facts for node, facts in nodes if facts is not None}
+            found[name] = WatchedPool(profile=profile, nodes=known)
+        return found

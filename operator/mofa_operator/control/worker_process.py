@@ -1,0 +1,197 @@
+"""The process that computes advice, one question at a time, so that no question keeps the event loop waiting or crashes it.
+
+Above is what runs in it, which imports neither kopf nor anything that talks to a network; below how it is started, asked and ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mofa_model.cli import SELDOM
+from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.snapshot import Question, Refusal
+
+if TYPE_CHECKING:
+    from mofa_model.page import AdviceView  # imports numpy, which `prepare` must come before
+
+_POLITENESS: Final = 2
+"""How much the process steps back behind the event loop, as `nice` counts."""
+_CGROUPS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where a container's limit of memory stands, by the version of its control groups."""
+SHARE: Final = 0.75
+"""Share of the container's memory that the processes which compute may have; the rest is the loop's. [1]"""
+LEAST: Final = 512 * 2**20
+"""Address space without which a process cannot even import what it needs, with some to work. [B]"""
+_THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger(__name__)
+
+
+def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
+    """Address space that each of these processes may have, by the container's limit; None where there is none. [B]"""
+    for file in limits:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            return max(LEAST, int(SHARE * int(file.read_text()) / processes))
+    return None
+
+
+def prepare(memory: int | None = None) -> None:
+    """Set the process up, before anything heavy is imported; a question that wants more `memory` fails alone. [B]"""
+    if memory is not None:
+        # Whoever started us may have limited us already.
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[1]
+        memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for variable in _THREADS:
+        os.environ[variable] = "1"
+    gc.set_threshold(SELDOM)
+    # Ctrl-C reaches the whole group; the parent says when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_POLITENESS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Without this, a worker would outlive a parent that was killed: it waits on a pipe that it holds open itself."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
+
+
+def warm() -> None:
+    """Import and read what every answer needs."""
+    from mofa_operator.decide.answer import warm as heat
+
+    heat()
+    gc.freeze()  # what was imported and read is no garbage
+
+
+def answer(question: Question) -> Answer:
+    """The model's answer."""
+    from mofa_operator.decide.answer import answer as find
+
+    return find(question)
+
+
+def unsearched(question: Question) -> Unsearched | Answer:
+    """What is known of it without a search."""
+    from mofa_operator.decide.answer import unsearched as know
+
+    return know(question)
+
+
+def view(question: Question) -> AdviceView | Refusal | None:
+    """The same answer in full, for the page."""
+    from mofa_operator.decide.answer import view as draw
+
+    return draw(question)
+
+
+class NoAnswer(Exception):
+    """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
+
+
+class Outgrown(NoAnswer):
+    """The question killed its process, or needs more memory or time than one may have."""
+
+
+class WorkerProcess:
+    """The process, in an executor of its own, so that a crash concerns one question; another one where it has died."""
+
+    def __init__(self, warm: Callable[[], None], deadline: float, memory: int | None) -> None:
+        """`warm` runs in it before all else; one answer may take `deadline` [s] and `memory` [B]."""
+        self._warm = warm
+        self._memory = memory
+        self._deadline = deadline
+        self._executor: ProcessPoolExecutor | None = None
+        self._pid: int | None = None
+        self.is_warm = False
+        """Whether it is ready to answer."""
+        self._starting = asyncio.Lock()
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Start the process, unless it runs."""
+        async with self._starting:
+            if self.is_warm or self._stopped:
+                return
+            others = multiprocessing.active_children()
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(1, context, prepare, (self._memory,))
+            # The first work starts the process.
+            warming = asyncio.get_running_loop().run_in_executor(self._executor, self._warm)
+            children = multiprocessing.active_children()
+            self._pid = next(child.pid for child in children if child not in others)
+            try:
+                await asyncio.wait_for(warming, self._deadline)
+                self.is_warm = True
+            except (BrokenExecutor, TimeoutError) as error:
+                if self._is_stopped():  # we ended it: the operator leaves
+                    return
+                self._discard()
+                raise NoAnswer(
+                    f"the process that computes advice does not start: {error}"
+                ) from error
+
+    async def ask(self, work: Callable[[Question], _T], question: Question) -> _T:
+        """The answer; a process that crashes is replaced, and asked once more."""
+        for attempt in (1, 2):
+            await self.start()
+            try:
+                return await asyncio.wait_for(self._call(work, question), self._deadline)
+            except BrokenExecutor as error:
+                self._discard()
+                _log.warning("the process that computes advice has died (attempt %d of 2)", attempt)
+                last: Exception = error
+            except TimeoutError as error:
+                self._discard()
+                raise Outgrown(
+                    f"no answer within {self._deadline:g} s; its process was killed"
+                ) from error
+            except MemoryError as error:
+                self._discard()
+                raise Outgrown("it needs more memory than one question may have") from error
+            except Exception as error:
+                raise NoAnswer(f"the model failed: {type(error).__name__}: {error}") from error
+        raise Outgrown("the process that computes advice died twice over this question") from last
+
+    async def _call(self, work: Callable[[Question], _T], question: Question) -> _T:
+        if self._executor is None:
+            raise NoAnswer("the operator is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, question)
+
+    def _is_stopped(self) -> bool:
+        """Whether it was ended meanwhile; a call, since mypy takes an attribute for unchanged."""
+        return self._stopped
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        self._stopped = True
+        self._discard()
+
+    def _discard(self) -> None:
+        """Let go of the executor, and kill its process: it may hang."""
+        if self._executor is not None:
+            if self._pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._pid = None
+        self.is_warm = False
