@@ -1,7 +1,7 @@
 """The pipeline schedules, one file each: order of work, closed form, activations in flight, and what it can run.
 
 A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk over that list.
-`order` is the type of an order, `replay` walks any of them, in `waves`: the closed forms are proved against it.
+`schedule` has the types of a schedule and its order; `replay` walks any order, and the closed forms are proved against it.
 May import: equations, spec, units, errors, numpy. Imported by: strategy and what stands above it.
 """
 

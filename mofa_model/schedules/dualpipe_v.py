@@ -13,9 +13,7 @@ import numpy as np
 
 from mofa_model.errors import BadValue
 from mofa_model.schedules.dualpipe import from_both_ends
-from mofa_model.schedules.folded import Folded, pieces
-from mofa_model.schedules.order import Order, at_least_one, order
-from mofa_model.schedules.schedule import Flow
+from mofa_model.schedules.schedule import Flow, Folded, Order, at_least_one, folded_times, order
 from mofa_model.units import Count, Seconds
 
 
@@ -63,7 +61,7 @@ class DualPipeV(Folded):
         >>> round(float(DualPipeV().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
         27.0
         """
-        slowest, (F, I, W, tau) = pieces(flow)
+        slowest, F, I, W, tau = folded_times(flow)
         m, p, q = flow.microbatches, flow.stages, flow.stages - 1
         sent = slowest - flow.slowest
         paired = (flow.pair * flow.slowest + sent) / 2.0

@@ -14,8 +14,16 @@ import numpy as np
 
 from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_time, warmup_time
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.schedules.schedule import (
+    Flow,
+    Operation,
+    OperationKind,
+    Order,
+    Schedule,
+    Step,
+    at_least_one,
+    order,
+)
 from mofa_model.units import Count, Seconds
 
 _OF_HOPS: Final = ("slowest", "microbatches", "stages", "virtual", "hop", "blocking", "forward")

@@ -1,21 +1,33 @@
-"""One replay that walks any order of work: what the closed forms of the schedules are proved against.
+"""One replay that walks any order of work: the closed forms of the schedules are proved against it.
 
 A step starts when its device is free and its input has arrived; nothing else is assumed. Times may carry trailing axes:
 then thousands of strategies that share an order are replayed together, each as it would be alone, bit for bit.
+
+An order is walked in waves: steps of which none waits for another, so that all of a wave are walked at once. A step is one
+wave after the last of: its device's step before, and the operations that make its inputs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import OperationKind, Order
-from mofa_model.schedules.waves import KINDS, waves_of
+from mofa_model.schedules.schedule import OperationKind, Order
 from mofa_model.units import Numeric, Ratio, Seconds
+
+_KINDS: Final = tuple(OperationKind)
+_FORWARD, _WEIGHT = OperationKind.FORWARD, OperationKind.WEIGHT_GRADIENT
+_POSITION: Final = {kind: at for at, kind in enumerate(_KINDS)}
+_NEVER: Final = 2**40
+"""Wave of a result that is not made yet."""
+
+Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,60 +68,49 @@ def replay(
     A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing until the hop is over:
     point-to-point transfers that do not overlap. Two virtual stages of one device have no hop between them.
     """
-    tables, walk = _Tables.of(times, order.virtual_stages), waves_of(order)
-    free = np.zeros((len(order.devices), tables.pair.size))
+    walk = _Waves(order)
+    given = _StageArrays(times, order.virtual_stages)
+    free = np.zeros((len(order.devices), given.pair.size))
     busy = np.zeros_like(free)
-    starts = np.empty((len(walk.device) if timeline else 0, tables.pair.size))
-    left = np.full((walk.results, tables.pair.size), -np.inf)
+    starts = np.empty((len(walk.device) if timeline else 0, given.pair.size))
+    left = np.full((walk.results, given.pair.size), -np.inf)
     first, *others = range(len(walk.took))
-    for wave in walk.waves:
+    for wave in walk.slices:
         device, start = walk.device[wave], free[walk.device[wave]]
-        took = tables.passes[walk.took[first, wave]]
+        took = given.passes[walk.took[first, wave]]
         for operation in (first, *others):
             arrival = left[walk.source[operation, wave]]
             if not blocking:
-                arrival += tables.between[walk.late[operation, wave]]
+                arrival += given.between[walk.late[operation, wave]]
             np.maximum(start, arrival, out=start)
         if others:
-            both = sum((tables.passes[walk.took[operation, wave]] for operation in others), took)
-            took = np.where(walk.pair[wave, None], tables.pair * both, took)
+            both = sum((given.passes[walk.took[operation, wave]] for operation in others), took)
+            took = np.where(walk.pair[wave, None], given.pair * both, took)
         if timeline:
             starts[wave] = start
         end = start + took
         for operation in (first, *others):
             if blocking:
-                end = end + tables.between[walk.sent[operation, wave]]
+                end = end + given.between[walk.sent[operation, wave]]
             left[walk.made[operation, wave]] = end
         busy[device] += took
         free[device] = end
     makespan = np.max(free, axis=0)
-    every = starts.reshape(len(starts), *tables.shape)
+    every = starts.reshape(len(starts), *given.shape)
     return Replay(
-        makespan=makespan.reshape(tables.shape)[()],
-        busy=busy.reshape(len(busy), *tables.shape),
-        idle=(makespan - busy).reshape(len(busy), *tables.shape),
+        makespan=makespan.reshape(given.shape)[()],
+        busy=busy.reshape(len(busy), *given.shape),
+        idle=(makespan - busy).reshape(len(busy), *given.shape),
         starts=tuple(tuple(every[walk.device == one]) for one in range(len(free)))
         if timeline
         else (),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Times as `Waves` asks for them, strategies side by side."""
+class _StageArrays:
+    """Times in arrays with the strategies side by side on the last axis."""
 
-    passes: NDArray[np.float64]
-    """Operations, [kinds times one more than virtual stages, strategies]. [s]"""
-    between: NDArray[np.float64]
-    """Hops, [boundaries and one that is none, strategies]. [s]"""
-    pair: NDArray[np.float64]
-    """Share of operations that overlap, [strategies]. [1]"""
-    shape: tuple[int, ...]
-    """Axes of the strategies as they were given."""
-
-    @classmethod
-    def of(cls, times: StageTimes, depth: int) -> _Tables:
-        """The times of a pipeline of so many virtual stages."""
+    def __init__(self, times: StageTimes, depth: int) -> None:
         not_negative(forward=times.forward, input_gradient=times.input_gradient)
         not_negative(weight_gradient=times.weight_gradient, hop=times.hop, pair=times.pair)
         pair = np.asarray(times.pair, dtype=np.float64)
@@ -117,24 +118,29 @@ class _Tables:
         inward = _rows("input_gradient", times.input_gradient, depth)
         weight = _rows("weight_gradient", times.weight_gradient, depth)
         hop = _rows("hop", times.hop, depth - 1) if depth > 1 else np.zeros(0)
-        shape = np.broadcast_shapes(
-            *(part.shape[1:] for part in (forward, inward, weight, hop)), pair.shape
-        )
-
-        def flat(part: NDArray[np.float64]) -> NDArray[np.float64]:
-            """Rows side by side, and behind them one of zeros."""
-            aligned = part.reshape(len(part), *(1,) * (len(shape) + 1 - part.ndim), *part.shape[1:])
-            whole = np.broadcast_to(aligned, (len(part), *shape))
-            return np.concatenate([whole, np.zeros((1, *shape))]).reshape(len(part) + 1, -1)
-
+        parts = (forward, inward, weight, hop)
+        self.shape = np.broadcast_shapes(*(part.shape[1:] for part in parts), pair.shape)
+        """Axes of the strategies as they were given."""
+        forward, inward, weight, self.between = (self._flat(part) for part in parts)
+        """Hops: one row for each boundary, and one of zeros. [s]"""
         by_kind = {
-            OperationKind.FORWARD: flat(forward),
-            OperationKind.BACKWARD: flat(inward) + flat(weight),
-            OperationKind.INPUT_GRADIENT: flat(inward),
-            OperationKind.WEIGHT_GRADIENT: flat(weight),
+            OperationKind.FORWARD: forward,
+            OperationKind.BACKWARD: inward + weight,
+            OperationKind.INPUT_GRADIENT: inward,
+            OperationKind.WEIGHT_GRADIENT: weight,
         }
-        passes = np.concatenate([by_kind[kind] for kind in KINDS])
-        return cls(passes, flat(hop), np.broadcast_to(pair, shape).reshape(-1), shape)
+        self.passes = np.concatenate([by_kind[kind] for kind in _KINDS])
+        """Operations: for each kind a row for each virtual stage, and one of zeros. [s]"""
+        self.pair = np.broadcast_to(pair, self.shape).reshape(-1)
+        """Share of the sum that operations take which overlap. [1]"""
+
+    def _flat(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows side by side, and behind them one of zeros."""
+        more = len(self.shape) + 1 - part.ndim
+        aligned = part.reshape(len(part), *(1,) * more, *part.shape[1:])
+        whole = np.broadcast_to(aligned, (len(part), *self.shape))
+        zeros = np.zeros((1, *self.shape))
+        return np.concatenate([whole, zeros]).reshape(len(part) + 1, -1)
 
 
 def _rows(field: str, value: Numeric, length: int) -> NDArray[np.float64]:
@@ -145,3 +151,118 @@ def _rows(field: str, value: Numeric, length: int) -> NDArray[np.float64]:
     if given.shape[0] != length:
         raise BadValue(field, given.shape, f"give one number, or a first axis of {length}")
     return given
+
+
+class _Waves:
+    """Every step of an order, wave by wave. Arrays about operations have them on the first axis, [most in a step, steps].
+
+    Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way, then one that no
+    operation makes and one that no operation takes. Where a step has fewer operations, the others take and make these.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._order, self._depth, self._m = order, order.virtual_stages, order.microbatches
+        self._every = self._depth * self._m
+        self._nobody = 2 * self._every  # the result that no operation makes
+        self.results = self._nobody + 2
+        """Results, with the two that are none."""
+        self._read_operations()
+        wave = self._waves()
+        by_wave = np.argsort(wave, kind="stable")
+        ends = np.cumsum(np.bincount(wave, minlength=1)).tolist()  # waves count from 1
+        self.slices = tuple(slice(first, last) for first, last in pairwise(ends))
+        """Steps of each wave."""
+        self.pair: NDArray[np.bool_] = self._there[-1, by_wave] & (len(self._there) > 1)
+        """Whether a step has more than one operation."""
+        down = np.where(self._kind == _POSITION[_FORWARD], 1, -1)
+        comes, late = self._crossing(-down)
+        _, sent = self._crossing(down)
+        took = np.where(self._there, self._kind * (self._depth + 1) + self._stage, self._depth)
+        self.took: Numbers = took[:, by_wave]
+        """Row of `_StageArrays.passes` with the time of an operation."""
+        self.source: Numbers = np.where(comes, self._made - down * self._m, self._nobody)[
+            :, by_wave
+        ]
+        """The result that comes from another device."""
+        self.late: Numbers = late[:, by_wave]
+        """The boundary that the input crosses; one more than there are where it crosses none."""
+        self.sent: Numbers = sent[:, by_wave]
+        """The boundary that the result crosses, likewise."""
+        self.made: Numbers = self._made[:, by_wave]
+        """The result that an operation makes; no operation takes a weight gradient."""
+        self.device: Numbers = self._device[by_wave]
+        """Device of each step."""
+
+    def _read_operations(self) -> None:
+        """Operations of all steps in arrays, device after device."""
+        devices = self._order.devices
+        steps = list(chain.from_iterable(devices))
+        many = np.array([len(step) for step in steps], dtype=np.intp)
+        most = int(many.max(initial=1))
+        self._device: Numbers = np.repeat(np.arange(len(devices)), [len(some) for some in devices])
+        self._there: Any = np.arange(most)[:, None] < many  # whether a step has so many operations
+        table = np.zeros((len(steps), most, 3), dtype=np.intp)
+        operations = [(_POSITION[kind], k, j) for step in steps for kind, k, j in step]
+        table[self._there.T] = np.array(operations, dtype=np.intp).reshape(-1, 3)
+        self._kind, self._stage, microbatch = table.transpose(2, 1, 0)
+        self._here = self._stage * self._m + microbatch
+        self._home = np.full(self._every, -1, dtype=np.intp)  # the device of a virtual stage
+        for here, there in zip(self._here, self._there, strict=True):
+            self._home[here[there]] = self._device[there]
+        kept = self._there & (self._kind != _POSITION[_WEIGHT])
+        offset = np.where(self._kind == _POSITION[_FORWARD], 0, self._every)
+        self._made: Numbers = np.where(kept, offset + self._here, self._nobody + 1)
+
+    def _waves(self) -> Numbers:
+        """The wave of every step: one after those of its device's step before and of its inputs."""
+        wave = [_NEVER] * self._nobody + [0, 0]
+        needs, made = [part.tolist() for part in self._needs()], self._made.tolist()
+        devices = self._order.devices
+        first = np.cumsum([0, *map(len, devices)]).tolist()
+        at, last, found = first[:-1], [0] * len(devices), [0] * first[-1]
+        left = first[-1]
+        while left:
+            before = left
+            for device, end in enumerate(first[1:]):
+                step, latest = at[device], last[device]
+                while step < end:
+                    for part in needs:
+                        if (came := wave[part[step]]) > latest:
+                            latest = came
+                    if latest >= _NEVER:
+                        break
+                    latest += 1
+                    found[step] = last[device] = latest
+                    for part in made:
+                        wave[part[step]] = latest
+                    step += 1
+                left -= step - at[device]
+                at[device] = step
+            if left == before:
+                stuck = next(i for i, end in enumerate(first[1:]) if at[i] < end)
+                kind, k, j = devices[stuck][at[stuck] - first[stuck]][0]
+                what = f"{kind.value} of micro-batch {j} at virtual stage {k} on device {stuck}"
+                raise BadValue("order", what, "its input never comes: the order deadlocks")
+        return np.array(found, dtype=np.intp)
+
+    def _needs(self) -> list[Numbers]:
+        """Results without which a step cannot begin: a backward asks for its own forward too."""
+        here, back = self._here, self._every + self._here
+        forward, weight = (self._kind == _POSITION[kind] for kind in (_FORWARD, _WEIGHT))
+        own = np.where(forward, np.where(self._stage > 0, here - self._m, self._nobody), here)
+        own = np.where(weight, back, own)
+        after = ~forward & ~weight & (self._stage < self._depth - 1)
+        others = np.where(after, back + self._m, self._nobody)
+        return [
+            np.where(self._there, part, self._nobody)[slot]
+            for part in (own, others)
+            for slot in range(len(own))
+        ]
+
+    def _crossing(self, way: Numbers) -> list[Any]:
+        """Whether the stage that lies so far is on another device, and the boundary between."""
+        stage = self._stage + way
+        there = (self._made < self._nobody) & (stage >= 0) & (stage < self._depth)
+        other = self._home[np.where(there, self._here + way * self._m, 0)]
+        crosses = there & (other != self._device)
+        return [crosses, np.where(crosses, np.minimum(self._stage, stage), self._depth - 1)]

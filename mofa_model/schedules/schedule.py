@@ -1,7 +1,15 @@
-"""What a pipeline schedule is: everything that depends on which one it is, in one type.
+"""What a pipeline schedule is: its order of work as data, and everything else that depends on which one it is.
+
+    Order                       for each stage (a device), its steps, first to last
+      Step                      what the device does at one time: one operation, or a pair
+        Operation               kind, virtual stage, micro-batch
+
+A virtual stage is a place along the depth of the model: 0 holds the embedding, the last one holds the head. The order alone
+says which device runs it, so one replay runs all orders. `p`, `m` and `v` are the numbers of stages, micro-batches and virtual
+stages per device.
 
 A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all its chunks. The closed
-forms take aggregates only, the slowest device (max C_i) and the sum over devices, so a search never builds an array of stages.
+forms take sums only, the slowest device (max C_i) and the sum over devices, so a search never builds an array of stages.
 
     equal stages     every form equals the replay of its order, within the range of hops that its docstring names
     unequal stages   with one ratio F : I : W everywhere, 1F1B is never below the replay, and equal to it (hops apart) when
@@ -16,15 +24,66 @@ sender as well (`blocking=True`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from enum import Enum
+from functools import reduce
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from mofa_model.equations.pipeline import THIRD
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Order
-from mofa_model.units import Count, Ratio, Seconds
+from mofa_model.units import Count, Numeric, Ratio, Seconds
+
+
+class OperationKind(Enum):
+    """What an operation computes. A whole backward is an input gradient and a weight gradient in one."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUT_GRADIENT = "I"
+    WEIGHT_GRADIENT = "W"
+
+
+class Operation(NamedTuple):
+    """One kind of work on one micro-batch at one virtual stage."""
+
+    kind: OperationKind
+    virtual_stage: int
+    microbatch: int
+
+
+Step = tuple[Operation, ...]
+"""What a device does at one time: one operation, or a forward and a backward that overlap."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """A pipeline schedule: who does what, in which order; times are not part of it."""
+
+    devices: tuple[tuple[Step, ...], ...]
+    """For each device its steps, first to last."""
+
+    virtual_stages: int
+    """Length of the model in virtual stages."""
+
+    microbatches: int
+    """Micro-batches that pass through all of them."""
+
+
+def order(devices: Iterable[Iterable[Step]], depth: int, m: int) -> Order:
+    """The steps of all devices as an order of `depth` virtual stages and `m` micro-batches."""
+    return Order(
+        devices=tuple(tuple(steps) for steps in devices), virtual_stages=depth, microbatches=m
+    )
+
+
+def at_least_one(**numbers: int) -> None:
+    """Refuse an order that has none of something."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise BadValue(name, number, "write a whole number of at least 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,3 +171,43 @@ class Schedule(ABC):
         own = 2 if self.folded else 1
         if np.any(np.asarray(v) != own):
             raise BadValue("virtual_stages", v, f"schedule {self.value} takes {own}")
+
+
+@dataclass(frozen=True)
+class Folded(Schedule):
+    """A schedule in the shape of a V: the model goes down the devices and comes back, two virtual stages each.
+
+    Device i runs virtual stages i and 2 p - 1 - i, so the first one holds embedding and head, and at the bottom nothing is
+    sent.
+    """
+
+    folded: ClassVar[bool] = True
+
+    def virtual_stages(self, layers: int) -> tuple[int, ...]:
+        """Two, whatever the layers."""
+        del layers
+        return (2,)
+
+
+def folded_times(flow: Flow) -> tuple[Seconds, ...]:
+    """A micro-batch on the slowest device; F, I, W and hop of a virtual stage on the mean of the others. [s]
+
+    A hop that blocks is part of the work.
+    """
+    mean = (flow.total - flow.slowest) / np.maximum(flow.stages - 1, 1) / 2.0
+    F, W = flow.forward * mean, flow.weight * mean
+    I = mean - F - W
+    if not flow.blocking:
+        return flow.slowest, F, I, W, flow.hop
+    tau = np.where(flow.stages > 1, flow.hop, 0.0)
+    return flow.slowest + 4.0 * tau, F + tau, I + tau, W, 0.0 * tau
+
+
+def longest(times: Sequence[Seconds], *ways: tuple[Numeric, ...]) -> Seconds:
+    """The longest way through an order. [s]
+
+    Each has so many forwards, input gradients, weight gradients and hops, and what it takes beside them.
+    """
+    F, I, W, tau = times
+    spans = (sum(more, f * F + i * I + w * W + hops * tau) for f, i, w, hops, *more in ways)
+    return reduce(np.maximum, spans)

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules.folded import Folded, pieces, way
-from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Flow
+from mofa_model.schedules.schedule import (
+    Flow,
+    Folded,
+    Operation,
+    OperationKind,
+    Order,
+    Step,
+    at_least_one,
+    folded_times,
+    longest,
+    order,
+)
 from mofa_model.units import Count, Seconds
 
 
@@ -56,28 +64,25 @@ class VHalf(Folded):
         >>> round(float(VHalf().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
         30.0
         """
-        slowest, piece = pieces(flow)
+        slowest, *times = folded_times(flow)
         m, p = flow.microbatches, flow.stages
-        F, I, W, tau = piece
+        F, I, W, tau = times
         half, e = np.floor(p / 2), 1 - np.mod(p, 2)
         spare = slowest - 2.0 * (F + I + W)  # of each micro-batch, while the slowest device works
         late_inputs = np.maximum(0.0, 2.0 * (I - F) - W + 2.0 * tau - spare)
         late_forwards = np.maximum(0.0, 2.0 * (F - I) - W + 2.0 * tau - spare)
-        bubble = reduce(
-            np.maximum,
-            (
-                way(piece, p - 1 + 2 * e, 3 * p - 3, -half, 5 * p - 5 + e)
-                + (m - half - 1) * late_inputs,
-                way(piece, p - 1, 3 * p - 3 + e, -half, 5 * p - 5 + e)
-                + (m - half - 1) * late_inputs,
-                way(piece, 2 * p - 2 + e, 2 * p - 2 + e, -half, 5 * p - 7 + 3 * e)
-                + (m - 2 - e) * late_forwards,
-                way(piece, 2 * p - 1 + e, p - 3, 0, 4 * p - 6 + 2 * e)
-                + (m - half - 2) * late_forwards,
-                way(piece, 2 * p - 2 + e, p - 1, 0, 4 * p - 6 + 2 * e),
-                way(piece, p - 1 + 2 * e, 2 * p - 2 - e, 0, 4 * p - 4),
-                way(piece, p - 1, 2 * p - 2, 0, 4 * p - 4),
-            ),
+        inputs = (m - half - 1) * late_inputs
+        forwards = (m - 2 - e) * late_forwards
+        fewer_forwards = (m - half - 2) * late_forwards
+        bubble = longest(
+            times,
+            (p - 1 + 2 * e, 3 * p - 3, -half, 5 * p - 5 + e, inputs),
+            (p - 1, 3 * p - 3 + e, -half, 5 * p - 5 + e, inputs),
+            (2 * p - 2 + e, 2 * p - 2 + e, -half, 5 * p - 7 + 3 * e, forwards),
+            (2 * p - 1 + e, p - 3, 0, 4 * p - 6 + 2 * e, fewer_forwards),
+            (2 * p - 2 + e, p - 1, 0, 4 * p - 6 + 2 * e),
+            (p - 1 + 2 * e, 2 * p - 2 - e, 0, 4 * p - 4),
+            (p - 1, 2 * p - 2, 0, 4 * p - 4),
         )
         return m * slowest + np.where(p > 1, bubble, 0.0)
 

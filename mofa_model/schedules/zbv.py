@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules.folded import Folded, pieces, way
-from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Flow
+from mofa_model.schedules.schedule import (
+    Flow,
+    Folded,
+    Operation,
+    OperationKind,
+    Order,
+    Step,
+    at_least_one,
+    folded_times,
+    longest,
+    order,
+)
 from mofa_model.units import Count, Seconds
 
 _F, _I, _W = OperationKind.FORWARD, OperationKind.INPUT_GRADIENT, OperationKind.WEIGHT_GRADIENT
@@ -55,24 +63,22 @@ class ZeroBubbleV(Folded):
         >>> round(float(ZeroBubbleV().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
         25.5
         """
-        slowest, piece = pieces(flow)
+        slowest, *times = folded_times(flow)
         n = flow.stages - 1
-        bubble = reduce(
-            np.maximum,
-            (
-                way(piece, 2 * n - 1, 1 - n, 0, 3 * n - 2),
-                way(piece, 0, n, 0, 5 * n - 2),
-                way(piece, n - 1, 1, 0, 5 * n - 2),
-                way(piece, n, 0, -1, 5 * n),
-                way(piece, 0, 1, n - 1, 3 * n),
-                way(piece, 1, 0, n - 1, 3 * n - 2),
-                way(piece, 2 * n, -n, -1, 3 * n),
-                way(piece, 0, 2 * n, -2 * n, 6 * n - 2),
-                way(piece, n - 1, n + 1, -2 * n, 6 * n - 2),
-                way(piece, 2 * n - 1, 1, -2 * n, 4 * n - 2),
-                way(piece, n, n, -2 * n - 1, 6 * n),
-                way(piece, 2 * n, 0, -2 * n - 1, 4 * n),
-            ),
+        bubble = longest(
+            times,
+            (2 * n - 1, 1 - n, 0, 3 * n - 2),
+            (0, n, 0, 5 * n - 2),
+            (n - 1, 1, 0, 5 * n - 2),
+            (n, 0, -1, 5 * n),
+            (0, 1, n - 1, 3 * n),
+            (1, 0, n - 1, 3 * n - 2),
+            (2 * n, -n, -1, 3 * n),
+            (0, 2 * n, -2 * n, 6 * n - 2),
+            (n - 1, n + 1, -2 * n, 6 * n - 2),
+            (2 * n - 1, 1, -2 * n, 4 * n - 2),
+            (n, n, -2 * n - 1, 6 * n),
+            (2 * n, 0, -2 * n - 1, 4 * n),
         )
         return flow.microbatches * slowest + np.where(flow.stages > 1, bubble, 0.0)
 

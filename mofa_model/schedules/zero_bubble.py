@@ -11,8 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.schedules.schedule import (
+    Flow,
+    Operation,
+    OperationKind,
+    Order,
+    Schedule,
+    Step,
+    at_least_one,
+    order,
+)
 from mofa_model.units import Count, Seconds
 
 

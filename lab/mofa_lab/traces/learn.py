@@ -21,7 +21,7 @@ from mofa_lab.traces.prices import Layout, data_inside, hop_inside, prices
 from mofa_lab.traces.templates import StepTemplates, Template
 from mofa_model.equations import collectives
 from mofa_model.estimate.block_time import tokens_per_rank
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import OperationKind as Work
 from mofa_model.spec import Cluster
 
 TAKEN_IN: Final = ("elementwise_passes", "layer_scale", "expert_scale")

@@ -20,8 +20,8 @@ from mofa_lab.traces.events import Array, EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class, classes_of
 from mofa_lab.traces.places import places
 from mofa_model.errors import BadFile
-from mofa_model.schedules.order import Operation
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import Operation
+from mofa_model.schedules.schedule import OperationKind as Work
 
 _PASS: Final = re.compile(
     r"^(fwd|bwd|forward|backward)(_step|_pass|_microbatch)?\b[ _#:]*\d*", re.IGNORECASE

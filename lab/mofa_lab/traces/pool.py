@@ -19,7 +19,7 @@ from mofa_lab.traces.operators import Class
 from mofa_lab.traces.predict import TracedRun
 from mofa_lab.traces.prices import hop_inside, prices
 from mofa_model.estimate.block_time import tokens_per_rank
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import OperationKind as Work
 
 HEAD_TOKENS: Final = 4096.0
 """The unit of attention's half size: tokens times heads over this. Source: `Calibration`. [1]"""

@@ -15,7 +15,7 @@ from mofa_model.estimate.block_time import (
     tokens_per_rank,
 )
 from mofa_model.estimate.model_states import layer_weights
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
 

@@ -24,8 +24,8 @@ from mofa_lab.traces.prices import (
 )
 from mofa_lab.traces.templates import Piece, StepTemplates, Template
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.schedules.order import Operation, Order
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import Operation, Order
+from mofa_model.schedules.schedule import OperationKind as Work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

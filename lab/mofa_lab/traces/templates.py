@@ -15,7 +15,7 @@ from typing import Any, Final
 from mofa_lab.traces.operators import COMMUNICATION, Class
 from mofa_lab.traces.passes import Op, Pass, StepPasses
 from mofa_model.errors import InputError
-from mofa_model.schedules.order import OperationKind as Work
+from mofa_model.schedules.schedule import OperationKind as Work
 
 PAUSE: Final = 20.0
 """A host that takes this many times its median waited for something. [1]"""

@@ -18,8 +18,8 @@ from mofa_model.schedules import (
     ZBV,
     ZERO_BUBBLE,
 )
-from mofa_model.schedules.order import OperationKind
 from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.schedule import OperationKind
 from mofa_model.strategy import Strategy
 
 

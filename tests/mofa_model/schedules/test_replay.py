@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from mofa_model.schedules.order import Operation, OperationKind, Order
 from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.schedule import Operation, OperationKind, Order
 
 ORDERS = [
     ONE_F_ONE_B.order(4, 6),
