@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +40,6 @@ SPREAD: Final = math.sqrt(3.0)
 """Standard deviations in a scale of Student's law with three degrees of freedom. [1]"""
 MOST: Final = 64
 """Layouts that may be proposed: the best, and of those with the same degrees one. [1]"""
-_NORMAL: Final = NormalDist()
 EVEN: Final = 0.5
 """Chance to fit from which a run is offered: one that fails more often than not wastes machines. Ours. [1]"""
 
@@ -175,4 +173,7 @@ def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
 
 def _ends(chances: Array) -> Array:
     """Standard deviations below which a normal value lies with some chances. [1]"""
-    return np.array([_NORMAL.inv_cdf(min(max(float(one), 1e-12), 1.0 - 1e-12)) for one in chances])
+    from statistics import NormalDist
+
+    quantile = NormalDist().inv_cdf
+    return np.array([quantile(min(max(float(one), 1e-12), 1.0 - 1e-12)) for one in chances])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, presets
@@ -283,6 +282,8 @@ def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
 
 def _nothing(items: Sequence[Item]) -> str:
     """What a file without any job holds, and what takes it."""
+    from difflib import get_close_matches
+
     from mofa_model.kinds import KINDS
     from mofa_model.manifest.surroundings import POLICY, PROFILE
 

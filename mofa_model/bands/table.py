@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -113,7 +113,7 @@ def _rows(files: tuple[str, ...]) -> list[Mapping[str, str]]:
 
 
 def _shipped() -> Iterable[Mapping[str, str]]:
-    packed = resources.files(__package__).joinpath(FILE).read_bytes()
+    packed = Path(__file__).with_name(FILE).read_bytes()
     head, *lines = gzip.decompress(packed).decode("utf-8").splitlines()
     names = head.split("\t")
     return (dict(zip(names, line.split("\t"), strict=True)) for line in lines)

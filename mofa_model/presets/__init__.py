@@ -7,8 +7,7 @@ is asked for is parsed, once a process. `constants.toml` is written by `mofa fit
 
     cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
     model("llama3-405b")                                              a Transformer; ids and aliases, case ignored
-    read_config("config.json")                                        a Transformer from a model hub's file
-    model_named("org/name")                                           whichever of these a person means, or what the hub has
+    model_named("org/name")                                           a Transformer: a preset, a model hub's config.json, or what the hub has
 """
 
 from mofa_model.presets.catalogue import (
@@ -37,7 +36,6 @@ from mofa_model.presets.entries import (
     resolve,
     sources,
 )
-from mofa_model.presets.huggingface import from_config, read_config
 from mofa_model.presets.named import model_named
 
 __all__ = [
@@ -54,7 +52,6 @@ __all__ = [
     "entry",
     "fabric",
     "family",
-    "from_config",
     "instance",
     "is_address",
     "link",
@@ -64,7 +61,6 @@ __all__ = [
     "names",
     "optimizer",
     "precision",
-    "read_config",
     "resolve",
     "sources",
     "stack",

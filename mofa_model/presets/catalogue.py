@@ -10,7 +10,7 @@ from typing import Any, Final
 from mofa_model import units
 from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.presets import entries, huggingface
+from mofa_model.presets import entries
 from mofa_model.spec import Device, Link, Precision, Run, Transformer, UpdateRule
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
@@ -164,11 +164,11 @@ def _root(name: str) -> str:
 @cache
 def _model(name: str) -> Transformer:
     given = entries.facts(entries.entry("models", name))
-    return (
-        huggingface.from_config(given["config"], name=name)
-        if "config" in given
-        else network(name, given)
-    )
+    if "config" not in given:
+        return network(name, given)
+    from mofa_model.presets.huggingface import from_config
+
+    return from_config(given["config"], name=name)
 
 
 def network(name: str, given: Mapping[str, Any]) -> Transformer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -27,16 +27,43 @@ _ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory
 """Keys that say something about an entry; the others are its facts."""
 
 
+class _Entries(Mapping[str, Entry]):
+    """Entries of a file; each is parsed when it is asked for, because a command asks for few."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+        heads = [*_HEAD.finditer(text)]
+        ends = [head.start() for head in heads[1:]] + [len(text)]
+        self._texts: dict[str, str] = {}
+        for head, end in zip(heads, ends, strict=True):
+            name = head[1] or head[2]
+            self._texts[name] = self._texts.get(name, "") + text[head.start() : end]
+        self._parsed: dict[str, Entry] = {}
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._parsed:
+            try:
+                self._parsed[name] = tomllib.loads(self._texts[name])[name]
+            except tomllib.TOMLDecodeError as error:
+                raise BadFile(self._file, f"[{name}] {error}") from None
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
 @cache
 def table(kind: str) -> Mapping[str, Entry]:
     """All entries of a file, by id."""
-    text = Path(__file__).with_name(f"{kind}.toml").read_text(encoding="utf-8")
-    try:
-        return MappingProxyType(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(f"{kind}.toml", str(error)) from None
+    return _Entries(f"{kind}.toml")
 
 
+_HEAD: Final = re.compile(r'^\[(?:"([^"]+)"|([\w-]+))(?=[\].])', re.MULTILINE)
+"""The heading of an entry, or of a table in it, with the entry's id."""
 _MAKERS: Final = re.compile(r"^(?:nvidia|amd)-")
 _ADDRESS: Final = re.compile(
     r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:models/)?([^/\s]+/[^/\s?#]+)(?:[/?#]\S*)?"
@@ -93,7 +120,13 @@ def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
     for name, entry in table(kind).items():
         for alias in {_key(kind, alias): None for alias in entry.get("aliases", ())}:
             found[alias] = (*found.get(alias, ()), name)
-    return MappingProxyType(found | {_key(kind, name): (name,) for name in table(kind)})
+    return MappingProxyType(found | {word: (name,) for word, name in _own(kind).items()})
+
+
+@cache
+def _own(kind: str) -> Mapping[str, str]:
+    """The ids, by what each is looked up by; no entry is parsed for them."""
+    return MappingProxyType({_key(kind, name): name for name in names(kind)})
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -113,8 +146,11 @@ def meanings(kind: str, name: object) -> tuple[str, ...]:
     >>> meanings("precisions", "FP8")[:2], meanings("precisions", "fp7")
     (('fp8-delayed', 'fp8-current'), ())
     """
-    names(kind)
-    return _ids(kind).get(_key(kind, name), ()) if isinstance(name, str) else ()
+    if not isinstance(name, str):
+        return ()
+    word = _key(kind, name)
+    exactly = _own(kind).get(word)
+    return _ids(kind).get(word, ()) if exactly is None else (exactly,)
 
 
 def called(kind: str) -> dict[str, str]:

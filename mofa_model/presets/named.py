@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from mofa_model import files
 from mofa_model.errors import BadFile
 from mofa_model.presets import catalogue, entries, hub
-from mofa_model.presets.huggingface import read_config
 from mofa_model.spec import Transformer
 
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
@@ -31,10 +31,17 @@ def model_named(text: str, *, field: str = "--model") -> Transformer:
         or text.startswith(("./", "../", "/", "~"))
         or (not known and files.found(text) == "folder")
     ):
-        return read_config(text)
+        return _read(text)
     if hub.ID.fullmatch(text) and not known:
         file = hub.config_file(text, field=field)
         if file is not None:
-            return read_config(file)
+            return _read(file)
         also = f"the hub has no such model, or does not show it without HF_TOKEN; {also}"
     return catalogue.model(entries.resolve("models", text, field=field, also=also))
+
+
+def _read(path: Path | str) -> Transformer:
+    """A model hub's file; its readers are imported when one is given, and not for every preset."""
+    from mofa_model.presets.huggingface import read_config
+
+    return read_config(path)

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from mofa_model.spec.reliability import FailureLaw, Hangs, RecoveryTime, Reliability
@@ -196,7 +195,13 @@ _DEGREE: Final = 160
 """Degree of the Chebyshev series; the laws are smooth in log t."""
 _EXACT: Final = 1e-11
 """Coefficients of the series that are smaller than this are left out. [1]"""
-_GAUSS: Final = np.polynomial.legendre.leggauss(48)
+
+
+@cache
+def _gauss() -> tuple[NDArray[Any], NDArray[Any]]:
+    """Nodes and weights of Gauss-Legendre; numpy's polynomials are imported when a law needs them."""
+    nodes, weights = np.polynomial.legendre.leggauss(48)
+    return nodes, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +264,9 @@ class GeneralRun:
     def _tail(self, a: NDArray[Any]) -> NDArray[Any]:
         """Integral of alive from a to the horizon, by Gauss-Legendre in log time. [s]"""
         span = np.log(np.maximum(self.horizon / a, 1.0))
-        x = a * np.exp(np.multiply.outer((_GAUSS[0] + 1) / 2, span))
-        total: NDArray[Any] = np.tensordot(_GAUSS[1], x * self.curve(x), axes=1) * span / 2
+        nodes, weights = _gauss()
+        x = a * np.exp(np.multiply.outer((nodes + 1) / 2, span))
+        total: NDArray[Any] = np.tensordot(weights, x * self.curve(x), axes=1) * span / 2
         return total
 
 
@@ -349,6 +355,7 @@ def _series(
     def inner(x: NDArray[Any]) -> NDArray[Any]:
         return function(np.maximum(0.0, np.exp(low + (high - low) * (x + 1) / 2) - offset))
 
+    chebyshev = np.polynomial.chebyshev
     full = np.asarray(chebyshev.chebinterpolate(inner, _DEGREE), dtype=float)  # type: ignore[type-var]
     coefficients = chebyshev.chebtrim(full, _EXACT * float(np.max(np.abs(full))))
 

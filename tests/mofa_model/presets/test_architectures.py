@@ -9,8 +9,9 @@ import pytest
 from mofa_model.blocks import LinearAttention, Rows, SelectiveScan, StateSpace
 from mofa_model.equations import parameters
 from mofa_model.errors import InputError
-from mofa_model.presets import entries, from_config
+from mofa_model.presets import entries
 from mofa_model.presets.families import FAMILIES, REFUSED
+from mofa_model.presets.huggingface import from_config
 
 DATA = Path(__file__).parents[2] / "data"
 GIVEN = json.loads((DATA / "architectures.json").read_text(encoding="utf-8"))

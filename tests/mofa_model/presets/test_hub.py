@@ -13,6 +13,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.errors import InputError, MofaError, SourceUnreachable
+from mofa_model.presets.huggingface import from_config
 
 CONFIG = {
     "model_type": "llama",
@@ -89,7 +90,7 @@ def hub(tmp_path, monkeypatch):
 
 def test_a_model_is_fetched_once_and_then_read_from_the_cache(hub, monkeypatch):
     read = presets.model_named("org/model")
-    assert read == presets.from_config(CONFIG)
+    assert read == from_config(CONFIG)
     asked = len(Hub.asked)
     assert asked == 3  # two questions whether it is there, one for what it says
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
