@@ -2,14 +2,10 @@
 
 May import: advice, bands, estimate, presets, spec, strategy, units, errors; scipy is not needed. Imported by: verbs, the operator (system alone) and the lab.
 
-    runs, logs a user's own runs or trainer's log -> factors over the shipped constants (runs.toml), for its chip alone
-    short_runs runs of a question's own layouts -> the question with what they say
-    system     what runs of one system say together, in one number: at the desk and in the cluster
-    cases      one measured run, and which constants it asks for
-    batches    cases of one kind -> one set of arrays, so that thousands are priced in one pass
-    free       constants that may move, each in a section of constants.toml, from a prior
-    problem    cases + free constants -> predictions and their derivatives, all rows at once
-    evidence   measured figures of cases as two problems, times and memory, with weights
-    fit        robust least squares with priors
-    written    entries as the text of a constants file
+    runs        a user's own runs or trainer's log -> factors over the shipped constants of its system alone
+    short_runs  runs of a question's own layouts -> the question with what they say
+    system      what runs of one system say together, in one number: at the desk and in the cluster
+    cases       one measured run and the constants it asks for; thousands as a few sets of arrays
+    constants   constants that a fit may move, and their text in a constants file
+    fit         robust least squares with priors over measured figures of cases
 """

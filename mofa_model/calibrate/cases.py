@@ -1,13 +1,23 @@
-"""One measured run: what was trained, where and how, what was measured, and which constants it asks for.
+"""One measured run as a case, and thousands of cases as a few sets of arrays.
 
-Constants do not belong to a case: it only names, by a `CalibrationKey`, which ones it asks for.
+Constants do not belong to a case: by a `CalibrationKey` it names those that it asks for.
+
+Cases are of one *kind* when they differ in numbers alone: they have the same categories (schedule, sharding, gated or not, latent
+attention or not, …) and stacks with the same habits. `stacked` turns frozen descriptions of one kind into one whose numbers are
+arrays, so that the estimate prices all of them in one pass. A number that is equal in all stays a scalar.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model import presets
+from mofa_model.checks import field_names
 from mofa_model.spec import Calibration, Cluster, Workload
 from mofa_model.strategy import Strategy
 
@@ -80,3 +90,104 @@ def shipped(key: CalibrationKey) -> Calibration:
         key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
     )
     return replace(found, placement=key.placement) if key.placement else found
+
+
+T = TypeVar("T")
+
+Resolve = Callable[[CalibrationKey], Calibration]
+"""Where constants come from: presets, or a fit in progress."""
+
+LABELS: Final = frozenset({"name", "stack"})
+"""Fields that only name a thing: they make no kind of their own."""
+
+_SEVERAL: Final = "several"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Cases of one kind as arrays of one length."""
+
+    indices: NDArray[np.intp]
+    """Where its cases stand in the list that was batched."""
+    keys: tuple[CalibrationKey, ...]
+    """Constants that each row asks for."""
+    workload: Workload
+    """Models and trainings."""
+    cluster: Cluster
+    """Machines, with default constants until `calibrated`."""
+    strategy: Strategy
+    """Layouts."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def rows(self, values: Any) -> NDArray[np.floating[Any]]:
+        """A result of the estimate, scalar or array, as one number per row."""
+        return np.broadcast_to(np.asarray(values, dtype=float), (len(self),))
+
+
+def batches(cases: Sequence[Case], resolve: Resolve) -> list[Batch]:
+    """All cases in batches of one kind, in order of first appearance; constants are not yet attached.
+
+    `resolve` is asked for the habits of stacks (placement, overlap by default): they are categories too.
+    """
+    habits: dict[CalibrationKey, Hashable] = {}
+    kinds: dict[Hashable, list[int]] = {}
+    for index, case in enumerate(cases):
+        if case.key not in habits:
+            habits[case.key] = kind_of(resolve(case.key))
+        parts = (kind_of(case.workload), kind_of(case.cluster), kind_of(case.strategy))
+        kinds.setdefault((*parts, habits[case.key]), []).append(index)
+    return [batch_of(cases, indices) for indices in kinds.values()]
+
+
+def batch_of(cases: Sequence[Case], indices: Sequence[int]) -> Batch:
+    """The batch of some cases of one kind."""
+    chosen = [cases[index] for index in indices]
+    return Batch(
+        indices=np.array(indices, dtype=np.intp),
+        keys=tuple(case.key for case in chosen),
+        workload=stacked([case.workload for case in chosen]),
+        cluster=stacked([case.cluster for case in chosen]),
+        strategy=stacked([case.strategy for case in chosen]),
+    )
+
+
+def kind_of(described: Any) -> Hashable:
+    """What a description has beside numbers: types and categories, without labels."""
+    if _is_number(described):
+        return float
+    if is_dataclass(described):
+        kind: Any = type(described)
+        names = field_names(kind)
+        return (kind, *(kind_of(getattr(described, name)) for name in names if name not in LABELS))
+    if isinstance(described, tuple):
+        return tuple(map(kind_of, described))
+    category: Hashable = described
+    return category
+
+
+def stacked(described: Sequence[T]) -> T:
+    """One description for many of one kind: numbers that differ become arrays, labels that differ "several"."""
+    first: Any = described[0]
+    if _is_number(first):
+        equal = all(value == first for value in described)
+        return cast("T", first if equal else np.array(described, dtype=float))
+    if isinstance(first, tuple):
+        return cast("T", tuple(stacked(column) for column in zip(*described, strict=True)))
+    if not is_dataclass(first):
+        return cast("T", first)
+    whole: dict[str, Any] = {}
+    for name in field_names(first.__class__):
+        column = [getattr(item, name) for item in described]
+        if all(value is column[0] for value in column):
+            whole[name] = column[0]
+        elif name in LABELS:
+            whole[name] = column[0] if len(set(column)) == 1 else _SEVERAL
+        else:
+            whole[name] = stacked(column)
+    return cast("T", first.__class__(**whole))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

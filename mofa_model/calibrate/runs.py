@@ -5,15 +5,25 @@ A row names what ran where and how long a step took:
     model, gpu, gpus, strategy, global_batch, sequence, step_seconds            must be there
     precision, stack, gpus_per_node, scale_out, memory_gib, id                  may be
 
-They are the truth about their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the shipped constants of
-that system and of no other. A factor is pulled by how far systems were seen to differ in it, and by the runs as far as layouts of
-one system were seen to differ; however far off a run is, it counts in full. So one run moves most of the way, several all of it, and
-what they say nothing about stays where the presets have it.
+Runs tell of their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the shipped constants of that system and
+of no other. A prior pulls each factor by how far systems were seen to differ in it, and the runs pull it as far as layouts of one
+system were seen to differ; a run counts in full however far off it is. So one run moves a factor most of the way, several move it
+all the way, and a factor of which the runs say nothing stays.
+
+A log has one of these lines for every step, with whatever else beside them:
+
+    Megatron-LM      iteration 100/ 500 | … | elapsed time per iteration (ms): 8343.1 | …
+    Megatron-Bridge  Step Time : 8.34s …
+    NeMo             … | train_step_timing in s: 8.34 | …
+    nanotron         iteration: 10 / 15 | … | elapsed_time_per_iteration_ms: 8.34K | …
+    torchtitan       step: 10  loss: …  tps: 6,512  …         tokens per second and device
+    DeepSpeed        … CurrSamplesPerSec=35.5, …              samples per second
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,18 +34,23 @@ import numpy as np
 from mofa_model import presets, units
 from mofa_model.bands import band_of, coordinates, in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
-from mofa_model.calibrate.evidence import Evidence, memories, times
-from mofa_model.calibrate.fit import Fitted, fit
-from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
+from mofa_model.calibrate.constants import (
+    YOURS,
+    Free,
+    Written,
+    entries_of,
+    own_factors,
+    significant,
+)
+from mofa_model.calibrate.constants import as_toml as constants_as_toml
+from mofa_model.calibrate.fit import Evidence, Fitted, fit, memories, times
 from mofa_model.calibrate.system import RUNS, system_factor
-from mofa_model.calibrate.written import Written, significant
-from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import chosen
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
-from mofa_model.units import GIB, Range
+from mofa_model.units import GIB, Range, Seconds
 
 NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence", "step_seconds")
 """Fields that every row has."""
@@ -288,3 +303,68 @@ def as_toml(found: Sequence[Refinement]) -> str:
     for row in (row for refinement in found for row in refinement.rows):
         lines += ["[[runs]]", *(f"{name} = {json.dumps(text)}" for name, text in row.items()), ""]
     return "\n".join(lines)
+
+
+_NUMBER: Final = r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+"""What a terminal is told between the words of a line."""
+
+_MILLISECOND: Final = units.parse("1 ms", "s")
+_THOUSAND: Final = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
+
+
+FORMS: Final = {
+    re.compile(rf"elapsed time per iteration \(ms\):\s*{_NUMBER}()"): "milliseconds",
+    re.compile(rf"elapsed_time_per_iteration_ms:\s*{_NUMBER}([KMB]?)"): "milliseconds",
+    re.compile(rf"train_step_timing in s['\"]?\s*[:=]\s*{_NUMBER}()"): "seconds",
+    re.compile(rf"Step Time\s*:\s*{_NUMBER}()\s*s\b"): "seconds",
+    re.compile(rf"\bstep:\s*[0-9,]+\b.*\btps:\s*{_NUMBER}()"): "tokens",
+    re.compile(rf"CurrSamplesPerSec=\s*{_NUMBER}()"): "samples",
+}
+"""What the number of a line means, by the format of the line, in the order in which they are tried."""
+
+FEWEST: Final = 3
+"""Steps that a log must hold after its warm-up."""
+
+WARM_UP: Final = 0.2
+"""Share of the steps at the start that is left out: compilation, allocation, first touches. [1]"""
+
+
+def step_seconds(
+    lines: Iterable[str], *, global_batch: int, sequence: int, gpus: int, path: object = "log"
+) -> Seconds:
+    """Median step time of a log, its warm-up left out. [s]
+
+    >>> lines = [f"iteration {i}/9 | elapsed time per iteration (ms): {ms} |" for i, ms in enumerate((9000, 500, 500, 502))]
+    >>> step_seconds(lines, global_batch=8, sequence=4096, gpus=8)
+    0.5
+    """
+    found = [
+        value for line in lines if (value := _read(line, global_batch, sequence, gpus)) is not None
+    ]
+    steady = found[max(1, round(WARM_UP * len(found))) :]
+    if len(steady) < FEWEST:
+        raise BadFile(
+            path,
+            f"holds {len(found)} lines with a step time; {FEWEST + 1} or more are needed, in the format of Megatron, NeMo,"
+            " torchtitan, nanotron or DeepSpeed",
+        )
+    return float(np.median(np.array(steady, dtype=float)))
+
+
+def _read(line: str, global_batch: int, sequence: int, gpus: int) -> Seconds | None:
+    plain = _COLOUR.sub("", line)
+    for pattern, meaning in FORMS.items():
+        match = pattern.search(plain)
+        if match is None:
+            continue
+        number = float(match.group(1).replace(",", "").replace("_", "")) * _THOUSAND[match.group(2)]
+        if number <= 0:
+            return None
+        if meaning == "tokens":
+            return global_batch * sequence / (gpus * number)
+        if meaning == "samples":
+            return global_batch / number
+        return number * (_MILLISECOND if meaning == "milliseconds" else 1.0)
+    return None

@@ -108,7 +108,7 @@ def _is_table(name: str) -> bool:
 
 def _logged(arguments: Namespace) -> dict[str, Any]:
     """The run that a log and the options beside it describe."""
-    from mofa_model.calibrate.logs import step_seconds
+    from mofa_model.calibrate.runs import step_seconds
     from mofa_model.files import read_text
 
     absent = {

@@ -15,10 +15,9 @@ from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.figures import SUBJECTS, errors, regret
 from mofa_lab.fitting.folds import CLOSE
 from mofa_lab.validate.score import spread
-from mofa_model.calibrate.batches import Batch
-from mofa_model.calibrate.evidence import Change, times
-from mofa_model.calibrate.fit import fit
-from mofa_model.calibrate.free import Free
+from mofa_model.calibrate.cases import Batch
+from mofa_model.calibrate.constants import Free
+from mofa_model.calibrate.fit import Change, fit, times
 
 Array = NDArray[np.floating[Any]]
 

@@ -13,10 +13,8 @@ from mofa_lab.fitting.folds import OutOfFold, cross_validate
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.writer import joined, rounded, written
 from mofa_model.calibrate.cases import Case
-from mofa_model.calibrate.evidence import Evidence, FitRow, memories, times
-from mofa_model.calibrate.fit import Fitted, fit, robust
-from mofa_model.calibrate.free import Free, entries_of
-from mofa_model.calibrate.written import Written
+from mofa_model.calibrate.constants import Free, Written, entries_of
+from mofa_model.calibrate.fit import Evidence, FitRow, Fitted, fit, memories, robust, times
 from mofa_model.presets import entries as tables
 
 Array = NDArray[np.floating[Any]]

@@ -15,7 +15,7 @@ from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
 from mofa_model.bands import SHARE, Coordinates, band_of, coordinates, in_words
 from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, in_columns
-from mofa_model.calibrate.evidence import FitRow, predicted_by
+from mofa_model.calibrate.fit import FitRow, predicted_by
 
 Mask = NDArray[np.bool_]
 Row = Mapping[str, str]

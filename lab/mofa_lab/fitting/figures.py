@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread
-from mofa_model.calibrate.evidence import Evidence, FitRow, predicted_by
-from mofa_model.calibrate.free import Composition, composition
+from mofa_model.calibrate.constants import Composition, composition
+from mofa_model.calibrate.fit import Evidence, FitRow, predicted_by
 
 Array = NDArray[np.floating[Any]]
 Choice = Callable[[FitRow], bool]

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
-from mofa_model.calibrate.evidence import Evidence, FitRow
-from mofa_model.calibrate.fit import Fitted, fit
+from mofa_model.calibrate.fit import Evidence, FitRow, Fitted, fit
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]

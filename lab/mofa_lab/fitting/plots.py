@@ -13,7 +13,7 @@ from mofa_lab.fitting.figures import STEP, SUBJECTS, errors, part_of, regret
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.odds_report import RECORD
 from mofa_model import presets
-from mofa_model.calibrate.evidence import FitRow
+from mofa_model.calibrate.fit import FitRow
 from mofa_model.files import from_json, read_text
 
 if TYPE_CHECKING:

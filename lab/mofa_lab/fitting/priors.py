@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 
-from mofa_model.calibrate.free import Free, entries_of
+from mofa_model.calibrate.constants import Free, entries_of
 
 
 def priors(text: str | None = None) -> tuple[Free, ...]:

@@ -12,7 +12,7 @@ from mofa_lab.fitting.figures import STEP, errors, regret
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.suspects import suspects
 from mofa_lab.validate.score import spread
-from mofa_model.calibrate.evidence import FitRow
+from mofa_model.calibrate.fit import FitRow
 from mofa_model.tables import Cell, Column, Table, as_markdown
 
 LARGE: Final = 2048

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mofa_lab.fitting.campaign import Calibrated
-from mofa_model.calibrate.evidence import FitRow
+from mofa_model.calibrate.fit import FitRow
 
 
 @dataclass(frozen=True, slots=True)

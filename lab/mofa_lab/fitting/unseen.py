@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.fitting.campaign import Calibrated
-from mofa_model.calibrate.evidence import Evidence, FitRow, predicted_by
-from mofa_model.calibrate.free import Free, own_factors
+from mofa_model.calibrate.constants import Free, own_factors
+from mofa_model.calibrate.fit import Evidence, FitRow, predicted_by
 from mofa_model.calibrate.runs import own_fit
 
 Array = NDArray[np.floating[Any]]

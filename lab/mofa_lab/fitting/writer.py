@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from mofa_lab.fitting.folds import OutOfFold
 from mofa_lab.fitting.sets import set_of
-from mofa_model.calibrate.evidence import Evidence
-from mofa_model.calibrate.free import Free
-from mofa_model.calibrate.written import Written, significant
-from mofa_model.calibrate.written import as_toml as constants_as_toml
+from mofa_model.calibrate.constants import Free, Written, significant
+from mofa_model.calibrate.constants import as_toml as constants_as_toml
+from mofa_model.calibrate.fit import Evidence
 
 Array = NDArray[np.floating[Any]]
 

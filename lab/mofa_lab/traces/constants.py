@@ -12,8 +12,7 @@ from mofa_lab.traces.learn import Finding
 from mofa_lab.traces.pool import pooled
 from mofa_lab.traces.predict import TracedRun
 from mofa_model import presets
-from mofa_model.calibrate.free import Free
-from mofa_model.calibrate.written import Written, as_toml, significant
+from mofa_model.calibrate.constants import Free, Written, as_toml, significant
 
 NEGLIGIBLE: Final = 1e-4
 """A scatter below this is not worth stating. [1]"""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from mofa_lab.validate.cases import Unsupported, load
 from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, summary
-from mofa_model.calibrate.batches import Batch, Resolve, batch_of, batches, stacked
-from mofa_model.calibrate.cases import Case, shipped
+from mofa_model.calibrate.cases import Batch, Case, Resolve, batch_of, batches, shipped, stacked
 from mofa_model.errors import InputError
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.spec import Cluster, Workload

@@ -116,7 +116,7 @@ def _read(files: Iterable[str]) -> list[Case]:
 def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
     """Cases whose key is none of those that are named."""
     from mofa_lab.fitting.folds import KEYS
-    from mofa_model.calibrate.evidence import FitRow
+    from mofa_model.calibrate.fit import FitRow
 
     for text in given:
         key, _, name = text.partition("=")

@@ -22,7 +22,7 @@ from mofa_lab.fitting import (
 from mofa_lab.fitting.priors import priors
 from mofa_model import presets
 from mofa_model.bands.table import in_columns
-from mofa_model.calibrate.free import entries_of
+from mofa_model.calibrate.constants import entries_of
 from mofa_model.presets import entries as tables
 from mofa_model.presets.constants import defaults
 from mofa_model.units import Range

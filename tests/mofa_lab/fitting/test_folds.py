@@ -5,8 +5,7 @@ import pytest
 
 from mofa_lab.fitting.folds import KEYS, cross_validate, family, folds
 from mofa_lab.fitting.sets import set_of
-from mofa_model.calibrate.evidence import memories, times
-from mofa_model.calibrate.fit import fit
+from mofa_model.calibrate.fit import fit, memories, times
 
 
 @pytest.fixture(scope="module")

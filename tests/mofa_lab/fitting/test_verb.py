@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from mofa_lab.verbs import fit as verb
-from mofa_model.calibrate.free import entries_of
+from mofa_model.calibrate.constants import entries_of
 from mofa_model.cli import main
 from mofa_model.presets import chosen, entries
 

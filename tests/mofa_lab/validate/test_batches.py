@@ -10,7 +10,7 @@ from mofa_lab.validate.cases import case_of
 from mofa_lab.validate.record import Record
 from mofa_lab.validate.steps import calibrated, predict, shipped
 from mofa_model import presets
-from mofa_model.calibrate.batches import batches, kind_of, stacked
+from mofa_model.calibrate.cases import batches, kind_of, stacked
 
 
 def cases_of(plain, *changes):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from mofa_model.calibrate.cases import CalibrationKey
-from mofa_model.calibrate.evidence import times
-from mofa_model.calibrate.fit import fit, robust
-from mofa_model.calibrate.free import YOURS, composition, entries_of
+from mofa_model.calibrate.constants import YOURS, composition, entries_of
+from mofa_model.calibrate.fit import fit, robust, times
 from mofa_model.calibrate.runs import case_of
 from mofa_model.errors import BadFile
 

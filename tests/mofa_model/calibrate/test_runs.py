@@ -8,7 +8,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.bands import band_of, basis_of, coordinates, measured_runs
-from mofa_model.calibrate import logs, runs
+from mofa_model.calibrate import runs
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, BadValue, UnknownName
 from mofa_model.estimate import estimate
@@ -190,14 +190,14 @@ def lines_of(form, seconds):
 @pytest.mark.parametrize("form", LOGS)
 def test_every_trainers_lines_give_the_steady_step_time(form):
     lines = ["some other line", *lines_of(form, 2.5), "step done"]
-    assert logs.step_seconds(lines, global_batch=128, sequence=8192, gpus=64) == pytest.approx(
+    assert runs.step_seconds(lines, global_batch=128, sequence=8192, gpus=64) == pytest.approx(
         2.5, rel=1e-3
     )
 
 
 def test_a_log_without_steps_is_refused():
     with pytest.raises(BadFile, match="holds 0 lines"):
-        logs.step_seconds(["nothing here"], global_batch=8, sequence=8, gpus=8)
+        runs.step_seconds(["nothing here"], global_batch=8, sequence=8, gpus=8)
 
 
 def test_the_command_reads_a_log_and_writes_a_layer(tmp_path, capsys):

@@ -17,7 +17,7 @@ from shapes import decoder, deeper
 
 from mofa_model.axes.axis import Scope
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
-from mofa_model.calibrate.batches import kind_of, stacked
+from mofa_model.calibrate.cases import kind_of, stacked
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.launch import launch

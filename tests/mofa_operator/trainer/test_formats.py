@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.calibrate.logs import step_seconds
+from mofa_model.calibrate.runs import step_seconds
 from mofa_model.errors import UnknownName
 from mofa_operator.trainer.formats import FAMILIES, Line, Reader
 from mofa_operator.trainer.progress import Facts, Progress, seen, speed
