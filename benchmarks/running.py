@@ -26,8 +26,8 @@ from mofa_local.series import Series, sampled  # noqa: E402
 from mofa_local.synthetic import Job, draw  # noqa: E402
 
 from mofa_operator.observe.progress.telemetry import (  # noqa: E402
+    JobSeries,
     TelemetryReader,
-    Watched,
 )
 from mofa_operator.observe.prometheus.client import Prometheus  # noqa: E402
 from mofa_operator.settings import PrometheusSettings  # noqa: E402
@@ -45,7 +45,7 @@ def is_looked_at(series: Series) -> bool:
 
 async def look(server: Server, jobs: int) -> float:
     """Time of a look that is not the first one. [s]"""
-    watched = [Watched(namespace="research", name=f"job-{number}") for number in range(jobs)]
+    watched = [JobSeries(namespace="research", name=f"job-{number}") for number in range(jobs)]
     times = []
     async with Prometheus(PrometheusSettings(url=server.url)) as prometheus:
         looks = TelemetryReader(prometheus)

@@ -31,7 +31,7 @@ from mofa_local.synthetic import (
 from mofa_model.cli import main
 from mofa_operator.evidence import date_of
 from mofa_operator.observe.history import history
-from mofa_operator.observe.progress.telemetry import Watched, running
+from mofa_operator.observe.progress.telemetry import JobSeries, running
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import any_of, matcher, selector
 from mofa_operator.settings import PrometheusSettings
@@ -349,7 +349,7 @@ def test_stretches_that_are_over_are_asked_for_once(url):
 
 def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
     jobs = [
-        Watched(namespace="research", name=name)
+        JobSeries(namespace="research", name=name)
         for name in ("pretrain-a", "pretrain-b", "never-was")
     ]
 

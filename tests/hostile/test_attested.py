@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mofa_model.kinds.kind import ATTEMPTS
-from mofa_operator.observe.progress.telemetry import MOST_OWN, TelemetryReader, Watched
+from mofa_operator.observe.progress.telemetry import MOST_OWN, JobSeries, TelemetryReader
 from mofa_operator.observe.prometheus.client import Prometheus, QueryResult
 from mofa_operator.settings import PrometheusSettings
 
@@ -43,7 +43,7 @@ def look(site, *jobs, most_series=20_000):
 
 
 def victim(**more):
-    return Watched(namespace="research", name="llama", **more)
+    return JobSeries(namespace="research", name="llama", **more)
 
 
 def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
@@ -63,17 +63,17 @@ def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
 
 def test_a_job_that_publishes_nothing_cannot_be_made_to_run_by_another(site):
     site.say(evil=trainer("research", "silent", 9e6))
-    assert look(site, Watched(namespace="research", name="silent")) == {}
+    assert look(site, JobSeries(namespace="research", name="silent")) == {}
 
 
 def test_own_matchers_show_nobody_elses_series(site):
     site.say(
         victim="megatron_training_tokens_per_sec 777\n", evil="megatron_training_tokens_per_sec 1\n"
     )
-    spy = Watched(
+    spy = JobSeries(
         namespace="evil", name="mine", preset="megatron", matchers={"job": "research-trainer"}
     )
-    own = Watched(
+    own = JobSeries(
         namespace="evil", name="mine", preset="megatron", matchers={"job": "evil-trainer"}
     )
     assert THEIRS not in look(site, spy)
@@ -83,18 +83,18 @@ def test_own_matchers_show_nobody_elses_series(site):
 def test_a_matcher_that_names_another_namespace_is_refused_by_name(site):
     site.say(victim=trainer(*JOB, 1000), evil=trainer(*THEIRS, 5))
     found = look(
-        site, Watched(namespace="evil", name="mine", matchers={"namespace": "research"}), victim()
+        site, JobSeries(namespace="evil", name="mine", matchers={"namespace": "research"}), victim()
     )
     assert "spec.throughput.matchers.namespace: 'research'" in found[THEIRS].refused
     assert found[JOB].running.tokens_per_second == 1000
-    own = look(site, Watched(namespace="evil", name="mine", matchers={"namespace": "evil"}))
+    own = look(site, JobSeries(namespace="evil", name="mine", matchers={"namespace": "evil"}))
     assert own[THEIRS].running.tokens_per_second == 5
 
 
 def test_a_bad_matcher_fails_its_own_job_alone(site):
     site.say(victim=trainer(*JOB, 1000), evil=trainer(*THEIRS, 5))
-    bad = Watched(namespace="evil", name="bad", matchers={"app.kubernetes.io/name": "trainer"})
-    found = look(site, bad, victim(), Watched(namespace="evil", name="mine"))
+    bad = JobSeries(namespace="evil", name="bad", matchers={"app.kubernetes.io/name": "trainer"})
+    found = look(site, bad, victim(), JobSeries(namespace="evil", name="mine"))
     assert "'app.kubernetes.io/name'" in found["evil", "bad"].refused
     assert found[JOB].running.tokens_per_second == 1000
     assert found[THEIRS].running.tokens_per_second == 5, "nor does it fail its neighbours"
@@ -108,7 +108,7 @@ def test_a_flood_of_series_blinds_its_own_namespace_alone(site):
         evil=flood,
         state=pod("research", "llama-0", "u1", "node-1") + pods,
     )
-    found = look(site, Watched(namespace="evil", name="mine"), victim(), most_series=50)
+    found = look(site, JobSeries(namespace="evil", name="mine"), victim(), most_series=50)
     assert "series" in found[THEIRS].refused
     assert found[JOB].running.tokens_per_second == 1000
     assert found[JOB].gang.nodes == {"node-1"}
@@ -169,7 +169,7 @@ def test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told(
             return QueryResult(samples=())
 
     jobs = [
-        Watched(namespace="evil", name=f"j-{n:04}", matchers={"run": str(n)}) for n in range(1000)
+        JobSeries(namespace="evil", name=f"j-{n:04}", matchers={"run": str(n)}) for n in range(1000)
     ]
     found = asyncio.run(TelemetryReader(Server())([*jobs, victim()], time.time()))
     assert Server.asked <= 12 * (MOST_OWN + 1)

@@ -29,7 +29,7 @@ from mofa_operator.observe.history.history import KnownDays, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 from mofa_operator.observe.progress.run_records import RunRecords
-from mofa_operator.observe.progress.telemetry import Telemetry, Watched
+from mofa_operator.observe.progress.telemetry import Telemetry, JobSeries
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.trainers import TRAINERS, Job
 from mofa_operator.settings import PrometheusSettings
@@ -57,7 +57,7 @@ _PATIENCE: Final = 60.0
 _AWAY: Final = 5
 """Looks for which a node may be away without being lost, where that is less than the usual five minutes. [1]"""
 
-Telemetries: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Telemetry]]]
+Telemetries: TypeAlias = Callable[[Iterable[JobSeries], float], Awaitable[Mapping[Job, Telemetry]]]
 """What is to be seen of the jobs at a moment."""
 
 _log = logging.getLogger(__name__)
@@ -249,7 +249,7 @@ class JobObserver:
         facts = self._store.node(node)
         return "" if facts is None else facts.lost
 
-    async def _watched(self) -> AsyncIterator[tuple[LiveObject, Watched]]:
+    async def _watched(self) -> AsyncIterator[tuple[LiveObject, JobSeries]]:
         profiles = {profile.key.name: profile for profile in self._store.profiles()}
         names: set[Job] = set()
         for number, key in enumerate(self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)):
@@ -266,7 +266,7 @@ class JobObserver:
                 names.add(where.job)
                 yield job, where if target is None else replace(where, born=target.made or 0.0)
 
-    def _existing(self, job: LiveObject) -> Watched | None:
+    def _existing(self, job: LiveObject) -> JobSeries | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
         if HASH not in job.annotations or self._store.owner(job.key) is not None:
             return None
@@ -274,7 +274,7 @@ class JobObserver:
         return _on(job.key, meant[0] if len(meant) == 1 else None)
 
 
-def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> Watched | None:
+def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> JobSeries | None:
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
     asked = job.asked
     preset = asked.preset or _PRESET
@@ -289,11 +289,11 @@ def _on(
     preset: str = _PRESET,
     own: Mapping[str, str] = _NONE,
     owner: str = "",
-) -> Watched:
+) -> JobSeries:
     """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
     series = None if profile is None else profile.asked
     of_pool = _NONE if series is None else series.matchers
-    return Watched(
+    return JobSeries(
         namespace=key.namespace,
         name=key.name,
         preset=preset,

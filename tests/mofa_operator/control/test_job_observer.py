@@ -80,7 +80,7 @@ def test_the_object_that_a_training_job_is_about_owns_the_pods():
     about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "llama"}
     pool = live(CLUSTER_PROFILE, profile(prometheus={"matchers": {"cluster": "e"}}))
     found = watched(live(TRAINING_JOB, training_job(targetRef=about)), {"east": pool})
-    assert found.gang == ("ns", "llama")
+    assert found.pods_of == ("ns", "llama")
     assert found.pool == {"cluster": "e"}
     assert watched(live(TRAINING_JOB, training_job()), {}).gang == ("ns", "a")
 
@@ -104,7 +104,7 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
         asked = []
 
         async def ask(jobs, now):
-            asked.extend((one.job, dict(one.matchers), one.gang) for one in jobs)
+            asked.extend((one.job, dict(one.matchers), one.pods_of) for one in jobs)
             return {
                 ("ns", "alone"): Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))
             }

@@ -18,7 +18,6 @@ from mofa_operator.observe.jobs.run_record import (
     interruptions,
     lost,
     open_since,
-    running,
     to_text,
 )
 
@@ -207,7 +206,7 @@ def test_effective_time_counts_every_step_once():
     # 100 steps of 10 s, 300 s of recovery, 20 steps again: 1000 / 1500
     life = live(steps(0, 0), steps(60, 600), (610, restarts(0)), steps(41, 911), steps(100, 1500))
     assert ettr(life, 1500) == pytest.approx(1000 / 1500)
-    assert running(life, 1500, source="mofa").lost["failure"] == pytest.approx(311 + 19 * STEP)
+    assert lost(life, 1500)["failure"] == pytest.approx(311 + 19 * STEP)
 
 
 def test_a_job_that_was_joined_late_has_a_lower_bound_and_no_history():
@@ -221,7 +220,7 @@ def test_nothing_is_known_of_a_job_that_shows_nothing():
     life = live((0, Observation()), (60, Observation()))
     assert ettr(life, 60) is None
     assert lost(life, 60) == {}
-    assert running(life, 60, source="mofa").interruptions == {}
+    assert interruptions(life) == {}
 
 
 LEVELS = ("process", "pod", "job")

@@ -9,7 +9,7 @@ from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
 from mofa_operator.observe.jobs.pods import Pod, gang
 from mofa_operator.observe.progress.run_records import RunRecords
-from mofa_operator.observe.progress.telemetry import Telemetry, Watched, present
+from mofa_operator.observe.progress.telemetry import FinishedStep, JobSeries, Telemetry, present
 from mofa_operator.observe.prometheus.client import QueryResult, Sample
 from mofa_operator.snapshot import Running
 
@@ -109,7 +109,7 @@ def test_a_resumed_job_starts_anew():
 
 def test_the_last_step_is_dated_by_its_series_else_when_it_was_first_seen():
     dated, plain = Watching(), Watching()
-    path = ((90.0, 6, 95.0), (95.0, 7, 100.0))
+    path = (FinishedStep(90.0, 6, 95.0), FinishedStep(95.0, 7, 100.0))
     assert dated.look(100.0, Telemetry(there=0.0, running=running(7), path=path)).step_at == 95.0
     assert plain.look(100.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
     assert plain.look(160.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
@@ -118,7 +118,7 @@ def test_the_last_step_is_dated_by_its_series_else_when_it_was_first_seen():
 
 
 def test_step_nought_is_no_step():
-    flat = Telemetry(there=10.0, path=((10.0, 0, 15.0),))
+    flat = Telemetry(there=10.0, path=(FinishedStep(10.0, 0, 15.0),))
     assert Watching().look(1000.0, flat).step_at is None
 
 
@@ -137,7 +137,7 @@ class Server:
 
 def test_one_query_says_whose_trainers_are_there():
     server = Server(mofa_train_start={JOB: 5.0, ("ml", "not-asked"): 1.0})
-    many = [Watched(namespace="ml", name=name) for name in ("llama", "other")]
+    many = [JobSeries(namespace="ml", name=name) for name in ("llama", "other")]
     assert asyncio.run(present(server, many, 10.0)) == {JOB: 5.0}
     assert len(server.asked) == 1
 
@@ -151,6 +151,6 @@ def test_one_query_says_whose_trainers_are_there():
     ],
 )
 def test_other_exporters_and_own_queries_are_there_with_their_first_series(job, series):
-    one = [Watched(namespace="ml", name="llama", **job)]
+    one = [JobSeries(namespace="ml", name="llama", **job)]
     assert asyncio.run(present(Server(**{series: {(): 0.0}}), one, 10.0)) == {JOB: 0.0}
     assert asyncio.run(present(Server(), one, 10.0)) == {}

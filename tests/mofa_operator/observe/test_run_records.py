@@ -10,7 +10,7 @@ from mofa_operator.objects import live
 from mofa_operator.observe.jobs.pods import Pod, gang
 from mofa_operator.observe.jobs.run_record import ettr, from_text, interruptions, lost
 from mofa_operator.observe.progress.run_records import RunRecords, carried
-from mofa_operator.observe.progress.telemetry import Telemetry, path_of
+from mofa_operator.observe.progress.telemetry import FinishedStep, Telemetry, path_of
 from mofa_operator.snapshot import Running
 
 JOB = ("ml", "llama")
@@ -177,7 +177,12 @@ def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
     told = Running(source="mofa", step_seconds=STEP, step=5000, ettr=0.9, since=1000.0)
     life = from_text(
         RunRecords(lambda _: "")
-        .after(LLAMA, None, Telemetry(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
+        .after(
+            LLAMA,
+            None,
+            Telemetry(running=told, path=(FinishedStep(9990.0, 5000, 9995.0),)),
+            11_000.0,
+        )
         .record
     )
     assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mofa_model.errors import BadValue, UnknownName
-from mofa_operator.observe.progress.telemetry import Watched, ettr, running
+from mofa_operator.observe.progress.telemetry import JobSeries, ettr, running
 from mofa_operator.observe.prometheus.client import QueryResult, Sample
 
 NOW = 1_000_000.0
@@ -36,7 +36,7 @@ def look(server, *jobs, now=NOW):
 
 
 def job(name="llama", **more):
-    return Watched(namespace="ml", name=name, **more)
+    return JobSeries(namespace="ml", name=name, **more)
 
 
 LLAMA, OTHER = ("ml", "llama"), ("ml", "other")

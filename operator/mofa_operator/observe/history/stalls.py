@@ -111,7 +111,7 @@ async def _edges(
 def _job(labels: Mapping[str, str]) -> Job | None:
     """The job of a series; None where its target runs in another namespace."""
     placed, namespace, name = (labels.get(label, "") for label in TRAINER.names)
-    return (namespace, name) if placed in ("", namespace) else None
+    return Job(namespace, name) if placed in ("", namespace) else None
 
 
 def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:

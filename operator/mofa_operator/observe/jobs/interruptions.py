@@ -24,9 +24,6 @@ from mofa_operator.observe.jobs.run_record import (
     CAUSES,
     RunInterruption,
     RunRecord,
-    added,
-    began,
-    summed,
 )
 
 WINDOW: Final = 600.0
@@ -92,7 +89,7 @@ def _counted(record: RunRecord, name: str, counter: Counter, now: float) -> RunR
         )
     if counter.exact and new > KEPT:
         record = replace(
-            record, older=added(record.older, counter.level, "failure", count=new - KEPT)
+            record, older=record.older.added(counter.level, "failure", count=new - KEPT)
         )
     return replace(record, marks={**record.marks, name: (counter.value, max(looked, now))})
 
@@ -285,7 +282,7 @@ def _recovered(
     for index in open_ones:
         one = replace(incidents[index], recovered=at)
         if index == open_ones[-1]:
-            took = max(0.0, at - began(one) - gained)
+            took = max(0.0, at - one.began - gained)
             one = replace(one, recovery=took, redone=back, lost=took + back * each)
         incidents[index] = one
     return replace(record, incidents=tuple(incidents)) if open_ones else record
@@ -302,6 +299,9 @@ def _folded(record: RunRecord) -> RunRecord:
         ended = first.recovered if first.recovered is not None else first.high
         horizon = ended if record.horizon is None else max(ended, record.horizon)
         record = replace(
-            record, incidents=tuple(others), older=summed(record.older, first), horizon=horizon
+            record,
+            incidents=tuple(others),
+            older=record.older.with_interruption(first),
+            horizon=horizon,
         )
     return record

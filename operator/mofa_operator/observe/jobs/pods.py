@@ -160,7 +160,7 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     async for sample in in_turns(pods):
         known, labels = facts[pod_id(sample)], labels_of(sample)
         found[pod_id(sample)] = Pod(
-            job=(sample.label("namespace"), sample.label(labels.job)),
+            job=Job(sample.label("namespace"), sample.label(labels.job)),
             attempt=sample.label(labels.attempt),
             slot=pod_slot(sample, labels),
             node=known["node"].label("node") if "node" in known else "",

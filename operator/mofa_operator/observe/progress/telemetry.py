@@ -1,12 +1,11 @@
-"""What running jobs do: tokens per second, steps and observed ETTR, for all jobs of a namespace and exporter in one query each.
+"""One look at all running jobs: what their trainers' series show, step by step, and what kube-state-metrics shows of their pods.
 
-Whose a series is, its scrape says: the label `namespace` of its target has to be the job's, whatever its own labels claim. So
-every query names one namespace, and what another one publishes, or how much, is not even seen.
+A series counts for a job where the scrape places its target in the job's namespace, whatever its own labels claim. So every query
+names one namespace, and what another one publishes is not even seen. Jobs that share queries fail together, and no other job with
+them; without an answer about pods, only causes and classes of interruptions are unknown.
 
-A job runs while its last finished step changes; one whose series stand still, or are gone, has no entry. Numbers that an
-exporter does not publish stay None, never zero.
-ETTR is steps gained x median time of a step / time since the job was first seen. Steps that are redone after a recovery
-count once, so its cost shows. A lower bound where the window begins before the job.
+A job runs while its last finished step changes; one whose series stand still or are gone has no entry. Numbers that an exporter does
+not publish stay None, never zero.
 """
 
 from __future__ import annotations
@@ -16,46 +15,61 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from mofa_model.errors import MofaError, SourceUnreachable, UnknownName
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.units import DAY
+from mofa_operator.incidents.timelines import Point
 from mofa_operator.keys import Key
 from mofa_operator.observe.jobs.pods import Gang, gangs
-from mofa_operator.observe.prometheus.client import Prometheus, QueryResult, Sample, together
+from mofa_operator.observe.prometheus.client import Prometheus, QueryResult, together
 from mofa_operator.observe.prometheus.promql import Pool, duration, filled, matcher, selector
-from mofa_operator.observe.prometheus.trainers import NAMESPACE, RECENT, SMOOTHED, TRAINERS, Job
+from mofa_operator.observe.prometheus.trainers import (
+    NAMESPACE,
+    RECENT,
+    SMOOTHED,
+    TRAINERS,
+    TRAINING_LABELS,
+    Job,
+    Trainer,
+)
 from mofa_operator.snapshot import Running
 
 WINDOW: Final = 7 * DAY
 """How far back the observed ETTR looks. [s]"""
 MOST_OWN: Final = 32
-"""Jobs of one namespace that are looked at by matchers of their own: each costs queries of its own. [1]"""
-_QUERY: Final = "query"
-"""Source of what an administrator's own queries say."""
+"""Jobs of one namespace that may have matchers of their own: each costs queries of its own. [1]"""
+BACK: Final = 120.0
+"""How far a look goes back beyond the one before: samples arrive late. [s]"""
+FINEST: Final = 1.0
+"""Least time between two moments at which steps are read. [s]"""
+COARSEST: Final = 15.0
+"""Greatest time between them: a step that is dated too early seems to come before what interrupted it. [s]"""
+POINTS: Final = 36_000
+"""Most points of an answer with steps: more jobs are read more coarsely first, then less far back. [1]"""
+_OWN_QUERY: Final = "query"
+"""Source of figures from an administrator's own queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watched:
-    """A job that is looked at, and where."""
+class JobSeries:
+    """A job, and where its series are found."""
 
     namespace: str
-    """Its namespace."""
     name: str
-    """Its name."""
     preset: str = "mofa"
-    """Which exporter."""
+    """Which exporter publishes them, a key of `TRAINERS`."""
     matchers: Mapping[str, str] = field(default_factory=dict)
-    """Labels that pick its series: of its own, and of its profile."""
+    """Labels that pick its series: its own and those of its profile."""
     pool: Mapping[str, str] = field(default_factory=dict)
-    """Those of its profile alone, which pick what is not the trainer's."""
+    """Labels of its profile alone, which pick what the trainer does not publish."""
     owner: str = ""
-    """Name of the object whose pods are its own; empty = its own name."""
+    """Name of the object that has its pods; empty = its own name."""
     born: float = 0.0
-    """When the object was made whose pods are its own, in seconds of the epoch; 0 = not known. [s]"""
+    """When that object was made, in seconds of the epoch; 0 = unknown. [s]"""
     exporters: tuple[str, ...] = EXPORTERS
-    """Namespaces of those who are believed about pods and devices."""
+    """Namespaces of trusted exporters of pods and devices."""
     tokens_query: str | None = None
     """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
     step_query: str | None = None
@@ -64,335 +78,42 @@ class Watched:
     @property
     def job(self) -> Job:
         """Its identity."""
-        return self.namespace, self.name
+        return Job(self.namespace, self.name)
 
     @property
-    def gang(self) -> Job:
-        """Whose its pods are."""
-        return self.namespace, self.owner or self.name
+    def pods_of(self) -> Job:
+        """The object that has its pods."""
+        return Job(self.namespace, self.owner or self.name)
 
     @property
     def has_own_queries(self) -> bool:
-        """Whether its profile says itself how it is looked at."""
+        """Whether its profile has queries of its own."""
         return bool(self.tokens_query or self.step_query)
 
     @property
     def has_own_matchers(self) -> bool:
-        """Whether it is picked by more than its profile says."""
+        """Whether it is picked by more than its profile's labels."""
         return not self.has_own_queries and self.matchers != self.pool
 
     @property
-    def together_with(self) -> tuple[object, ...]:
+    def query_key(self) -> tuple[object, ...]:
         """Equal for jobs that share their queries."""
         own = self.name if self.has_own_queries else ""
         return self.preset, self.namespace, own, tuple(sorted(self.matchers.items()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainerExporter:
-    """An exporter as some jobs have it."""
+class FinishedStep(NamedTuple):
+    """A finished step of a job, in the order in which steps were finished."""
 
-    preset: str
-    """Its name."""
-    pool: Pool
-    """What picks its series."""
-    jobs: tuple[Watched, ...]
-    """Whose they are."""
-
-    @property
-    def wanted(self) -> set[Job]:
-        """Identities of the jobs."""
-        return {job.job for job in self.jobs}
-
-    def job_of(self, sample: Sample) -> Job:
-        """Whose a series is."""
-        names = TRAINERS[self.preset].names
-        return (sample.label(names[0]), sample.label(names[1])) if names else self.jobs[0].job
+    after: float
+    """It was finished after this moment. [s]"""
+    step: int
+    sampled: float
+    """The sample that first showed it. [s]"""
 
 
-def sorted_out(jobs: Iterable[Watched]) -> tuple[list[list[Watched]], dict[Job, str]]:
-    """Jobs that share their queries, and why others are not looked at at all."""
-    groups: dict[tuple[object, ...], list[Watched]] = {}
-    refused: dict[Job, str] = {}
-    own: Counter[str] = Counter()
-    for job in sorted(jobs, key=lambda one: one.job):
-        named = job.matchers.get(NAMESPACE, job.namespace)
-        if named not in (job.namespace, job.pool.get(NAMESPACE)):
-            refused[job.job] = (
-                f"spec.throughput.matchers.namespace: {named!r}: series are read in the job's own namespace only; leave it out"
-            )
-            continue
-        own[job.namespace] += job.has_own_matchers
-        if job.has_own_matchers and own[job.namespace] > MOST_OWN:
-            refused[job.job] = (
-                f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace may have their own, in the order of their "
-                "names; leave them out, and let the exporter name the job"
-            )
-            continue
-        groups.setdefault(job.together_with, []).append(job)
-    return list(groups.values()), refused
-
-
-async def running(
-    prometheus: Prometheus, jobs: Iterable[Watched], now: float, window: float = WINDOW
-) -> dict[Job, Running]:
-    """What those of the jobs do that run."""
-    every = list(jobs)
-    answers = await together(
-        *(_of_exporter(prometheus, one, now, window) for one in exporters(every)),
-        *(_of_queries(prometheus, job, now) for job in every if job.has_own_queries),
-    )
-    return {job: one for answer in answers for job, one in answer.items()}
-
-
-async def present(prometheus: Prometheus, jobs: Iterable[Watched], now: float) -> dict[Job, float]:
-    """Jobs whose trainers' series are there, whether or not steps advance: since when, 0 where that is not said. [s]"""
-    every = list(jobs)
-    answers = await together(
-        *(_there(prometheus, one, now) for one in exporters(every)),
-        *(_answered(prometheus, job, now) for job in every if job.has_own_queries),
-    )
-    return {job: since for answer in answers for job, since in answer.items()}
-
-
-async def _there(prometheus: Prometheus, exporter: TrainerExporter, now: float) -> dict[Job, float]:
-    answer = await prometheus.query(TRAINERS[exporter.preset].there(exporter.pool), now)
-    return {
-        job: since for job, since in _by_job(answer, exporter).items() if job in exporter.wanted
-    }
-
-
-async def _answered(prometheus: Prometheus, job: Watched, now: float) -> dict[Job, float]:
-    """The same of a job that the profile's own queries look at."""
-    query = filled(
-        job.step_query or job.tokens_query or "", {"namespace": job.namespace, "job": job.name}
-    )
-    return {} if _one(await prometheus.query(query, now), job) is None else {job.job: 0.0}
-
-
-def exporters(jobs: Iterable[Watched]) -> list[TrainerExporter]:
-    """Jobs by exporter, namespace and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
-    groups: dict[tuple[object, ...], list[Watched]] = {}
-    for job in jobs:
-        if job.preset not in TRAINERS:
-            raise UnknownName("throughput.preset", job.preset, TRAINERS)
-        if not job.has_own_queries:
-            groups.setdefault(job.together_with, []).append(job)
-    return [
-        TrainerExporter(
-            preset=many[0].preset,
-            pool=Pool(matchers=_attested(many[0]), members=(), labels=()),
-            jobs=tuple(many),
-        )
-        for many in groups.values()
-        if TRAINERS[many[0].preset].names or (len(many) == 1 and many[0].matchers)
-    ]
-
-
-def _attested(job: Watched) -> tuple[str, ...]:
-    """Conditions that a job's series meet: those that pick them, and that their target runs in its namespace."""
-    picked = (matcher(name, value) for name, value in sorted(job.matchers.items()))
-    return (matcher(NAMESPACE, job.namespace), *picked)
-
-
-async def _of_exporter(
-    prometheus: Prometheus, exporter: TrainerExporter, now: float, window: float
-) -> dict[Job, Running]:
-    """Jobs of one exporter."""
-    trainer, pool = TRAINERS[exporter.preset], exporter.pool
-    asked = {
-        "steps": trainer.advancing(pool),
-        "speed": trainer.speed(pool),
-        "pace": trainer.pace(pool, SMOOTHED * 3),
-    }
-    if trainer.step is not None:
-        asked |= {
-            "gained": trainer.gained(pool, window),
-            "since": trainer.since(pool, window),
-            "usual": trainer.pace(pool, window),
-        }
-    if trainer.checkpoint is not None:
-        asked["spacing"] = trainer.spacing(pool, DAY)
-    if trainer.memory is not None:
-        asked["memory"] = trainer.reserved(pool)
-    answers = await asyncio.gather(*(prometheus.query(query, now) for query in asked.values()))
-    known = {name: _by_job(answer, exporter) for name, answer in zip(asked, answers, strict=True)}
-    return {
-        job: _running(exporter.preset, job, known, now, counts_steps=trainer.step is not None)
-        for job in known["steps"].keys() & exporter.wanted
-    }
-
-
-def _by_job(answer: QueryResult, exporter: TrainerExporter) -> dict[Job, float]:
-    if not TRAINERS[exporter.preset].names:
-        largest = max((sample.value for sample in answer.samples), default=None)
-        return {} if largest is None else {exporter.jobs[0].job: largest}
-    return {exporter.job_of(sample): sample.value for sample in answer.samples}
-
-
-def _running(
-    preset: str,
-    job: Job,
-    known: Mapping[str, Mapping[Job, float]],
-    now: float,
-    *,
-    counts_steps: bool,
-) -> Running:
-    """One job; what was not answered stays None."""
-
-    def of(name: str) -> float | None:
-        return known.get(name, {}).get(job)
-
-    gained, since, usual = of("gained"), of("since"), of("usual")
-    pace, spacing = _above_zero(of("pace")), of("spacing")
-    return Running(
-        source=preset,
-        tokens_per_second=of("speed"),
-        step_seconds=pace,
-        memory_bytes=of("memory"),
-        checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
-        step=round(known["steps"][job]) if counts_steps else None,
-        ettr=None
-        if gained is None or since is None or not usual
-        else ettr(gained, usual, now - since),
-        since=since,
-    )
-
-
-def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
-    """Observed effective training time ratio: steps gained times the time of one, over the time elapsed; at most 1. Ours. [1]
-
-    None where less than ten steps' time has passed: that says nothing yet.
-
-    >>> ettr(900, 2.0, 2000.0)
-    0.9
-    """
-    return min(1.0, steps * step_seconds / elapsed) if elapsed >= 10 * step_seconds else None
-
-
-async def _of_queries(prometheus: Prometheus, job: Watched, now: float) -> dict[Job, Running]:
-    """A job that the profile's own queries look at: it runs while its steps grow, or, without steps, has a speed."""
-    names = {"namespace": job.namespace, "job": job.name}
-    found = Running(source=_QUERY)
-    if job.step_query:
-        step = _one(await prometheus.query(filled(job.step_query, names), now), job)
-        before = _one(await prometheus.query(filled(job.step_query, names), now - SMOOTHED), job)
-        if step is None or step == before:
-            return {}
-        found = replace(found, step=round(step))
-        if before is not None and step > before:
-            found = replace(found, step_seconds=SMOOTHED / (step - before))
-    if job.tokens_query:
-        found = replace(
-            found,
-            tokens_per_second=_one(
-                await prometheus.query(filled(job.tokens_query, names), now), job
-            ),
-        )
-        if not job.step_query and not found.tokens_per_second:
-            return {}
-    return {job.job: found}
-
-
-def _one(answer: QueryResult, job: Watched) -> float | None:
-    """The value of a job: the series that names it, else the largest, as every rank may publish the same.
-
-    A series that still says where its target runs counts only from the job's namespace.
-    """
-    its = [one for one in answer.samples if one.label(NAMESPACE) in ("", job.namespace)]
-    named = [
-        one.value
-        for one in its
-        if (one.label("training_namespace"), one.label("training_job")) == job.job
-    ]
-    return max(named or [one.value for one in its if not one.label("training_job")], default=None)
-
-
-def _above_zero(value: float | None) -> float | None:
-    return value if value is not None and value > 0 else None
-
-
-# Which step running jobs finished when, since they were last looked at: the moments that recovery times are made of.
-#
-# A step that a sample shows was finished after the sample before it. That moment is taken: it is never later than the truth,
-# and as the last step before an interruption and the first one after it are early alike, the time between them is right on
-# average. What is asked for is a grid; of it only the moments at which the step changed are kept.
-
-Point: TypeAlias = tuple[float, float]
-"""A moment and a value. [s]"""
-Path: TypeAlias = tuple[tuple[float, int, float], ...]
-"""After when a step was finished, which, and the sample that first showed it; in order. [(s, 1, s)]"""
-FINEST: Final = 1.0
-"""Least distance of two points of the grid. [s]"""
-COARSEST: Final = 15.0
-"""Greatest one: steps that are dated too coarsely would seem to come before what interrupted them. [s]"""
-POINTS: Final = 36_000
-"""Points of the grid over all jobs of an exporter, so that answers do not grow: first the grid is coarser, then the time shorter. [1]"""
-
-
-async def paths(
-    prometheus: Prometheus, jobs: Iterable[Watched], now: float, span: float
-) -> dict[Job, Path]:
-    """Steps of all jobs whose exporter counts them, in the last `span` seconds."""
-    asked = [one for one in exporters(jobs) if TRAINERS[one.preset].step is not None]
-    answers = await together(*(_steps_of_exporter(prometheus, one, now, span) for one in asked))
-    return {job: path for answer in answers for job, path in answer.items()}
-
-
-async def _steps_of_exporter(
-    prometheus: Prometheus, exporter: TrainerExporter, now: float, span: float
-) -> dict[Job, Path]:
-    trainer, pool = TRAINERS[exporter.preset], exporter.pool
-    look, span = grid(span, len(exporter.jobs))
-    values, moments = await together(
-        prometheus.query(trainer.path(pool, span, look), now),
-        prometheus.query(trainer.sampled(pool, span, look), now),
-    )
-    steps, sampled = _points(values, exporter), _points(moments, exporter)
-    return {
-        job: path_of(steps[job], sampled.get(job, ())) for job in steps.keys() & exporter.wanted
-    }
-
-
-def grid(span: float, jobs: int) -> tuple[float, float]:
-    """Distance of the points of the grid, and how far back it goes. [s] [s]
-
-    >>> grid(900.0, 1), grid(900.0, 400), grid(900.0, 5000), grid(180.0, 400)
-    ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
-    """
-    look = min(COARSEST, max(FINEST, float(round(span * jobs / POINTS))))
-    return look, min(span, max(look, look * POINTS / jobs))
-
-
-def _points(answer: QueryResult, exporter: TrainerExporter) -> dict[Job, tuple[Point, ...]]:
-    return {exporter.job_of(sample): sample.points for sample in answer.samples}
-
-
-def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
-    """Steps as they were looked at, and when what was seen then had been sampled, as a path.
-
-    Samples every five seconds, looked at every two: step 8 was first seen at 15, and was finished after 10.
-
-    >>> seen = [(10.0, 7.0), (12.0, 7.0), (14.0, 7.0), (16.0, 8.0), (18.0, 8.0), (20.0, 8.0)]
-    >>> path_of(seen, [(10.0, 10.0), (12.0, 10.0), (14.0, 10.0), (16.0, 15.0), (18.0, 15.0), (20.0, 20.0)])
-    ((5.0, 7, 10.0), (10.0, 8, 15.0))
-    """
-    moments = dict(sampled)
-    shown = [(moments.get(at, at), round(value)) for at, value in steps]
-    gap = min((b - a for (a, _), (b, _) in pairwise(shown) if b > a), default=0.0)
-    path: list[tuple[float, int, float]] = []
-    before: float | None = None
-    for at, step in shown:
-        if not path or path[-1][1] != step:
-            path.append((at - gap if before is None else max(before, at - 2 * gap), step, at))
-        before = at
-    return tuple(path)
-
-
-# One look at all jobs that run: what their trainers' series say, step by step, and what kube-state-metrics says of their pods.
-#
-# Jobs that share queries fail together, and nobody else with them. Pods are asked for last, and a server that cannot say
-# anything of them only leaves causes and classes open.
+Path: TypeAlias = tuple[FinishedStep, ...]
+"""Steps of a job, in order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -400,109 +121,368 @@ class Telemetry:
     """What one look at a job brought; what it did not is None or empty."""
 
     running: Running | None = None
-    """What its series say, where it runs."""
+    """What its series show, where it runs."""
     path: Path = ()
     """Its steps since the last look, or from before it."""
     gang: Gang | None = None
-    """What its pods say."""
+    """Its pods."""
     there: float | None = None
-    """Since when its trainer's series are there, 0 where that is not said; None = they are not. [s]"""
+    """Since when its trainer's series exist, 0 = unknown; None = they do not. [s]"""
     refused: str = ""
-    """Why nobody could look at it; empty where somebody did."""
-
-
-BACK: Final = 120.0
-"""How far every look goes back at least, beyond the time since the last one: samples come late. [s]"""
+    """Why it could not be looked at; empty where it was."""
 
 
 class TelemetryReader:
-    """Looks again and again; each goes back to the one before."""
+    """Looks at running jobs again and again; each look goes back to the one before."""
 
     def __init__(self, prometheus: Prometheus) -> None:
-        """Nothing was looked at yet: the first look goes back a quarter of an hour."""
+        """The first look goes back a quarter of an hour."""
         self._prometheus = prometheus
         self._last: float | None = None
 
-    async def __call__(self, jobs: Iterable[Watched], now: float) -> dict[Job, Telemetry]:
-        """What there is to see; a job of which nothing is seen has no entry. Raises `SourceUnreachable`."""
+    async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[Job, Telemetry]:
+        """The telemetry of jobs at a moment; a job without any has no entry. Raises `SourceUnreachable`. [s]"""
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
-        groups, refused = sorted_out(every)
+        groups, refused = grouped(every)
         looks = await together(*(self._look(group, now, span) for group in groups))
-        failures = [failure for _, failure in looks if failure is not None]
-        away = next((one for one in failures if isinstance(one, SourceUnreachable)), None)
+        failures = [look for look in looks if isinstance(look, MofaError)]
+        away = next((error for error in failures if isinstance(error, SourceUnreachable)), None)
         if away is not None and len(failures) == len(groups):
             raise away
         self._last = now
         found = {job: Telemetry(refused=why) for job, why in refused.items()}
-        found |= {job: one for look, _ in looks for job, one in look.items()}
-        for job, gang in (await self._pods(every, now, span)).items():
+        for group, look in zip(groups, looks, strict=True):
+            if isinstance(look, MofaError):
+                found |= {one.job: Telemetry(refused=str(look)) for one in group}
+            else:
+                found |= look
+        for job, gang in (await self._gangs(every, now, span)).items():
             found[job] = replace(found.get(job, Telemetry()), gang=gang)
         return found
 
     async def _look(
-        self, group: list[Watched], now: float, span: float
-    ) -> tuple[dict[Job, Telemetry], MofaError | None]:
-        """What the series of jobs say that share their queries; and what failed, if anything did."""
+        self, group: list[JobSeries], now: float, span: float
+    ) -> dict[Job, Telemetry] | MofaError:
+        """The telemetry of jobs that share their queries, or what failed."""
         try:
-            told = await running(self._prometheus, group, now)
+            figures = await running(self._prometheus, group, now)
             there = await present(self._prometheus, group, now)
-            walked = await paths(self._prometheus, group, now, span)
+            paths = await finished_steps(self._prometheus, group, now, span)
         except MofaError as error:
-            return {one.job: Telemetry(refused=str(error)) for one in group}, error
-        seen = told.keys() | there.keys() | walked.keys()
+            return error
         return {
-            job: Telemetry(running=told.get(job), path=walked.get(job, ()), there=there.get(job))
-            for job in seen
-        }, None
+            job: Telemetry(running=figures.get(job), path=paths.get(job, ()), there=there.get(job))
+            for job in figures.keys() | there.keys() | paths.keys()
+        }
 
-    async def _pods(self, jobs: list[Watched], now: float, span: float) -> dict[Job, Gang]:
-        """Pods by job; where too much comes of several namespaces, each is asked for alone."""
-        pools: dict[tuple[object, ...], list[Watched]] = {}
+    async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[Job, Gang]:
+        """Pods by job; where the answer for several namespaces is too large, each is asked for alone."""
+        pools: dict[tuple[object, ...], list[JobSeries]] = {}
         for one in jobs:
             pools.setdefault((one.exporters, *sorted(one.pool.items())), []).append(one)
         found: dict[Job, Gang] = {}
-        asked = list(pools.values())
-        while asked:
-            many = asked.pop()
-            pool, wanted = many[0], {one.gang: one.born for one in many}
+        pending = list(pools.values())
+        while pending:
+            group = pending.pop()
+            first, born = group[0], {one.pods_of: one.born for one in group}
             try:
                 seen = await gangs(
-                    self._prometheus, pool.pool, wanted, now, lately=span, exporters=pool.exporters
+                    self._prometheus, first.pool, born, now, lately=span, exporters=first.exporters
                 )
             except SourceUnreachable:
-                if len(places := {one.namespace for one in many}) > 1:
-                    asked += [[one for one in many if one.namespace == place] for place in places]
+                if len(names := {one.namespace for one in group}) > 1:
+                    pending += [[one for one in group if one.namespace == name] for name in names]
                 continue
-            found |= {one.job: seen[one.gang] for one in many if one.gang in seen}
+            found |= {one.job: seen[one.pods_of] for one in group if one.pods_of in seen}
         return found
 
 
-# What a job was predicted to do and what it did, over time: our own series, as Prometheus keeps them.
+def grouped(jobs: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[Job, str]]:
+    """Jobs that share their queries, and the reasons why others are refused."""
+    groups: dict[tuple[object, ...], list[JobSeries]] = {}
+    refused: dict[Job, str] = {}
+    own: Counter[str] = Counter()
+    for one in sorted(jobs, key=lambda one: one.job):
+        stated = one.matchers.get(NAMESPACE, one.namespace)
+        if stated not in (one.namespace, one.pool.get(NAMESPACE)):
+            refused[one.job] = (
+                f"spec.throughput.matchers.namespace: {stated!r}: series are read in the job's own namespace only; "
+                "leave it out"
+            )
+            continue
+        own[one.namespace] += one.has_own_matchers
+        if one.has_own_matchers and own[one.namespace] > MOST_OWN:
+            refused[one.job] = (
+                f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace may have their own, in the order of "
+                "their names; leave them out, and let the exporter name the job"
+            )
+            continue
+        groups.setdefault(one.query_key, []).append(one)
+    return list(groups.values()), refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Exporter:
+    """The series of jobs that share their queries."""
+
+    jobs: Sequence[JobSeries]
+
+    @property
+    def preset(self) -> str:
+        return self.jobs[0].preset
+
+    @property
+    def trainer(self) -> Trainer:
+        return TRAINERS[self.preset]
+
+    @property
+    def pool(self) -> Pool:
+        """Conditions of the series: the labels that pick them, and that their target runs in the jobs' namespace."""
+        first = self.jobs[0]
+        picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
+        return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked))
+
+    def points(self, answer: QueryResult) -> dict[Job, tuple[Point, ...]]:
+        """The points of each of the jobs; of several series without names, those with the largest last value."""
+        if not self.trainer.names:
+            samples = sorted(answer.samples, key=lambda sample: sample.value)
+            return {self.jobs[0].job: samples[-1].points} if samples else {}
+        wanted = {one.job for one in self.jobs}
+        found = {Job(*map(s.label, self.trainer.names)): s.points for s in answer.samples}
+        return {job: points for job, points in found.items() if job in wanted}
+
+    def values(self, answer: QueryResult) -> dict[Job, float]:
+        """The last value of each of the jobs."""
+        return {job: points[-1][1] for job, points in self.points(answer).items()}
+
+
+def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
+    """Jobs by the queries that they share, without those that have queries of their own.
+
+    Where the series do not name their job, the matchers must pick a single one.
+    """
+    groups: dict[tuple[object, ...], list[JobSeries]] = {}
+    for one in jobs:
+        if one.preset not in TRAINERS:
+            raise UnknownName("throughput.preset", one.preset, TRAINERS)
+        if not one.has_own_queries:
+            groups.setdefault(one.query_key, []).append(one)
+    return [
+        _Exporter(group)
+        for group in groups.values()
+        if TRAINERS[group[0].preset].names or (len(group) == 1 and group[0].matchers)
+    ]
+
+
+# ------------------------------------------------------------------------------- figures of jobs
+
+
+async def running(
+    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, window: float = WINDOW
+) -> dict[Job, Running]:
+    """The figures of those jobs that run."""
+    every = list(jobs)
+    answers = await together(
+        *(_figures(prometheus, one, now, window) for one in _exporters(every)),
+        *(_own_figures(prometheus, one, now) for one in every if one.has_own_queries),
+    )
+    return {job: figures for answer in answers for job, figures in answer.items()}
+
+
+async def _figures(
+    prometheus: Prometheus, exporter: _Exporter, now: float, window: float
+) -> dict[Job, Running]:
+    trainer, pool = exporter.trainer, exporter.pool
+    queries = {
+        "steps": trainer.advancing(pool),
+        "speed": trainer.speed(pool),
+        "pace": trainer.pace(pool, SMOOTHED * 3),
+    }
+    if trainer.step is not None:
+        queries |= {
+            "gained": trainer.gained(pool, window),
+            "since": trainer.since(pool, window),
+            "usual": trainer.pace(pool, window),
+        }
+    if trainer.checkpoint is not None:
+        queries["spacing"] = trainer.spacing(pool, DAY)
+    if trainer.memory is not None:
+        queries["memory"] = trainer.reserved(pool)
+    answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
+    known = dict(zip(queries, map(exporter.values, answers), strict=True))
+
+    def figures(job: Job) -> Running:
+        value = {name: values.get(job) for name, values in known.items()}
+        gained, since, usual = (value.get(name) for name in ("gained", "since", "usual"))
+        pace = value["pace"] if (value["pace"] or 0.0) > 0 else None
+        spacing = value.get("spacing")
+        has_ettr = gained is not None and since is not None and usual
+        return Running(
+            source=exporter.preset,
+            tokens_per_second=value["speed"],
+            step_seconds=pace,
+            memory_bytes=value.get("memory"),
+            checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
+            step=round(known["steps"][job]) if trainer.step is not None else None,
+            ettr=ettr(gained or 0.0, usual or 0.0, now - (since or 0.0)) if has_ettr else None,
+            since=since,
+        )
+
+    return {job: figures(job) for job in known["steps"]}
+
+
+def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
+    """Observed effective training time ratio, Ours: steps gained, times the time of one, over the time elapsed; at most 1. [1]
+
+    Steps that are trained again count once, so the cost of a recovery shows. None where less than ten steps' time has passed.
+
+    >>> ettr(900, 2.0, 2000.0)
+    0.9
+    """
+    return min(1.0, steps * step_seconds / elapsed) if elapsed >= 10 * step_seconds else None
+
+
+async def _own_figures(prometheus: Prometheus, one: JobSeries, now: float) -> dict[Job, Running]:
+    """A job by its profile's own queries: it runs while its steps grow, or has a speed where it has no steps."""
+    found = Running(source=_OWN_QUERY)
+    if one.step_query:
+        step = await _own_value(prometheus, one, one.step_query, now)
+        before = await _own_value(prometheus, one, one.step_query, now - SMOOTHED)
+        if step is None or step == before:
+            return {}
+        found = replace(found, step=round(step))
+        if before is not None and step > before:
+            found = replace(found, step_seconds=SMOOTHED / (step - before))
+    if one.tokens_query:
+        tokens = await _own_value(prometheus, one, one.tokens_query, now)
+        found = replace(found, tokens_per_second=tokens)
+        if not one.step_query and not tokens:
+            return {}
+    return {one.job: found}
+
+
+async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: float) -> float | None:
+    """The value of a job: of the series that names it, else the largest, as every rank may publish the same.
+
+    A series that still shows where its target runs counts only from the job's namespace.
+    """
+    asked = filled(query, {"namespace": one.namespace, "job": one.name})
+    samples = [
+        sample
+        for sample in (await prometheus.query(asked, at)).samples
+        if sample.label(NAMESPACE) in ("", one.namespace)
+    ]
+    named = [s.value for s in samples if Job(*map(s.label, TRAINING_LABELS)) == one.job]
+    unnamed = [s.value for s in samples if not s.label(TRAINING_LABELS[1])]
+    return max(named or unnamed, default=None)
+
+
+async def present(
+    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float
+) -> dict[Job, float]:
+    """Jobs whose trainers' series exist, whether or not steps advance: since when, 0 = unknown. [s]"""
+    every = list(jobs)
+
+    async def by_exporter(exporter: _Exporter) -> dict[Job, float]:
+        return exporter.values(await prometheus.query(exporter.trainer.there(exporter.pool), now))
+
+    async def by_own_query(one: JobSeries) -> dict[Job, float]:
+        query = one.step_query or one.tokens_query or ""
+        value = await _own_value(prometheus, one, query, now)
+        return {} if value is None else {one.job: 0.0}
+
+    answers = await together(
+        *(by_exporter(exporter) for exporter in _exporters(every)),
+        *(by_own_query(one) for one in every if one.has_own_queries),
+    )
+    return {job: since for answer in answers for job, since in answer.items()}
+
+
+# ------------------------------------------------------------------- when steps were finished
+
+
+async def finished_steps(
+    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, span: float
+) -> dict[Job, Path]:
+    """Steps of all jobs whose exporter counts them, in the last `span` seconds.
+
+    A step that a sample shows was finished after the sample before it. That moment is taken: it is never later than the truth, and the
+    last step before an interruption and the first one after it are early alike, so the time between them is right on average.
+    """
+
+    async def of_exporter(exporter: _Exporter) -> dict[Job, Path]:
+        trainer, pool = exporter.trainer, exporter.pool
+        look, back = step_grid(span, len(exporter.jobs))
+        values, moments = await together(
+            prometheus.query(trainer.path(pool, back, look), now),
+            prometheus.query(trainer.sampled(pool, back, look), now),
+        )
+        sampled = exporter.points(moments)
+        return {
+            job: path_of(steps, sampled.get(job, ()))
+            for job, steps in exporter.points(values).items()
+        }
+
+    counting = [exporter for exporter in _exporters(jobs) if exporter.trainer.step is not None]
+    answers = await together(*(of_exporter(exporter) for exporter in counting))
+    return {job: path for answer in answers for job, path in answer.items()}
+
+
+def step_grid(span: float, jobs: int) -> tuple[float, float]:
+    """Time between two moments at which the steps of some jobs are read, and how far back. [s, s]
+
+    >>> step_grid(900.0, 1), step_grid(900.0, 400), step_grid(900.0, 5000), step_grid(180.0, 400)
+    ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
+    """
+    look = min(COARSEST, max(FINEST, float(round(span * jobs / POINTS))))
+    return look, min(span, max(look, look * POINTS / jobs))
+
+
+def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
+    """The path of a job from its step at each moment, and from when what was read then had been sampled.
+
+    Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished after 10.
+
+    >>> read = [(10.0, 7.0), (12.0, 7.0), (14.0, 7.0), (16.0, 8.0), (18.0, 8.0), (20.0, 8.0)]
+    >>> path = path_of(read, [(10.0, 10.0), (12.0, 10.0), (14.0, 10.0), (16.0, 15.0), (18.0, 15.0), (20.0, 20.0)])
+    >>> [tuple(step) for step in path]
+    [(5.0, 7, 10.0), (10.0, 8, 15.0)]
+    """
+    moments = dict(sampled)
+    shown = [(moments.get(at, at), round(value)) for at, value in steps]
+    gap = min((b - a for (a, _), (b, _) in pairwise(shown) if b > a), default=0.0)
+    path: list[FinishedStep] = []
+    before: float | None = None
+    for at, step in shown:
+        if not path or path[-1].step != step:
+            after = at - gap if before is None else max(before, at - 2 * gap)
+            path.append(FinishedStep(after, step, at))
+        before = at
+    return tuple(path)
+
+
+# ------------------------------------------------------------------------- curves for the page
 
 SPAN: Final = 24 * 3600.0
-"""How far back is looked. [s]"""
+"""How far back the curves of a job go. [s]"""
 STEP: Final = 300.0
-"""Time between two points. [s]"""
-
-Points = tuple[tuple[float, float], ...]
+"""Time between two points of a curve. [s]"""
 
 
 class Asks(Protocol):
-    """Whoever answers queries."""
+    """Anything that answers queries."""
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
-        """What a query answers at a moment."""
+        """The answer to a query at a moment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curves:
-    """Tokens a second of one job; points are moments of the epoch and values."""
+    """Tokens per second of one job over time, predicted and observed, as our own series have them. [(s, 1/s)]"""
 
-    predicted: Points = ()
-    """Of the advised layout. [(s, 1/s)]"""
-    observed: Points = ()
-    """Of the whole job. [(s, 1/s)]"""
+    predicted: tuple[Point, ...] = ()
+    observed: tuple[Point, ...] = ()
 
 
 async def curves(prometheus: Asks, key: Key, now: float) -> Curves:
@@ -512,18 +492,11 @@ async def curves(prometheus: Asks, key: Key, now: float) -> Curves:
         "training_job": key.name,
         "training_kind": key.kind.kind,
     }
+    predicted = selector("mofa_job_predicted_tokens_per_second", bound="target", **job)
+    observed = selector("mofa_job_observed_tokens_per_second", **job)
     grid = f"[{duration(SPAN)}:{duration(STEP)}]"
-    predicted, observed = await asyncio.gather(
-        *(
-            prometheus.query(f"(max({series})){grid}", now)
-            for series in (
-                selector("mofa_job_predicted_tokens_per_second", bound="target", **job),
-                selector("mofa_job_observed_tokens_per_second", **job),
-            )
-        )
+    answers = await asyncio.gather(
+        *(prometheus.query(f"(max({series})){grid}", now) for series in (predicted, observed))
     )
-    return Curves(predicted=_first_points(predicted), observed=_first_points(observed))
-
-
-def _first_points(found: QueryResult) -> Points:
-    return found.samples[0].points if found.samples else ()
+    points = [answer.samples[0].points if answer.samples else () for answer in answers]
+    return Curves(predicted=points[0], observed=points[1])

@@ -1,4 +1,4 @@
-"""How trainers publish their progress, as data: names of series and of the labels that say whose they are.
+"""The series in which trainers publish their progress, as data: their names, and the labels that name the job.
 
     mofa       what `mofa observe` exports, beside any trainer
     prime-rl   its own exporter
@@ -12,109 +12,105 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from mofa_operator.observe.prometheus.promql import Pool, duration
 
-Job: TypeAlias = tuple[str, str]
-"""Namespace and name of a job."""
 NAMESPACE: Final = "namespace"
-"""Label in which a scrape says where its target runs."""
+"""Label in which a scrape shows where its target runs."""
+TRAINING_LABELS: Final = ("training_namespace", "training_job")
+"""Labels of our own series that name the job."""
 RECENT: Final = 900.0
 """A job runs while its last finished step changed within this time. [s]"""
 SMOOTHED: Final = 600.0
 """Throughput is the mean over this time. [s]"""
 
 
+class Job(NamedTuple):
+    """The identity of a job."""
+
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trainer:
-    """One exporter's names."""
+    """The series of one exporter; None = it has no such series."""
 
     step: str | None
-    """Series of the last finished step; None where there is none: then a job runs while it publishes a speed."""
+    """The last finished step; without it a job runs while it publishes a speed."""
     tokens: str
-    """Series of tokens per second of the whole job."""
+    """Tokens per second of the whole job."""
     step_time: str | None = None
-    """Series of the time of a step, where there is one."""
-    checkpoint: str | None = None
-    """Series of the step of the last checkpoint, where there is one."""
-    memory: str | None = None
-    """Series of the device memory that an allocator has reserved, where there is one. [B]"""
+    """Time of a step, in units of `step_scale`."""
     step_scale: float = 1.0
-    """What makes that seconds. [s]"""
+    """Seconds of one unit of the step time. [s]"""
+    checkpoint: str | None = None
+    """Step of the last checkpoint."""
+    memory: str | None = None
+    """Device memory that an allocator has reserved. [B]"""
     start: str | None = None
-    """Series of when it began, which is there before the first step; None where there is none."""
-    names: tuple[str, ...] = ("training_namespace", "training_job")
-    """Labels with the job's namespace and name; none where only a TrainingJob's own matchers can tell."""
+    """When it began; it exists before the first step."""
+    names: tuple[str, ...] = TRAINING_LABELS
+    """Labels with the job's namespace and name; empty where only a TrainingJob's own matchers can pick it."""
 
     def advancing(self, pool: Pool) -> str:
         """Last steps of jobs whose steps advance now."""
+        recent = f"{pool.series(self.step or self.tokens)}[{duration(RECENT)}]"
+        last = self._max(f"last_over_time({recent})")
         if self.step is None:
-            return f"max by ({self._by}) (last_over_time({pool.series(self.tokens)}[{duration(RECENT)}])) > 0"
-        series = pool.series(self.step)
-        moved = f"max by ({self._by}) (changes({series}[{duration(RECENT)}])) > 0"
-        return f"max by ({self._by}) (last_over_time({series}[{duration(RECENT)}])) and ({moved})"
+            return f"{last} > 0"
+        return f"{last} and ({self._max(f'changes({recent})')} > 0)"
 
     def there(self, pool: Pool) -> str:
-        """Jobs whose series are there now, whether or not steps advance: since when, 0 where that is not said. [s]"""
-        some = f"0 * max by ({self._by}) ({pool.series(self.step or self.tokens)})"
-        return (
-            some
-            if self.start is None
-            else f"max by ({self._by}) ({pool.series(self.start)}) or {some}"
-        )
+        """Jobs whose series exist now, whether or not steps advance: since when, 0 = unknown. [s]"""
+        some = f"0 * {self._max(pool.series(self.step or self.tokens))}"
+        return some if self.start is None else f"{self._max(pool.series(self.start))} or {some}"
 
     def speed(self, pool: Pool) -> str:
         """Tokens per second of each job. [1/s]"""
-        return (
-            f"max by ({self._by}) (avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}]))"
-        )
+        return self._max(f"avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}])")
 
     def reserved(self, pool: Pool) -> str:
         """Most device memory that an allocator of each job has reserved. [B]"""
-        if self.memory is None:
-            raise ValueError("this trainer publishes no memory")
-        return (
-            f"max by ({self._by}) (max_over_time({pool.series(self.memory)}[{duration(SMOOTHED)}]))"
-        )
+        series = pool.series(_published(self.memory))
+        return self._max(f"max_over_time({series}[{duration(SMOOTHED)}])")
 
     def pace(self, pool: Pool, span: float) -> str:
-        """Median time of a step, by job. [s]"""
+        """Median time of a step of each job. [s]"""
         if self.step_time is None:
             gain = f"rate({self._steps(pool)}[5m]) > 0"
-            return f"1 / max by ({self._by}) (quantile_over_time(0.5, ({gain})[{duration(span - 1)}:1m]))"
+            return f"1 / {self._max(f'quantile_over_time(0.5, ({gain})[{duration(span - 1)}:1m])')}"
         series = pool.series(self.step_time)
-        median = f"max by ({self._by}) (quantile_over_time(0.5, {series}[{duration(span)}]))"
+        median = self._max(f"quantile_over_time(0.5, {series}[{duration(span)}])")
         return median if self.step_scale == 1 else f"{median} * {self.step_scale:.15g}"
 
     def path(self, pool: Pool, span: float, look: float) -> str:
-        """Last step of each job, looked at again and again."""
-        return f"(max by ({self._by}) ({self._steps(pool)}))[{duration(span)}:{duration(look)}]"
+        """Last step of each job, every `look` seconds."""
+        return f"({self._max(self._steps(pool))})[{duration(span)}:{duration(look)}]"
 
     def sampled(self, pool: Pool, span: float, look: float) -> str:
         """When each of these was sampled. [s]"""
-        return f"(max by ({self._by}) (timestamp({self._steps(pool)})))[{duration(span)}:{duration(look)}]"
-
-    def spacing(self, pool: Pool, span: float) -> str:
-        """Mean steps between two checkpoints, by job. [1]"""
-        if self.checkpoint is None:
-            raise ValueError("this trainer publishes no checkpoints")
-        series = f"{pool.series(self.checkpoint)}[{duration(span)}]"
-        gained = f"max_over_time({series}) - min_over_time({series})"
-        return f"max by ({self._by}) (({gained}) / (changes({series}) > 0)) > 0"
-
-    def gained(self, pool: Pool, span: float) -> str:
-        """Steps gained, by job; redone ones count once. [1]"""
-        series = f"{self._steps(pool)}[{duration(span)}]"
         return (
-            f"max by ({self._by}) (max_over_time({series})) - on ({self._by}) "
-            f"min by ({self._by}) (min_over_time({series}))"
+            f"({self._max(f'timestamp({self._steps(pool)})')})[{duration(span)}:{duration(look)}]"
         )
 
+    def spacing(self, pool: Pool, span: float) -> str:
+        """Mean steps between two checkpoints of each job. [1]"""
+        series = f"{pool.series(_published(self.checkpoint))}[{duration(span)}]"
+        gained = f"max_over_time({series}) - min_over_time({series})"
+        return f"{self._max(f'({gained}) / (changes({series}) > 0)')} > 0"
+
+    def gained(self, pool: Pool, span: float) -> str:
+        """Steps gained by each job; those that were trained again count once. [1]"""
+        series = f"{self._steps(pool)}[{duration(span)}]"
+        least = f"min by ({self._by}) (min_over_time({series}))"
+        return f"{self._max(f'max_over_time({series})')} - on ({self._by}) {least}"
+
     def since(self, pool: Pool, span: float) -> str:
-        """First moment at which each job was seen, to five minutes. [s]"""
-        series = self._steps(pool)
-        return f"min by ({self._by}) (min_over_time(timestamp({series})[{duration(span - 1)}:{duration(300)}]))"
+        """First moment at which each job was sampled, to five minutes. [s]"""
+        grid = f"[{duration(span - 1)}:{duration(300)}]"
+        return f"min by ({self._by}) (min_over_time(timestamp({self._steps(pool)}){grid}))"
 
     def most_samples(self, pool: Pool, span: float) -> str:
         """Most samples of one step series in an hour, by the namespace of its target. [1]"""
@@ -123,43 +119,41 @@ class Trainer:
         return f"max by (namespace) (max_over_time(({counted}){grid}))"
 
     def stops(self, pool: Pool, span: float, wait: float, look: float) -> str:
-        """Moments at which a job was no longer alive, but was one look before, and its last step."""
-        return self._edge(
-            pool, span, wait, look, before=f" offset {duration(look)}", after="", step="max"
-        )
+        """Moments at which the steps of a job stood still for the first time, and its last step."""
+        return self._edge(pool, span, wait, look, f" offset {duration(look)}", "", "max")
 
     def starts(self, pool: Pool, span: float, wait: float, look: float) -> str:
-        """Moments at which a job was alive, and was not one look before, and the step that it went on from."""
-        return self._edge(
-            pool, span, wait, look, before="", after=f" offset {duration(look)}", step="min"
-        )
+        """Moments at which the steps of a job moved for the first time, and the step that it went on from."""
+        return self._edge(pool, span, wait, look, "", f" offset {duration(look)}", "min")
 
     def _edge(
-        self,
-        pool: Pool,
-        span: float,
-        wait: float,
-        look: float,
-        *,
-        before: str,
-        after: str,
-        step: str,
+        self, pool: Pool, span: float, wait: float, look: float, moved: str, stood: str, end: str
     ) -> str:
-        series = f"{self._steps(pool)}[{duration(wait)}]"
-        number = f"{step} by ({self._by}) ({step}_over_time({self._steps(pool)}[{duration(wait + look)}]))"
-        is_alive = f"(max by ({self._by}) (changes({series}{before})) > 0)"
-        was_alive = f"(max by ({self._by}) (changes({series}{after})) > 0)"
-        edge = f"({is_alive} unless on ({self._by}) {was_alive})"
+        """Moments at which steps moved with offset `moved` and stood still with offset `stood`."""
+        steps = self._steps(pool)
+        number = f"{end} by ({self._by}) ({end}_over_time({steps}[{duration(wait + look)}]))"
+        moves, moves_not = (
+            f"({self._max(f'changes({steps}[{duration(wait)}]{offset})')} > 0)"
+            for offset in (moved, stood)
+        )
+        edge = f"({moves} unless on ({self._by}) {moves_not})"
         return f"({number} and on ({self._by}) {edge})[{duration(span - 1)}:{duration(look)}]"
 
     def _steps(self, pool: Pool) -> str:
-        if self.step is None:
-            raise ValueError("this trainer publishes no step")
-        return pool.series(self.step)
+        return pool.series(_published(self.step))
+
+    def _max(self, query: str) -> str:
+        return f"max by ({self._by}) ({query})"
 
     @property
     def _by(self) -> str:
         return ", ".join(self.names)
+
+
+def _published(series: str | None) -> str:
+    if series is None:
+        raise ValueError("this trainer has no such series")
+    return series
 
 
 MOFA: Final = Trainer(
@@ -182,4 +176,4 @@ TRAINERS: Final[Mapping[str, Trainer]] = {
         names=(),
     ),
 }
-"""Exporters that are known, by the name that a TrainingJob's `throughput.preset` gives."""
+"""Exporters by the name that a TrainingJob's `throughput.preset` gives."""
