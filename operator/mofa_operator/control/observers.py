@@ -29,7 +29,7 @@ from mofa_operator.observe.history.history import KnownDays, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 from mofa_operator.observe.progress.run_records import RunRecords
-from mofa_operator.observe.progress.telemetry import Telemetry, JobSeries
+from mofa_operator.observe.progress.telemetry import JobSeries, Telemetry
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.trainers import TRAINERS, Job
 from mofa_operator.settings import PrometheusSettings

@@ -82,7 +82,7 @@ def test_the_object_that_a_training_job_is_about_owns_the_pods():
     found = watched(live(TRAINING_JOB, training_job(targetRef=about)), {"east": pool})
     assert found.pods_of == ("ns", "llama")
     assert found.pool == {"cluster": "e"}
-    assert watched(live(TRAINING_JOB, training_job()), {}).gang == ("ns", "a")
+    assert watched(live(TRAINING_JOB, training_job()), {}).pods_of == ("ns", "a")
 
 
 def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training_job_speaks_for_it():
