@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, Final
@@ -50,6 +50,8 @@ class Axes:
 
     values: Mapping[str, tuple[Any, ...]]
     """Values of each axis, the plainest first."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Least and most of numbers that follow from axes: `dp`, `micro_batches`."""
 
     @property
     def raw(self) -> int:
@@ -76,26 +78,25 @@ class Axes:
             chosen[name] = values[at]
         return chosen
 
+    def where(self, kept: Callable[[Axis, Any], bool]) -> Axes:
+        """The same with fewer values."""
+        values = {
+            axis.name: tuple(value for value in self[axis.name] if kept(axis, value))
+            for axis in EVERY
+        }
+        return replace(self, values=values)
+
     def supported_by(self, trainer: Framework, built: Collection[str] = ()) -> Axes:
         """The same with the values that a trainer has, and all of axes that somebody builds."""
-
-        def has(axis: Axis, value: Any) -> bool:
-            return axis.name in built or axis.supported_by(trainer, value)
-
-        return Axes(
-            {axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY}
+        return self.where(
+            lambda axis, value: axis.name in built or axis.supported_by(trainer, value)
         )
 
     def known(self, has: Callable[[Axis, Any], bool], keys: Collection[str] = ()) -> Axes:
-        """The same with the values that somebody has tried; who names an axis asks for what is on it."""
-
-        def kept(axis: Axis, value: Any) -> bool:
-            return (
-                axis in QUESTION or any(word.key in keys for word in axis.keys) or has(axis, value)
-            )
-
-        return Axes(
-            {axis.name: tuple(v for v in self[axis.name] if kept(axis, v)) for axis in EVERY}
+        """The same with the values that somebody has tried, and all of axes that a constraint names."""
+        asked = {axis.name for axis in EVERY if any(word.key in keys for word in axis.keys)}
+        return self.where(
+            lambda axis, value: axis in QUESTION or axis.name in asked or has(axis, value)
         )
 
 

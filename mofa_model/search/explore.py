@@ -16,7 +16,7 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
-from mofa_model.search.constraints import Constraint, constrained, named_by, require_words
+from mofa_model.search.constraints import Constraint, constrained, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.optimizer_states import least_checkpoint
 from mofa_model.search.price import price
@@ -146,8 +146,8 @@ def require(question: SearchQuestion) -> None:
     _axes_of(question)
 
 
-def _axes_of(question: SearchQuestion) -> tuple[Axes, Mapping[str, tuple[float, float]]]:
-    """The axes that the constraints leave, and the bounds of derived numbers."""
+def _axes_of(question: SearchQuestion) -> Axes:
+    """What the constraints leave of every axis."""
     first = question.problems[0]
     recipes = [p.workload.training.precision.name for p in question.problems]
     context = AxisContext(
@@ -157,15 +157,14 @@ def _axes_of(question: SearchQuestion) -> tuple[Axes, Mapping[str, tuple[float, 
         nodes=tuple(question.nodes),
         precisions=tuple(recipes),
     )
-    full, bounds = constrained(known_axes(context), question.constraints)
-    told = [one for one in question.constraints if not named_by(one) & {*question.built}]
-    require_words(question.framework, full, told)
-    return full, bounds
+    axes = constrained(known_axes(context), question.constraints)
+    require_words(question.framework, axes, question.constraints, question.built)
+    return axes
 
 
 def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
     first = question.problems[0]
-    full, bounds = _axes_of(question)
+    full = _axes_of(question)
     keys = {constraint.key for constraint in question.constraints}
     axes = full.supported_by(question.framework, question.built)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
@@ -193,7 +192,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 cluster=case.cluster,
                 framework=question.framework,
                 lifted=question.lifted | wanted,
-                bounds=bounds,
+                bounds=axes.bounds,
                 memory_share=question.share,
             )
             effort.spend(NUMBER)
