@@ -2,9 +2,10 @@
 
 May import: units, errors. Imported by: spec, which hands them to the estimate, presets, which finds them, and verbs.
 
-One file a kind of operator says what a call does (`CallWork`); `operators` names them; `surface` prices work by a law with a table
-of corrections over it; `files` reads and writes surfaces. The surfaces are `measured/DEVICE.json`, written by
-`mofa calibrate kernels`, each with its source. Forward calls of one idle device or node, no launch from the host in them.
+`operators` states the work of a call of each operator (`CallWork`). `surface` prices work by a law with a
+table of corrections over it. `measured_kernels` answers what an estimate asks. The surfaces are in
+`measured/DEVICE.json`, written by `mofa calibrate kernels`, each with its source. They hold forward
+calls of one idle device or node, without the launch from the host.
 """
 
 from mofa_model.kernels.measured_kernels import (

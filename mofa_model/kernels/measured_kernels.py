@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.kernels.attention import LATENT
+from mofa_model.kernels.operators import LATENT
 from mofa_model.kernels.surface import Timer
 from mofa_model.units import Bytes, Count, Seconds
 
@@ -44,7 +44,7 @@ class MeasuredProducts:
 
     @property
     def digest(self) -> str:
-        """What all answers depend on, in a few letters."""
+        """Checksum of all that the times depend on. It is part of the inputs hash."""
         return f"{self._narrow.digest} {self._wide.digest} {self._cast}"
 
 
@@ -83,7 +83,7 @@ class MeasuredAttention:
 
     @property
     def digest(self) -> str:
-        """What all answers depend on, in a few letters."""
+        """Checksum of all that the times depend on. It is part of the inputs hash."""
         return " ".join(timer.digest for timer in self._timers)
 
 
@@ -100,7 +100,7 @@ class MeasuredGather:
 
     @property
     def digest(self) -> str:
-        """What all answers depend on, in a few letters."""
+        """Checksum of all that the times depend on. It is part of the inputs hash."""
         return self._timer.digest
 
 

@@ -1,14 +1,265 @@
-"""Every operator that has surfaces, by name: what its calls do, and with which sizes its time grows."""
+"""Every operator that has surfaces: the work of its calls, and the sizes with which its time grows.
+
+Sizes are those of one call: tokens, heads and widths in elements, messages in bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from mofa_model.kernels import attention, gemm, movement, recurrent, transfers
+import numpy as np
+
 from mofa_model.kernels.surface import CallWork
+from mofa_model.units import Bytes, Count, Flop
+
+TILE: Final = 128.0
+"""Rows of a tile: the last tile of a product is paid whole by some kernels."""
+
+
+def gemm(m: Count, n: Count, k: Count, *, width: Bytes) -> CallWork:
+    """One product; weights are `width` bytes an element already, rows are read, cast and read again. Ours.
+
+    >>> gemm(4096, 4096, 4096, width=2.0).flops
+    137438953472.0
+    """
+    cast = 0.0 if width == 2.0 else 2.0 + width
+    return CallWork(
+        at=(m, n, k),
+        flops=2.0 * m * n * k,
+        moved=width * k * (1.0 * m + n) + cast * m * k + 2.0 * m * n,
+        wide=1.0 * m * n,
+        padded=TILE * np.ceil(m / TILE) / m,
+    )
+
+
+def grouped_gemm(
+    tokens: Count,
+    hidden: Count,
+    intermediate: Count,
+    *,
+    topk: Count,
+    experts: Count,
+    tp: Count,
+    ep: Count,
+    matrices: Count,
+    width: Bytes,
+) -> CallWork:
+    """A layer of experts on one rank: `tokens` of all ranks together, `matrices` 3 where gated, else 2. Ours.
+
+    A rank reads all tokens and writes all sums, also of tokens whose experts are elsewhere.
+
+    >>> grouped_gemm(4096, 7168, 2048, topk=8, experts=256, tp=1, ep=8, matrices=3, width=1.0).at
+    (128.0, 32.0, 7168, 2048.0)
+    """
+    each, local, inner = 1.0 * tokens * topk / experts, 1.0 * experts / ep, 1.0 * intermediate / tp
+    rows = each * local
+    return CallWork(
+        at=(each, local, hidden, inner),
+        flops=2.0 * rows * hidden * inner * matrices,
+        moved=width * local * hidden * inner * matrices
+        + rows * (6.0 * hidden + 2.0 * matrices * inner)
+        + 4.0 * tokens * hidden,
+        wide=rows * inner,
+    )
+
+
+LATENT: Final = (192.0, 128.0)
+"""Width of keys and of values of DeepSeek's heads."""
+_HIDDEN, _QUERY, _LATENT, _ROPE = 7168.0, 1536.0, 512.0, 64.0
+_CHOSEN: Final = 2048.0
+_INDEXER: Final = 64.0 * 128.0
+
+
+def causal_attention(
+    batch: Count,
+    sequence: Count,
+    heads: Count,
+    kv_heads: Count,
+    head_dim: Count,
+    *,
+    value_dim: Count,
+    width: Bytes,
+) -> CallWork:
+    """Each token sees those before it; keys and values are written to a cache, `width` bytes an element. Ours.
+
+    Heads are an axis beside the product of batch and heads: libraries choose their kernels by them.
+
+    >>> causal_attention(1, 8192, 32, 8, 128, value_dim=128, width=2.0).flops / 8192 / 8192
+    8192.0
+    """
+    pairs = 0.5 * sequence * sequence
+    work = _attention(batch, sequence, heads, kv_heads, head_dim, value_dim, pairs, 2.0 + width)
+    return replace(work, at=(*work.at[:2], 1.0 * heads, work.at[2]))
+
+
+def window_attention(
+    batch: Count,
+    sequence: Count,
+    heads: Count,
+    kv_heads: Count,
+    head_dim: Count,
+    window: Count,
+    *,
+    value_dim: Count,
+    width: Bytes,
+) -> CallWork:
+    """Each token sees `window` before it. Ours."""
+    reach = np.minimum(window, sequence)
+    pairs = reach * (sequence - 0.5 * reach)
+    work = _attention(batch, sequence, heads, kv_heads, head_dim, value_dim, pairs, 2.0 + width)
+    return replace(work, at=(*work.at, window))
+
+
+def full_attention(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
+    """Each token sees all: encoders, which keep no cache. Ours."""
+    work = _attention(
+        batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0
+    )
+    return replace(work, at=work.at[:2])
+
+
+def _attention(
+    batch: Count,
+    sequence: Count,
+    heads: Count,
+    kv_heads: Count,
+    keys: Count,
+    values: Count,
+    pairs: Count,
+    kept: Bytes,
+) -> CallWork:
+    """Scores, softmax and weighted values of `pairs` of tokens a head; `kept` bytes of a key are read and written."""
+    grid = 1.0 * batch * heads
+    return CallWork(
+        at=(sequence, grid, 1.0 * kv_heads / heads),
+        flops=2.0 * grid * pairs * (1.0 * keys + values),
+        moved=batch * sequence * (1.0 * keys + values) * (2.0 * heads + kept * kv_heads),
+        wide=grid * sequence,
+    )
+
+
+def latent_attention(batch: Count, sequence: Count, heads: Count) -> CallWork:
+    """Multi-head latent attention without its projections. Source: DeepSeek-V3's shape."""
+    keys, values = LATENT
+    return CallWork(
+        at=(sequence, batch, heads),
+        flops=1.0 * batch * heads * sequence * sequence * (keys + values),
+        moved=4.0 * batch * sequence * heads * (keys + values),
+        wide=1.0 * batch * heads * sequence,
+    )
+
+
+def latent_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
+    """A whole block of latent attention: projections down and up, attention, projection out. Source: DeepSeek-V3's shape."""
+    inside = latent_attention(batch, sequence, heads)
+    return _block(batch, sequence, heads, inside.flops, inside.moved, width)
+
+
+def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
+    """A whole block of sparse attention: an indexer scores all keys, 2,048 are attended. Source: DeepSeek-V3.2's shape."""
+    tokens = 1.0 * batch * sequence
+    chosen = np.minimum(_CHOSEN, sequence)
+    pairs = chosen * (1.0 - chosen / (2.0 * sequence)) * tokens
+    flops = 2.0 * pairs * heads * (2.0 * _LATENT + _ROPE) + tokens * sequence * _INDEXER
+    return _block(
+        batch, sequence, heads, flops, 4.0 * tokens * heads * (2.0 * _LATENT + _ROPE), width
+    )
+
+
+def _block(
+    batch: Count, sequence: Count, heads: Count, flops: Flop, moved: Bytes, width: Bytes
+) -> CallWork:
+    tokens = 1.0 * batch * sequence
+    keys, values = LATENT
+    whole = _HIDDEN * (_QUERY + _LATENT + _ROPE)
+    of_heads = heads * (_QUERY * keys + _LATENT * 2.0 * values + values * _HIDDEN)
+    return CallWork(
+        at=(sequence, batch, heads),
+        flops=2.0 * tokens * (whole + of_heads) + flops,
+        moved=width * (whole + of_heads) + moved + 4.0 * tokens * (_HIDDEN + heads * values),
+        wide=tokens,
+    )
+
+
+def convolution(batch: Count, sequence: Count, channels: Count) -> CallWork:
+    """A causal convolution of a few taps over every channel. Ours.
+
+    >>> convolution(1, 4096, 8192).moved
+    134217728.0
+    """
+    return CallWork(
+        at=(sequence, batch, channels),
+        moved=4.0 * batch * sequence * channels,
+    )
+
+
+def scan(
+    batch: Count, sequence: Count, k_heads: Count, k_dim: Count, v_heads: Count, v_dim: Count
+) -> CallWork:
+    """A gated delta rule or its kin, in chunks of 64: scores inside, the state between. Ours."""
+    tokens = 1.0 * batch * sequence
+    return CallWork(
+        at=(sequence, batch, v_heads),
+        flops=tokens * v_heads * (6.0 * k_dim * v_dim + 64.0 * 4.0 * (k_dim + v_dim)),
+        moved=2.0 * tokens * (2.0 * k_heads * k_dim + 2.0 * v_heads * v_dim),
+        wide=1.0 * batch * v_heads,
+    )
+
+
+def cast(tokens: Count, width: Count) -> CallWork:
+    """BF16 to FP8: two bytes read and one written. Source: counting.
+
+    >>> cast(4096, 4096).moved
+    50331648.0
+    """
+    return CallWork(at=(tokens, width), moved=3.0 * tokens * width)
+
+
+def hyper_connection(tokens: Count, width: Count) -> CallWork:
+    """Four residual streams read and mixed, one written, or the reverse. Ours."""
+    return CallWork(at=(tokens, width), moved=2.0 * 5.0 * tokens * width)
+
+
+def gather(size: Bytes, ranks: Count) -> CallWork:
+    """Gather, scatter or all-to-all: of `size` bytes in all, a rank sends all but its own part. Source: counting.
+
+    Each part waits at every rank of a ring but its own.
+
+    >>> gather(8e6, 8).sent, gather(8e6, 8).steps
+    (7000000.0, 7.0)
+    """
+    return CallWork(at=(size, ranks), sent=size * (1.0 - 1.0 / ranks), steps=ranks - 1.0)
+
+
+def all_reduce(size: Bytes, ranks: Count) -> CallWork:
+    """All-reduce: the least is to send the tensor once, where a switch adds up. Source: counting.
+
+    Around a ring it is a scatter and a gather.
+    """
+    return CallWork(at=(size, ranks), sent=1.0 * size, steps=2.0 * (ranks - 1.0))
+
+
+def expert_exchange(
+    tokens: Count,
+    hidden: Count,
+    topk: Count,
+    ranks: Count,
+    multiprocessors: Count,
+    *,
+    width: Bytes,
+) -> CallWork:
+    """Tokens of a rank to the ranks of their experts, or back: a copy for each rank that is hit. Ours.
+
+    `multiprocessors` drive the copies; 0 is as many as the kernel takes.
+    """
+    hit = ranks * (1.0 - np.power(1.0 - 1.0 / ranks, topk))
+    return CallWork(
+        at=(1.0 * tokens * hidden, hit, ranks, 1.0 / np.maximum(multiprocessors, 1.0)),
+        sent=width * tokens * hidden * hit * (1.0 - 1.0 / ranks),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,7 +267,7 @@ class OperatorKind:
     """A kind of call."""
 
     work: Callable[..., CallWork]
-    """What calls of given sizes do."""
+    """Work of calls of given sizes."""
     grows: tuple[str, ...]
     """Sizes with which no surface of it gets faster."""
     halved: int = 0
@@ -31,60 +282,60 @@ _TOKENS: Final = ("batch", "sequence")
 
 OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
     {
-        "gemm": OperatorKind(work=gemm.gemm, halved=3, grows=("m", "n", "k"), knots=(10, 7, 7)),
+        "gemm": OperatorKind(work=gemm, halved=3, grows=("m", "n", "k"), knots=(10, 7, 7)),
         "grouped-gemm": OperatorKind(
-            work=gemm.grouped,
+            work=grouped_gemm,
             halved=4,
             grows=("tokens", "hidden", "intermediate"),
             knots=(8, 4, 2, 3),
         ),
         "causal-attention": OperatorKind(
-            work=attention.causal,
+            work=causal_attention,
             halved=2,
             grows=(*_TOKENS, "heads", "kv_heads"),
             knots=(8, 10, 3, 2),
             sought=(2,),
         ),
         "window-attention": OperatorKind(
-            work=attention.windowed,
+            work=window_attention,
             halved=2,
             grows=(*_TOKENS, "heads", "kv_heads"),
             knots=(8, 7, 3, 2),
         ),
         "full-attention": OperatorKind(
-            work=attention.full, halved=2, grows=(*_TOKENS, "heads"), knots=(16, 16)
+            work=full_attention, halved=2, grows=(*_TOKENS, "heads"), knots=(16, 16)
         ),
         "latent-attention": OperatorKind(
-            work=attention.latent, halved=3, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=latent_attention, halved=3, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "latent-block": OperatorKind(
-            work=attention.latent_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=latent_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "sparse-block": OperatorKind(
-            work=attention.sparse_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=sparse_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "convolution": OperatorKind(
-            work=recurrent.convolution, grows=(*_TOKENS, "channels"), knots=(9, 7, 6)
+            work=convolution, grows=(*_TOKENS, "channels"), knots=(9, 7, 6)
         ),
-        "scan": OperatorKind(
-            work=recurrent.scan, halved=3, grows=(*_TOKENS, "v_heads"), knots=(9, 7, 6)
-        ),
-        "cast": OperatorKind(work=movement.cast, grows=("tokens", "width"), knots=(14, 12)),
+        "scan": OperatorKind(work=scan, halved=3, grows=(*_TOKENS, "v_heads"), knots=(9, 7, 6)),
+        "cast": OperatorKind(work=cast, grows=("tokens", "width"), knots=(14, 12)),
         "hyper-connection": OperatorKind(
-            work=movement.hyper_connection, grows=("tokens", "width"), knots=(14, 3)
+            work=hyper_connection, grows=("tokens", "width"), knots=(14, 3)
         ),
-        "all-reduce": OperatorKind(
-            work=transfers.all_reduce, grows=("size", "ranks"), knots=(20, 3)
-        ),
-        "all-gather": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
-        "reduce-scatter": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
-        "all-to-all": OperatorKind(work=transfers.share, grows=("size",), knots=(20, 3)),
+        "all-reduce": OperatorKind(work=all_reduce, grows=("size", "ranks"), knots=(20, 3)),
+        "all-gather": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
+        "reduce-scatter": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
+        "all-to-all": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
         "dispatch": OperatorKind(
-            work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+            work=expert_exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
         ),
         "combine": OperatorKind(
-            work=transfers.exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+            work=expert_exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
         ),
     }
 )
-"""Operators by name. A gather among more ranks can be faster at the same size: each sends a larger share, over more links."""
+"""Operators by name.
+
+A gather among more ranks can be faster at the same size, since each sends a larger share over more links:
+so `ranks` is no size with which it grows.
+"""

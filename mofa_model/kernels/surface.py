@@ -1,8 +1,8 @@
 """A surface: seconds of one operator in one form on a device, as a law and a small table of corrections over it.
 
-The law says what physics says: a start, the matrix units at their efficiency, the memory and the link at theirs. The table says
-by what factor kernels depart from it, at knots between which its logarithm is linear in the logarithms of the dimensions;
-beyond the outer knots it stays what it is at them, and the law goes on. No time is below that of the peak.
+The law has a start, and shares of the peak, of the memory bandwidth and of the link. The table has the
+factor by which kernels depart from the law, at knots. Between knots its logarithm is linear in the
+logarithms of the sizes; beyond the outer knots it stays constant. No time is below that of the peak.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallWork:
-    """What calls of an operator do; numbers or arrays of one shape."""
+    """Work of calls of an operator; numbers or arrays of one shape."""
 
     at: tuple[Numeric, ...]
     """Place in the table, one positive number an axis; time grows with each."""
@@ -37,14 +37,14 @@ class CallWork:
     steps: Numeric = 0.0
     """Messages that wait for each other, as around a ring."""
     wide: Numeric = 1.0
-    """What runs side by side, in elements of the output: too few leave units idle."""
+    """Elements of the output that run side by side: too few leave units idle."""
     padded: Numeric = 1.0
     """Rows of whole tiles over rows, at least 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sheet:
-    """What a data sheet promises, of which a law has shares."""
+    """Rates of a data sheet, of which a law has shares."""
 
     peak: FlopPerSecond
     """Of the matrix units in the operator's format. [FLOP/s]"""
@@ -105,7 +105,7 @@ class Surface:
     """A law, the table over it, and where both come from."""
 
     law: Law
-    """What physics says."""
+    """Time without corrections."""
     knots: tuple[tuple[float, ...], ...]
     """Places of the table along each axis of `CallWork.at`, ascending, two or more."""
     corrections: Floats
@@ -132,7 +132,7 @@ class Surface:
         return time
 
     def cell(self, work: CallWork) -> tuple[Places, list[Floats]]:
-        """The lowest corner around each call, by its place in the table, and how far into the cell the call lies on each axis."""
+        """Place in the table of the lowest corner around each call, and the share of the cell that lies below the call."""
         base: Any = np.zeros((), dtype=np.intp)
         shares: list[Floats] = []
         for axis, logs, steps in zip(work.at, self._logs, self._steps, strict=True):
@@ -164,7 +164,7 @@ class Surface:
 
 
 def _between(low: Any, high: Any, share: Numeric) -> Any:
-    """So far from low to high, in the memory of high."""
+    """Interpolates from low to high, in the memory of high."""
     high -= low
     high *= share
     high += low
@@ -176,11 +176,9 @@ class Timer:
     """An operator in one form on a device: found once, then asked for many sizes."""
 
     work: Callable[..., CallWork]
-    """What its calls do."""
+    """Work of calls of given sizes."""
     surface: Surface
-    """How long such work takes."""
     sheet: Sheet
-    """What the device promises."""
 
     def seconds(self, **sizes: Numeric) -> Seconds:
         """Time of calls of these sizes, numbers or arrays of one shape. [s]"""
@@ -188,6 +186,6 @@ class Timer:
 
     @property
     def digest(self) -> str:
-        """What its answers depend on, in a few letters."""
+        """Checksum of all that its times depend on. It is part of the inputs hash."""
         told = repr((self.surface.law, self.surface.knots, self.sheet)).encode()
         return f"{zlib.crc32(self.surface.corrections.tobytes(), zlib.crc32(told)):08x}"

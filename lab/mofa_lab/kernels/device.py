@@ -15,10 +15,9 @@ from mofa_lab.kernels.tables import Calls, read
 from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import write_text
 from mofa_model.kernels import Surface
-from mofa_model.kernels.files import UNIT, Surfaces
 from mofa_model.kernels.surface import Law
 from mofa_model.presets import names
-from mofa_model.presets.kernels import sheet
+from mofa_model.presets.kernels import UNIT, Surfaces, sheet
 
 FEWEST: Final = 8
 """Calls below which no surface is made of them."""

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mofa_lab.kernels.tables import Calls
 from mofa_model.kernels import OPERATORS, CallWork, Sheet, Surface, Timer
-from mofa_model.kernels.files import UNIT
 from mofa_model.kernels.surface import Floats, Law, Places
+from mofa_model.presets.kernels import UNIT
 
 ROUND: Final = 0.02
 """Octaves below which an error counts by its square."""

@@ -9,9 +9,8 @@ from mofa_model import presets
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, UnknownName
 from mofa_model.kernels import OPERATORS, CallWork, Sheet, Surface, Timer
-from mofa_model.kernels.files import from_text
 from mofa_model.kernels.surface import Law
-from mofa_model.presets.kernels import VARIABLE, kernels, relative
+from mofa_model.presets.kernels import VARIABLE, from_text, kernels, relative
 
 MEASURED = ("a100-80gb-sxm", "h100-80gb-sxm", "b200-180gb-sxm", "b300-sxm", "gb200", "gb300")
 SIZES = {
