@@ -25,8 +25,8 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
-from mofa_model.spec.documents import PackedDocuments
-from mofa_model.spec.imbalance import with_imbalance
+from mofa_model.spec.training import PackedDocuments
+from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import (
     MODULES,
     OFFLOADED,

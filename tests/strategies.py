@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mofa_model import presets
 from mofa_model.schedules import DUALPIPE, SCHEDULES, ZERO_BUBBLE
 from mofa_model.spec import Calibration, LinkConstants, MemoryConstants, Training, Workload
-from mofa_model.spec.imbalance import with_imbalance
+from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import (
     MODULES,
     OFFLOADED,

@@ -11,12 +11,11 @@ from mofa_model.answers.job import hangs_of, size_of
 from mofa_model.answers.questions import LayoutQuestion, TrainingQuestion
 from mofa_model.errors import BadValue, Missing, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
-from mofa_model.spec.batch import read_batch
-from mofa_model.spec.documents import parse_documents
-from mofa_model.spec.imbalance import read_imbalance
-from mofa_model.spec.part import part_of, part_of_storage, places
-from mofa_model.spec.reliability import Reliability
-from mofa_model.spec.roofline import Roofline, under
+from mofa_model.spec.calibration import Roofline, under
+from mofa_model.spec.cluster import part_of, places
+from mofa_model.spec.reliability import Reliability, part_of_storage
+from mofa_model.spec.training import parse_documents, read_batch
+from mofa_model.spec.transformer import read_imbalance
 
 if TYPE_CHECKING:
     from mofa_model.advice import ByTrainer, Request

@@ -2,11 +2,9 @@
 
 May import: spec, strategy, units, errors, numpy. Imported by: estimate, search, validate and what else needs a number.
 
-    parameters   how many weights, how many FLOPs                 compute       operators on a device
+    parameters   how many weights, how many FLOPs                compute       operators on a device
     collectives  communication on a path                         overlap       what of it stays exposed
     host         launches                                        pipeline      all micro-batches through all stages
-    activations  what a layer stores                             memory        what a device holds
-    offload      what its host holds                             optimizers    what another than AdamW changes
-    adapters     trained beside frozen weights                   documents     packed into sequences
-    routing      tokens to experts, and experts in chunks
+    activations  what a layer stores                             memory        what a device and its host hold
+    optimizers   what another than AdamW changes                 routing       tokens to experts, experts in chunks
 """

@@ -4,14 +4,14 @@
     M_static   weights, gradients, optimizer states, each shared as far as the ZeRO level says      Eq. (4), (25), (27)
     M_dyn(i)   activations of the micro-batches in flight on stage i, less what is recomputed       Eq. (5), (29), (31)
 
-Bytes of the stored activations are in `activations`, moving them to the host is in `offload`.
+Bytes of the stored activations are in `activations`. Optimizer states, weights and activations may be in host memory.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mofa_model.units import Bytes, Count, Ratio
+from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
 
 
 def shard_ranks(data: Count, shard: Count) -> Count:
@@ -196,3 +196,36 @@ def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
     130000000.0
     """
     return whole - stored + gradients
+
+
+def device_optimizer_bytes(optimizer: Bytes, *, on_host: bool) -> Bytes:
+    """Optimizer bytes per parameter on the device, Eq. (27): none where they live in the host. [B]
+
+    >>> device_optimizer_bytes(16.0, on_host=True)
+    0.0
+    """
+    return 0.0 * optimizer if on_host else optimizer
+
+
+def weight_fetch_time(
+    held: Count, shard: Count, width: Bytes, rounds: Count, link: BytesPerSecond
+) -> Seconds:
+    """Time in which a device fetches its share of the weights from the host, before each gather of a step. Ours. [s]
+
+    Source: DeepSpeed, runtime/zero/partition_parameters.py: a share that lives on the host is copied to the device, then gathered.
+
+    >>> weight_fetch_time(8e9, 8, 2.0, 4.0, 50e9)
+    0.16
+    """
+    return rounds * (held / shard) * width / link
+
+
+def host_activation(
+    in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count
+) -> Bytes:
+    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq. (33) takes from them. [B]
+
+    >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)
+    102400000000.0
+    """
+    return in_flight * layers * (layer - layer_input) * devices

@@ -7,18 +7,22 @@ Multi-token prediction modules are counted apart, as published counts do.
 
 Reported FLOPs follow a convention: `full` counts all s x s attention scores, `causal` the half that is needed; trainers that
 count the head twice say so. Recomputation is never a model FLOP.
+
+Low-rank adapters (LoRA) are two narrow trained matrices beside each frozen linear layer that every token passes. Routed
+experts, routers and encoders have none; embedding and head are frozen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from mofa_model.blocks import Block, Core, Layer
+from mofa_model.blocks import Block, Core, Layer, Rows
 from mofa_model.errors import BadValue
-from mofa_model.spec import Transformer
-from mofa_model.units import Count, Flop, Ratio
+from mofa_model.spec import Training, Transformer
+from mofa_model.units import Count, Flop, Numeric, Ratio
 
 CONVENTIONS: Final = ("full", "causal")
 """How attention scores are counted when FLOPs are reported."""
@@ -166,3 +170,58 @@ def _seen(core: Core, sequence: Count, convention: str) -> Count:
         return core.fixed
     seen = sequence if core.window is None else np.minimum(sequence, core.window)
     return seen - seen * seen / (2.0 * sequence) if convention == "causal" else seen
+
+
+def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Numeric:
+    """Mean over the tokens of a sequence of what depends on the length in which they see each other. Ours. []
+
+    Attention's work is the sum of squares of the lengths: two documents of 1024 tokens and one of 2048 in a sequence of 4096
+    ask for (2 + 4) / 16 of its products.
+
+    >>> from mofa_model.spec import PackedDocuments, Precision
+    >>> packed = PackedDocuments((1024.0, 2048.0), (2.0, 1.0))
+    >>> step = Training(sequence=4096, global_batch=1, precision=Precision(name="bf16"), documents=packed)
+    >>> float(over_documents(step, lambda length: length)) / 4096
+    0.375
+    """
+    if training.documents is None:
+        return of(training.sequence)
+    return training.documents.mean(training.sequence, of)
+
+
+def adapter_parameters(layer: Layer, hidden: Count, rank: Count) -> Count:
+    """Trained parameters of a layer: rank times inputs and outputs of its linear layers. Source: Hu et al., 2021. [1]
+
+    >>> from mofa_model.presets import model
+    >>> llama = model("llama3-8b")
+    >>> int(32 * adapter_parameters(llama.kinds[0], llama.hidden, 16))
+    41943040
+    """
+    inputs, outputs = _widths(layer, hidden)
+    return rank * (inputs + outputs)
+
+
+def adapter_traffic(layer: Layer, hidden: Count) -> Count:
+    """Elements that adapters move per token of a layer, forward: inputs are read, outputs read and written. Ours. [1]
+
+    >>> from mofa_model.presets import model
+    >>> llama = model("llama3-8b")
+    >>> int(adapter_traffic(llama.kinds[0], llama.hidden))
+    124928
+    """
+    inputs, outputs = _widths(layer, hidden)
+    return inputs + 2 * outputs
+
+
+def _widths(layer: Layer, hidden: Count) -> tuple[Count, Count]:
+    """Inputs and outputs of the linear layers, added up."""
+    passed = [
+        one
+        for block in layer.blocks
+        if block.own_tokens is None
+        for one in block.products(hidden)
+        if one.rows is Rows.TOKENS
+    ]
+    times = [1 if one.times is None else one.times for one in passed]
+    inputs = sum(n * one.parts * one.k for n, one in zip(times, passed, strict=True))
+    return inputs, sum(n * one.n for n, one in zip(times, passed, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 
 from mofa_model.blocks import Block, Kept, Layer, Ranks
 from mofa_model.blocks.block import ALL, EACH, NOTHING
-from mofa_model.equations import activations, memory, offload
+from mofa_model.equations import activations, memory
 from mofa_model.estimate.block_time import block_tokens, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import ends_on, layers_on
@@ -139,7 +139,7 @@ def stored_activations(
             left, back = _offloaded(layer, s, share, kept)
             if ACTIVATIONS in s.offload:
                 back, surge = back + surge, 0.0
-            parked.append(offload.host_activation(chunks, number, kept / s.vpp, left / s.vpp, 1.0))
+            parked.append(memory.host_activation(chunks, number, kept / s.vpp, left / s.vpp, 1.0))
             kept, again = left, again + back
         if s.graphs is not Graphs.NONE:
             captured = captured + memory.captured_buffers(chunks, number, layer.input / s.vpp)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
-from mofa_model.equations import collectives, compute, documents
+from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
 from mofa_model.placement import axes_of, distinct, spread
 from mofa_model.spec import Cluster, Workload
@@ -212,7 +212,7 @@ def core_time(
     c, kernels = cluster.calibration.compute, cluster.calibration.kernels
     attended = core.fixed
     if attended is None:
-        attended = documents.over_documents(
+        attended = parameters.over_documents(
             workload.training,
             lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window),
         )

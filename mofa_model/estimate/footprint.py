@@ -14,7 +14,7 @@ from mofa_model.estimate.model_states import model_states
 from mofa_model.estimate.terms import Footprint, device_memory_limit, terms_of
 from mofa_model.placement import Stages, axes_of, stages_of
 from mofa_model.spec import Cluster, Workload
-from mofa_model.spec.imbalance import with_imbalance
+from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Ratio
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, offload, optimizers, overlap
+from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.model_states import held_parameters, update_rule
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
@@ -134,7 +134,7 @@ def _collective_time(
     back = gathers * inner_ring * gather / inner.bandwidth
     fetched: Seconds = 0.0
     if s.host_weights and s.sharding is Sharding.WEIGHTS:
-        fetched = offload.weight_fetch_time(held, shard, p.gather, gathers, _host_link(cluster))
+        fetched = memory.weight_fetch_time(held, shard, p.gather, gathers, _host_link(cluster))
     return fetched + np.where(alone, 0.0, latency + scatter + across + back)
 
 

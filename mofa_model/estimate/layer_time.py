@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
-from mofa_model.equations import adapters, collectives, compute, overlap
+from mofa_model.equations import collectives, compute, overlap, parameters
 from mofa_model.estimate.activation_memory import stored_layers
 from mofa_model.estimate.block_time import (
     BlockTime,
@@ -177,7 +177,7 @@ def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Laye
     """Forward pass of a layer's adapters. They are so narrow that memory traffic decides. [s]"""
     if not np.any(workload.training.adapter_rank):
         return 0.0
-    width = adapters.adapter_traffic(layer, workload.model.hidden)
+    width = parameters.adapter_traffic(layer, workload.model.hidden)
     elements = tokens_per_rank(workload, s) * width / s.tp
     traffic = elements * workload.training.precision.activation
     return compute.elementwise_time(traffic, memory_rate(cluster))

@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mofa_model.blocks import Cut, Layer, Rows
-from mofa_model.equations import adapters, memory, offload, optimizers
-from mofa_model.equations.parameters import prediction_parameters, total_parameters
+from mofa_model.equations import memory, optimizers
+from mofa_model.equations.parameters import (
+    adapter_parameters,
+    prediction_parameters,
+    total_parameters,
+)
 from mofa_model.estimate.block_time import tokens_per_rank
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
@@ -139,7 +143,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
         if layer.routed:
             experts = experts + layers * (directions * widest[1])
         if np.any(workload.training.adapter_rank):
-            own = adapters.adapter_parameters(layer, h, workload.training.adapter_rank)
+            own = adapter_parameters(layer, h, workload.training.adapter_rank)
             beside = beside + layers * (directions * own / s.tp)
     return HeldParameters(
         ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
@@ -253,7 +257,7 @@ def _trained(
     return Footprint(
         weights=_times(parameters, weight),
         gradients=_times(parameters, gradient),
-        optimizer=_times(parameters, offload.device_optimizer_bytes(states, on_host=on_host)),
+        optimizer=_times(parameters, memory.device_optimizer_bytes(states, on_host=on_host)),
         buffers=_times(parameters, buffer),
         update=_times(parameters, update),
         host_states=_times(parameters, (parked if on_host else 0.0) + away),
@@ -276,8 +280,7 @@ def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     if training.adapter_rank:  # frozen weights are where they came from
         parameters = sum(
-            model.number(kind)
-            * adapters.adapter_parameters(kind, model.hidden, training.adapter_rank)
+            model.number(kind) * adapter_parameters(kind, model.hidden, training.adapter_rank)
             for kind in model.kinds
         )
     else:

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, documents, parameters
+from mofa_model.equations import collectives, compute, parameters
 from mofa_model.equations.pipeline import bubble_time
 from mofa_model.estimate.block_time import tokens_per_rank
 from mofa_model.estimate.footprint import footprint
@@ -257,7 +257,7 @@ def least_step(workload: Workload, cluster: Cluster) -> Seconds:
 def _flops(workload: Workload, convention: str) -> Flop:
     """The model's own FLOPs of a step, attention counted by a convention. [FLOP]"""
     tokens = workload.training.global_batch * workload.training.sequence
-    each = documents.over_documents(
+    each = parameters.over_documents(
         workload.training,
         lambda seen: parameters.training_flops_per_token(
             workload.model, seen, convention=convention

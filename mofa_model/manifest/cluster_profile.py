@@ -35,9 +35,8 @@ from mofa_model.manifest.fields import (
 from mofa_model.manifest.status import Condition
 from mofa_model.manifest.training_job import default
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_model.spec.incident_causes import CAUSES, SHORTEST_OUTAGE
+from mofa_model.spec.incident_causes import CAUSES, SHORTEST_OUTAGE, XidMeaning
 from mofa_model.spec.reliability import COPY_SLOWDOWN
-from mofa_model.spec.xids import XidMeaning
 
 EXPORTERS: Final = (
     "amazon-cloudwatch", "cattle-monitoring-system", "gke-managed-cim", "gke-managed-system", "gmp-public", "gmp-system", "gpu-operator",

@@ -43,10 +43,11 @@ from mofa_model.manifest.training_job import (
 from mofa_model.presets import huggingface
 from mofa_model.search import ANY, SearchCase, framework
 from mofa_model.spec import Cluster, Run, Training, Transformer, UpdateRule, Workload
-from mofa_model.spec.documents import parse_documents
+from mofa_model.spec.cluster import part_of
 from mofa_model.spec.evidence import ByClass
-from mofa_model.spec.imbalance import read_imbalance
-from mofa_model.spec.part import part_of, part_of_storage
+from mofa_model.spec.reliability import part_of_storage
+from mofa_model.spec.training import parse_documents
+from mofa_model.spec.transformer import read_imbalance
 from mofa_model.strategy import Strategy
 
 _FP8: Final = "fp8-delayed"

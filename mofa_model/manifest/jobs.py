@@ -31,7 +31,7 @@ from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
-from mofa_model.spec.part import places
+from mofa_model.spec.cluster import places
 from mofa_model.yaml_text import StreamReader
 
 

@@ -13,9 +13,7 @@ from mofa_model.spec.calibration import (
     OverlapConstants,
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
-from mofa_model.spec.documents import PackedDocuments
-from mofa_model.spec.optimizer import UpdateRule
-from mofa_model.spec.training import Precision, Training, Workload
+from mofa_model.spec.training import PackedDocuments, Precision, Training, UpdateRule, Workload
 from mofa_model.spec.transformer import Run, Transformer
 
 __all__ = [

@@ -8,12 +8,12 @@ A `FailureMode` is what is known of one recovery class (`recovery_classes`); a r
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mofa_model.checks import LATER, not_negative, positive, share, whole
 from mofa_model.errors import BadValue
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import DAY, BytesPerSecond, Seconds
+from mofa_model.units import DAY, BytesPerSecond, Ratio, Seconds
 
 RECOVERY_LAWS = ("deterministic", "exponential", "lognormal")
 FAILURE_LAWS = ("exponential", "weibull", "mixture")
@@ -256,3 +256,18 @@ def paper_classes(
         for one in RecoveryClass
         if one.share
     )
+
+
+def part_of_storage(given: Reliability, share: Ratio) -> Reliability:
+    """Checkpoint storage of a job that has a share of each node's devices: its share of what a node can write. Ours. []"""
+    if float(share) == 1.0:
+        return given
+    tiers = (
+        replace(
+            tier,
+            node_bandwidth=tier.node_bandwidth * share,
+            snapshot_bandwidth=tier.snapshot_bandwidth * share,
+        )
+        for tier in given.tiers
+    )
+    return replace(given, tiers=tuple(tiers))

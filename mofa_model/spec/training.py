@@ -1,15 +1,95 @@
-"""What is to be trained: batch, sequence, tokens and number formats."""
+"""The training: global batch, sequence, packed documents, tokens, number formats and update rule."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
+import numpy as np
+
+from mofa_model import units
 from mofa_model.checks import LATER, not_negative, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.documents import PackedDocuments
-from mofa_model.spec.optimizer import UpdateRule
 from mofa_model.spec.transformer import Transformer
-from mofa_model.units import Bytes, Numeric
+from mofa_model.units import Bytes, Count, Numeric
+
+_MOST: Final = 64
+"""Lengths that a text may list."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedDocuments:
+    """A distribution of lengths."""
+
+    lengths: tuple[float, ...]
+    """Tokens of a document; one that is longer than a sequence is cut."""
+    shares: tuple[float, ...]
+    """How many documents of each length there are, in any unit."""
+
+    def mean(self, sequence: Numeric, of: Callable[[Numeric], Numeric]) -> Numeric:
+        """The mean over tokens of what a token's document is asked: a long one has more of them."""
+        tokens: Numeric = 0.0
+        total: Numeric = 0.0
+        for length, share in zip(self.lengths, self.shares, strict=True):
+            cut = np.minimum(length, sequence)
+            tokens, total = tokens + share * cut, total + share * cut * of(cut)
+        return total / tokens
+
+
+def parse_documents(text: str, *, field: str) -> PackedDocuments:
+    """Documents from a text of lengths, each with its share.
+
+    >>> parse_documents("512:3,8k", field="documents")
+    PackedDocuments(lengths=(512.0, 8000.0), shares=(3.0, 1.0))
+    """
+    parts = [part.partition(":") for part in text.split(",")]
+    if len(parts) > _MOST:
+        raise BadValue(field, text, f"at most {_MOST} lengths")
+    lengths = tuple(float(units.count(length.strip(), field=field)) for length, _, _ in parts)
+    try:
+        shares = tuple(float(share) if colon else 1.0 for _, colon, share in parts)
+    except ValueError:
+        shares = (0.0,)
+    if min(lengths) < 1 or not all(0 < share < math.inf for share in shares):
+        raise BadValue(
+            field, text, "write LENGTH:SHARE,… with lengths of at least 1 and shares above zero"
+        )
+    return PackedDocuments(lengths, shares)
+
+
+ADAM_MOMENTS = 8.0
+"""Two fp32 moments of a parameter, which the optimizer bytes of a precision and measured traffic hold. [B]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateRule:
+    """One row of presets/optimizers.toml."""
+
+    name: str = "adamw"
+    """Preset id."""
+    states: Bytes = ADAM_MOMENTS
+    """Moments of a parameter of a matrix inside a layer. [B]"""
+    outside: Bytes = ADAM_MOMENTS
+    """The same of embedding and head, where another rule may update them. [B]"""
+    replaced: Bytes = ADAM_MOMENTS
+    """The moments that the optimizer bytes of a precision, and measured traffic, hold in their place. [B]"""
+    iterations: Count = 0.0
+    """Newton-Schulz iterations on every matrix inside a layer; 0 = none. [1]"""
+    gather: Bytes = 0.0
+    """Sent per parameter beside gradients and weights, so that one rank has a matrix whole. [B]"""
+
+    def __post_init__(self) -> None:
+        not_negative(
+            states=self.states,
+            outside=self.outside,
+            replaced=self.replaced,
+            iterations=self.iterations,
+            gather=self.gather,
+        )
+
 
 GEMM_FORMATS = ("bf16", "fp8", "fp4", "fp32")
 
@@ -91,3 +171,64 @@ class Workload:
     """The shape of the network."""
     training: Training
     """Batch, sequence and formats."""
+
+
+LARGEST: Final = 128e6
+"""Tokens in the largest step that a report names. Source: MiniMax-01, arXiv 2501.08313: from 16 M to 128 M tokens. [1]"""
+DOUBTED: Final = 4 * LARGEST
+"""Tokens in a step above which a batch is doubted. A batch of tokens that was meant as one of sequences is above it. Ours. [1]"""
+_TOKENS: Final = re.compile(r"(.*?[\d.kKMGTi])\s*(?:tokens|token|tok)\s*", re.IGNORECASE)
+_BINARY: Final = {"ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def read_batch(text: object, sequence: int, field: str) -> int:
+    """Sequences in an optimizer step, from their number or from tokens; `sequence` is the tokens in one of them. [1]
+
+    K, M and G of tokens are powers of 1,000 where that is a whole number of sequences, else powers of 1,024: most batches that
+    reports call "4M tokens" have 4,194,304.
+
+    >>> read_batch("512", 8192, "--global-batch"), read_batch("4M tokens", 8192, "--global-batch")
+    (512, 512)
+    """
+    match = _TOKENS.fullmatch(text) if isinstance(text, str) and len(text) <= 64 else None
+    if match is None:
+        return units.count(text, field=field)
+    said = match[1].strip()
+    tokens = _tokens(said, field)
+    if tokens % sequence and (power := " KMG".find(said[-1:].upper())) > 0:
+        binary, left = divmod(tokens * 1024**power, 1000**power * sequence)
+        tokens = tokens if left else binary * sequence
+    if tokens % sequence or tokens < sequence:
+        raise BadValue(
+            field, text, f"a sequence has {sequence:,} tokens: {_whole(tokens, sequence)}"
+        )
+    return tokens // sequence
+
+
+def doubt_of(training: Training) -> str:
+    """Why nobody can mean so large a batch; empty where it is one that somebody trains with."""
+    tokens = float(training.global_batch) * float(training.sequence)
+    if tokens <= DOUBTED:
+        return ""
+    return (
+        f"a global batch of {int(training.global_batch):,} sequences is {tokens / 1e6:,.0f} M tokens a step, and the largest that "
+        f"was published has {LARGEST / 1e6:.0f} M: if it is a number of tokens, write "
+        f"{max(1, round(float(training.global_batch) / float(training.sequence))):,} sequences"
+    )
+
+
+def _tokens(text: str, field: str) -> int:
+    """A number of tokens; Ki, Mi and Gi are powers of 1,024."""
+    size = _BINARY.get(text[-2:].lower())
+    return (
+        units.count(text, field=field)
+        if size is None
+        else units.count(text[:-2], field=field) * size
+    )
+
+
+def _whole(tokens: int, sequence: int) -> str:
+    """What to write in place of tokens that make no whole number of sequences."""
+    fewer = max(0, tokens // sequence)
+    near = [f"{one:,} ({one * sequence:,} tokens)" for one in (fewer, fewer + 1) if one]
+    return f"write {' or '.join(near)}"

@@ -12,7 +12,7 @@ from mofa_model.answers import training
 from mofa_model.answers.question import question_of
 from mofa_model.answers.questions import LayoutQuestion
 from mofa_model.errors import BadValue
-from mofa_model.spec.part import part_of, places
+from mofa_model.spec.cluster import part_of, places
 from mofa_model.verbs import advise
 
 JOB = ("--model", "llama3-8b", "--gpu", "h100", "--global-batch", "64", "--seq", "4096")

@@ -16,7 +16,7 @@ from typing import Final
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.xids import OFF_THE_BUS, XidMeaning, meaning
+from mofa_model.spec.incident_causes import OFF_THE_BUS, XidMeaning, meaning
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.timelines import (
     ALLOCATABLE,

@@ -5,7 +5,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.blocks import Layer, SoftmaxAttention
-from mofa_model.equations.adapters import adapter_parameters, adapter_traffic
+from mofa_model.equations.parameters import adapter_parameters, adapter_traffic
 from mofa_model.estimate import estimate
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Sharding, Strategy

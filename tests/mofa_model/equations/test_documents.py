@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model import presets
-from mofa_model.equations.documents import over_documents
+from mofa_model.equations.parameters import over_documents
 from mofa_model.errors import BadValue
 from mofa_model.estimate import estimate
 from mofa_model.spec import PackedDocuments, Training, Workload
-from mofa_model.spec.documents import parse_documents
+from mofa_model.spec.training import parse_documents
 from mofa_model.strategy import Strategy
 
 PLAIN = Training(sequence=8192, global_batch=64, precision=presets.precision("bf16"))

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from mofa_model.equations import offload
+from mofa_model.equations import memory
 
 
 def test_a_host_optimizer_leaves_nothing_on_the_device():
-    assert offload.device_optimizer_bytes(16.0, on_host=True) == 0
-    assert offload.device_optimizer_bytes(16.0, on_host=False) == 16.0
-    assert offload.device_optimizer_bytes(np.array([12.0, 16.0]), on_host=True).tolist() == [
+    assert memory.device_optimizer_bytes(16.0, on_host=True) == 0
+    assert memory.device_optimizer_bytes(16.0, on_host=False) == 16.0
+    assert memory.device_optimizer_bytes(np.array([12.0, 16.0]), on_host=True).tolist() == [
         0.0,
         0.0,
     ]
@@ -16,4 +16,4 @@ def test_a_host_optimizer_leaves_nothing_on_the_device():
 
 def test_what_leaves_eight_devices_arrives_in_their_host():
     """Two micro-batches of 16 layers, 400 MB each without the input: 12.8 GB a device, 102.4 GB a node."""
-    assert offload.host_activation(2, 16, 5e8, 1e8, 8) == 102.4e9
+    assert memory.host_activation(2, 16, 5e8, 1e8, 8) == 102.4e9

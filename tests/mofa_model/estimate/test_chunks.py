@@ -13,7 +13,7 @@ from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Training, Workload
-from mofa_model.spec.imbalance import read_imbalance, with_imbalance
+from mofa_model.spec.transformer import read_imbalance, with_imbalance
 from mofa_model.strategy import Recompute, Strategy
 
 CHUNKS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])

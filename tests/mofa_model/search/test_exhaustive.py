@@ -32,7 +32,7 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
-from mofa_model.spec.imbalance import with_imbalance
+from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import AXES, ContextMode, Graphs, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 

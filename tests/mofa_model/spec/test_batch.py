@@ -5,7 +5,7 @@ import pytest
 import mofa_model as mofa
 from mofa_model.answers.what_if import FIRST, what_if
 from mofa_model.errors import BadValue
-from mofa_model.spec.batch import read_batch
+from mofa_model.spec.training import read_batch
 
 ASKED = {
     "model": "llama3-8b",

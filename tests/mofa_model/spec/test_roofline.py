@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mofa_model.spec import Calibration
-from mofa_model.spec.roofline import Roofline, under
+from mofa_model.spec.calibration import Roofline, under
 
 
 @pytest.mark.parametrize("roofline", Roofline)

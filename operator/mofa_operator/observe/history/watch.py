@@ -21,9 +21,9 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import Demand, demand_of
 from mofa_model.kinds.kind import JobKind, Observation
 from mofa_model.kinds.shape import moment_of
+from mofa_model.spec.cluster import places
 from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
-from mofa_model.spec.part import places
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.evidence import WATCH, Day, date_of
