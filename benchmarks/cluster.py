@@ -66,7 +66,7 @@ RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding=
 KOPF = """
 import asyncio, json, multiprocessing, pickle, sys, kopf
 from concurrent.futures import ProcessPoolExecutor
-from mofa_operator.control import worker
+from mofa_operator.control import worker_process as worker
 
 written = json.load(open(sys.argv[1])) if len(sys.argv) > 1 else None
 questions = pickle.load(open(sys.argv[2], "rb")) if written else []

@@ -62,7 +62,7 @@ def put_together(settings):
     """The operator with these settings, none of its parts at work."""
     credentials = SimpleNamespace(access=ACCESS, token=None)
     apis = [Api(credentials, settings.api) for _ in range(2)]
-    return Operator(settings, *apis, credentials, None, SimpleNamespace(heed=None))
+    return Operator(settings, *apis, credentials, None, SimpleNamespace(take_signals=None))
 
 
 def asked(settings):
@@ -255,12 +255,12 @@ def logged(settings):
 
 def kinds(settings):
     """Kinds that are listed and watched."""
-    return {kind.kind for kind in put_together(settings)._resync._kinds}
+    return {kind.kind for kind in put_together(settings)._resync.kinds}
 
 
 def places(settings):
     """Where each kind is watched."""
-    return {(life.kind.kind, life.place) for life in put_together(settings)._watches._lives}
+    return {(watch.kind.kind, watch.place) for watch in put_together(settings)._watches._states}
 
 
 def hands(settings):

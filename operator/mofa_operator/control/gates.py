@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.kinds import KINDS, WORKLOAD
@@ -66,33 +67,26 @@ async def _work(queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfini
             group.create_task(worker())
 
 
+@dataclass(eq=False, kw_only=True)
 class GateDeadlines:
     """Jobs that wait at our gate, each queued for the moment when its time is over.
 
     A job that still waits then is released without arguments; one that the loop has released before is left alone.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        api: Api,
-        events: EventPoster,
-        exporter: Exporter,
-        settings: OperatorSettings,
-    ) -> None:
-        """Nobody waits yet."""
-        self._store = store
-        self._api = api
-        self._events = events
-        self._exporter = exporter
-        self._settings = settings
-        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
+    store: Store
+    api: Api
+    events: EventPoster
+    exporter: Exporter
+    settings: OperatorSettings
+
+    def __post_init__(self) -> None:
+        self._queue = WorkQueue(backoff=self.settings.loop.backoff, longest=LONGEST)
 
     def listen(self, job: LiveObject) -> None:
         """Queue an object that was seen, where it waits for us."""
         if job.key.kind in KINDS and is_gated(job):
-            left = deadline(job, self._settings.loop) - time.time()
+            left = deadline(job, self.settings.loop) - time.time()
             self._queue.add_after(job.key, max(left, 0.0))
 
     async def run(self) -> None:
@@ -100,20 +94,20 @@ class GateDeadlines:
         await _work(self._queue, self._look, "its gate is not open yet")
 
     async def _look(self, key: Key) -> None:
-        job = self._store.live(key)
-        if job is None or not is_gated(job) or self._settings.dry_run:
+        job = self.store.live(key)
+        if job is None or not is_gated(job) or self.settings.dry_run:
             return
-        release = overdue(job, time.time(), self._settings.loop)
+        release = overdue(job, time.time(), self.settings.loop)
         if release is None:
             self.listen(job)
             return
-        released = await let_go(release, self._api)
+        released = await let_go(release, self.api)
         if released.body is not None:
-            self._store.wrote(key, released.body)
+            self.store.wrote(key, released.body)
         if released.failure is not None:
             raise released.failure
-        self._events.post(key, release.uid, release.note)
-        count_wait(self._exporter, released)
+        self.events.post(key, release.uid, release.note)
+        count_wait(self.exporter, released)
         _log.warning("%s: %s", key, release.note.message)
 
 
@@ -124,39 +118,31 @@ def count_wait(exporter: Exporter, released: Released) -> None:
         exporter.observe_gate(release.waited, release.outcome)
 
 
+@dataclass(eq=False, kw_only=True)
 class AdmissionChecks:
     """AdmissionChecks that name us, which are told that we are there, and Workloads that wait for one.
 
     Nothing is remembered but which checks are ours: an object that waits says so itself, also after a restart of Kueue or of us.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        enqueuer: Enqueuer,
-        api: Api,
-        model_pool: ModelPool,
-        exporter: Exporter,
-        settings: OperatorSettings,
-    ) -> None:
-        """Nobody waits yet."""
-        self._store = store
-        self._enqueuer = enqueuer
-        self._api = api
-        self._model_pool = model_pool
-        self._exporter = exporter
-        self._settings = settings
-        self._references = References(api, store)
-        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
+    store: Store
+    enqueuer: Enqueuer
+    api: Api
+    model_pool: ModelPool
+    exporter: Exporter
+    settings: OperatorSettings
+
+    def __post_init__(self) -> None:
+        self._references = References(self.api, self.store)
+        self._queue = WorkQueue(backoff=self.settings.loop.backoff, longest=LONGEST)
 
     def listen(self, seen: LiveObject) -> None:
         """Queue an object that was seen, where it concerns our checks."""
-        if not self._settings.admission_checks:
+        if not self.settings.admission_checks:
             return
         if seen.key.kind == ADMISSION_CHECK:
             self._queue.add(seen.key)
-            for key in self._store.keys(WORKLOAD):  # they may have come before it
+            for key in self.store.keys(WORKLOAD):  # they may have come before it
                 self._queue.add(key, urgent=False)
         elif seen.key.kind == WORKLOAD and LiveWorkload(seen.key, seen.body).waits_for:
             self._queue.add(seen.key)
@@ -166,16 +152,16 @@ class AdmissionChecks:
         await _work(self._queue, self._look, "not answered yet")
 
     async def _look(self, key: Key) -> None:
-        if not self._settings.dry_run:
+        if not self.settings.dry_run:
             await (self._activate(key) if key.kind == ADMISSION_CHECK else self._answer(key))
 
     async def _activate(self, key: Key) -> None:
         """Say of a check of ours that it is answered."""
-        check = self._store.live(key)
+        check = self.store.live(key)
         if check is not None and is_ours(check):
             condition = active(check, time.time())
             if condition is not None:
-                self._store.wrote(key, await stand_by(check, condition, self._api))
+                self.store.wrote(key, await stand_by(check, condition, self.api))
 
     async def _answer(self, key: Key) -> None:
         """Answer a Workload that waits for us."""
@@ -183,19 +169,19 @@ class AdmissionChecks:
         if snapshot is None:
             return
         question, answer, failure = snapshot.question, None, None
-        if question is not None and needs_answer(snapshot, self._settings.loop):
+        if question is not None and needs_answer(snapshot, self.settings.loop):
             try:
-                answer = await self._model_pool.answer(question, place=key.namespace)
+                answer = await self.model_pool.answer(question, place=key.namespace)
             except Outgrown:
                 answer = outgrown(question)
             except NoAnswer as error:
                 failure = error
-        said = answered(snapshot, answer, self._settings.loop)
+        said = answered(snapshot, answer, self.settings.loop)
         if said.state and await self._have_policies_changed(key.namespace):
             self._queue.add(key)
         elif said.state:
-            self._store.wrote(key, await say(said, snapshot.workload, self._api))
-            self._exporter.count_check(said.state)
+            self.store.wrote(key, await say(said, snapshot.workload, self.api))
+            self.exporter.count_check(said.state)
             _log.info("%s: %s (%s)", key, said.state, said.message)
         elif failure is not None:
             raise failure
@@ -205,30 +191,30 @@ class AdmissionChecks:
     async def _have_policies_changed(self, namespace: str) -> bool:
         """Whether policies are newer than they were seen: an answer is final, and their watch may be behind that of jobs."""
         try:
-            listed = [body async for body in self._api.list(ADVISOR_POLICY, namespace)]
+            listed = [body async for body in self.api.list(ADVISOR_POLICY, namespace)]
         except (Gone, Refused):
             return False
         newer = [body for body in listed if self._is_newer(body)]
         for body in newer:
-            self._enqueuer.put(ADVISOR_POLICY, body)
+            self.enqueuer.put(ADVISOR_POLICY, body)
         return bool(newer)
 
     def _is_newer(self, policy: Body) -> bool:
-        known = self._store.body(key_of(ADVISOR_POLICY, policy))
+        known = self.store.body(key_of(ADVISOR_POLICY, policy))
         return known is None or older(version_of(known), version_of(policy))
 
     async def _snapshot(self, key: Key) -> CheckSnapshot | None:
         """A Workload that there is room for and that waits for us; None for any other."""
-        body = self._store.body(key)
+        body = self.store.body(key)
         if body is None:
             return None
         workload = LiveWorkload(key, body)
         checks = tuple(name for name in workload.waits_for if self._is_ours(name))
         if workload.reserved is None or not checks:
             return None
-        named = await self._references.read(speaker(self._store, workload))
-        return check_snapshot(self._store, workload, checks, time.time(), named)
+        named = await self._references.read(speaker(self.store, workload))
+        return check_snapshot(self.store, workload, checks, time.time(), named)
 
     def _is_ours(self, name: str) -> bool:
-        check = self._store.live(Key(ADMISSION_CHECK, "", name))
+        check = self.store.live(Key(ADMISSION_CHECK, "", name))
         return check is not None and is_ours(check)

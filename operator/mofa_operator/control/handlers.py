@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Never
 
 import aiohttp
@@ -35,26 +36,22 @@ _ENDING: Final = 2.0
 """How long kopf may take to end. [s]"""
 
 
+@dataclass(eq=False)
 class KopfWatch:
-    """A kopf operator for one kind in one place, in our event loop."""
+    """A kopf operator for one kind in one place, in our event loop.
 
-    def __init__(
-        self,
-        kind: Kind,
-        place: str | None,
-        *,
-        api: Api,
-        enqueuer: Enqueuer,
-        credentials: Credentials,
-        on_start: Callable[[], None],
-    ) -> None:
-        """`place` is a namespace, None for all; `on_start` is called after each start, since kopf takes the process's signals."""
-        self.kind = kind
-        self.place = place
-        self._api = api
-        self._enqueuer = enqueuer
-        self._credentials = credentials
-        self._on_start = on_start
+    `place` is a namespace, None for all; `on_start` is called after each start, since kopf takes the process's signals.
+    """
+
+    kind: Kind
+    place: str | None
+    _: KW_ONLY
+    api: Api
+    enqueuer: Enqueuer
+    credentials: Credentials
+    on_start: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._refused: Known | None = None
 
     def _registry(self) -> kopf.OperatorRegistry:
@@ -81,19 +78,19 @@ class KopfWatch:
         async def changed(event: kopf.RawEvent, **_: Any) -> None:
             body: Any = event["object"]
             if event["type"] == "DELETED":
-                self._enqueuer.drop(key_of(kind, body), body["metadata"].get("uid"))
+                self.enqueuer.drop(key_of(kind, body), body["metadata"].get("uid"))
             else:  # None is an object of a list, which nobody has changed just now
-                self._enqueuer.put(kind, body, urgent=event["type"] is not None)
+                self.enqueuer.put(kind, body, urgent=event["type"] is not None)
 
         return registry
 
     async def live(self, up: Callable[[], None]) -> Never:
         """Run kopf until it ends, once the kind is served; kopf looks for it at its start and never again."""
-        async for _, version in self._api.pages(self.kind, self.place, size=1):  # noqa: B007 - it is watched from there
+        async for _, version in self.api.pages(self.kind, self.place, size=1):  # noqa: B007 - it is watched from there
             break
-        async with self._api.watch(self.kind, self.place, version):
+        async with self.api.watch(self.kind, self.place, version):
             pass  # a right to list is no right to watch, and kopf is slow to say so
-        if not await self._api.names(self.kind):
+        if not await self.api.names(self.kind):
             raise Busy("discovery does not name it yet")
         # `kopf.run_tasks` would cancel every younger task of this loop at its end, so it is not used.
         tasks = await kopf.spawn_tasks(
@@ -103,7 +100,7 @@ class KopfWatch:
             clusterwide=self.place is None,
             namespaces=[] if self.place is None else [self.place],
         )
-        self._on_start()
+        self.on_start()
         try:
             await self._attend(tasks, up)
         finally:
@@ -135,12 +132,12 @@ class KopfWatch:
 
     async def _session(self) -> kopf.AiohttpSession:
         """A session with the credentials of our own requests; kopf asks again when they are refused."""
-        if self._credentials.stale:
-            await self._credentials.refresh()
-        known = self._credentials.known
-        if known == self._refused and not await self._credentials.reload(known):
+        if self.credentials.stale:
+            await self.credentials.refresh()
+        known = self.credentials.known
+        if known == self._refused and not await self.credentials.reload(known):
             await asyncio.sleep(_LOGIN_PAUSE)
-        access, token = self._refused = self._credentials.known
+        access, token = self._refused = self.credentials.known
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.context() or True),
             headers={"User-Agent": MANAGER} | ({"Authorization": token} if token else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from mofa_operator.control.answers import ModelPool
@@ -17,27 +18,20 @@ ROUNDS_LATE: Final = 3.0
 """Intervals that a look at history may take. [1]"""
 
 
+@dataclass(eq=False, kw_only=True)
 class Probes:
     """What the probes are told."""
 
-    def __init__(
-        self,
-        *,
-        queue: WorkQueue,
-        history: PeriodicQueue | None,
-        resync: Resync,
-        model_pool: ModelPool,
-        fence: Fence,
-        settings: OperatorSettings,
-    ) -> None:
-        """Everything that can get stuck."""
-        self._queue = queue
-        self._history = history
-        self._resync = resync
-        self._model_pool = model_pool
-        self._fence = fence
-        self._stall = settings.loop.stall
-        self._late = max(settings.loop.stall, ROUNDS_LATE * settings.prometheus.interval)
+    queue: WorkQueue
+    history: PeriodicQueue | None
+    resync: Resync
+    model_pool: ModelPool
+    fence: Fence
+    settings: OperatorSettings
+
+    def __post_init__(self) -> None:
+        self._stall = self.settings.loop.stall
+        self._late = max(self.settings.loop.stall, ROUNDS_LATE * self.settings.prometheus.interval)
         self.standby: Callable[[], str] | None = None
         """Says why this operator waits, and for whom; None = it leads, or there is no election."""
 
@@ -49,7 +43,7 @@ class Probes:
     def ready(self) -> tuple[bool, list[str]]:
         """Whether a job that is applied now would be advised now; who stands by is ready when it could take over."""
         if self.standby is not None:
-            return self._model_pool.is_warm, [self.standby(), *self._cold()]
+            return self.model_pool.is_warm, [self.standby(), *self._cold()]
         found = list(self._missing())
         return not found, found
 
@@ -58,31 +52,31 @@ class Probes:
         if self.standby is not None:
             return self.standby()
         return (
-            "" if self._resync.is_filled else "this operator has just begun, and reads the cluster"
+            "" if self.resync.is_filled else "this operator has just begun, and reads the cluster"
         )
 
     def _stuck(self) -> Iterator[str]:
-        key, age = self._queue.longest_in_work
-        waits = max(age, self._queue.oldest_age)
-        if min(waits, self._queue.idle_for) > self._stall:
-            yield f"nothing was finished for {min(waits, self._queue.idle_for):.0f} s, and there is work"
-        elif age > self._stall and not self._model_pool.is_busy:
+        key, age = self.queue.longest_in_work
+        waits = max(age, self.queue.oldest_age)
+        if min(waits, self.queue.idle_for) > self._stall:
+            yield f"nothing was finished for {min(waits, self.queue.idle_for):.0f} s, and there is work"
+        elif age > self._stall and not self.model_pool.is_busy:
             yield f"{key} has been in work for {age:.0f} s"
-        if self._history is not None and self._history.behind > self._late:
-            yield f"a look at the history of a profile takes {self._history.behind:.0f} s"
+        if self.history is not None and self.history.behind > self._late:
+            yield f"a look at the history of a profile takes {self.history.behind:.0f} s"
 
     def _missing(self) -> Iterator[str]:
-        if self._fence.open is not None:
-            yield f"the fence does not hold: {self._fence.open}"
-        if not self._resync.is_filled:
+        if self.fence.open is not None:
+            yield f"the fence does not hold: {self.fence.open}"
+        if not self.resync.is_filled:
             yield "the first lists are not complete"
         for kind in OURS:
-            if kind in self._resync.absent:
+            if kind in self.resync.absent:
                 yield f"the CustomResourceDefinition {kind.plural}.{kind.group} is not installed"
-            if kind in self._resync.refused:
+            if kind in self.resync.refused:
                 yield f"{kind.plural}.{kind.group} may not be listed by this account"
         yield from self._cold()
 
     def _cold(self) -> Iterator[str]:
-        if not self._model_pool.is_warm:
+        if not self.model_pool.is_warm:
             yield "the process that computes advice is not ready"

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeAlias
 
@@ -149,29 +149,24 @@ def history_queue(
     return PeriodicQueue(look, settings.interval)
 
 
+@dataclass(eq=False, kw_only=True)
 class JobObserver:
     """Looks at all running jobs together, with a few queries for an exporter.
 
     Looked at are TrainingJobs, and existing jobs that are advised where no TrainingJob speaks for them or bears their name. Where
     Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a Prometheus
     there is still what the objects say that TrainingJobs are about.
+
+    `ask` asks Prometheus, where there is one; `interval` is the time between two looks [s], `succeeded` is called after each.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        enqueuer: Enqueuer,
-        ask: Telemetries | None,
-        interval: float,
-        succeeded: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`ask` asks Prometheus, where there is one; `succeeded` is called after each look; `interval` is between two. [s]"""
-        self._succeeded = succeeded
-        self._store = store
-        self._enqueuer = enqueuer
-        self._ask = ask
-        self._interval = interval
+    store: Store
+    enqueuer: Enqueuer
+    ask: Telemetries | None
+    interval: float
+    succeeded: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._records = RunRecords(self._lost)
         self._seen_at: dict[Key, float] = {}
         self._warned = ""
@@ -183,7 +178,7 @@ class JobObserver:
                 await self.look()
             except Exception:  # noqa: BLE001 - one look that fails must not end the others
                 _log.exception("the look at running jobs failed")
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self.interval)
 
     async def look(self) -> None:
         """Look at every job once."""
@@ -191,8 +186,8 @@ class JobObserver:
         now = time.time()
         found: Mapping[Job, Telemetry] = {}
         try:
-            if jobs and self._ask is not None:
-                found = await self._ask([where for _, where in jobs.values()], now)
+            if jobs and self.ask is not None:
+                found = await self.ask([where for _, where in jobs.values()], now)
         except MofaError as error:
             if str(error) != self._warned:
                 _log.warning("running jobs cannot be seen: %s", error)
@@ -204,20 +199,20 @@ class JobObserver:
         keys = {seen.key for seen, _ in jobs.values()}
         self._seen_at = {key: at for key, at in self._seen_at.items() if key in keys}
         pools: dict[str, frozenset[str]] = {}
-        for profile in self._store.profiles():
+        for profile in self.store.profiles():
             await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
-            pools[profile.key.name] = frozenset(self._store.nodes(profile.key.name).names)
+            pools[profile.key.name] = frozenset(self.store.nodes(profile.key.name).names)
         there = []
         for number, (name, (seen, _)) in enumerate(jobs.items()):
             if number % _YIELD == 0:
                 await asyncio.sleep(0)
             # An answer may take a while, and the job may have changed meanwhile.
-            job = seen if self._ask is None else self._store.live(seen.key)
+            job = seen if self.ask is None else self.store.live(seen.key)
             if job is not None:
                 there.append(job)
                 self._take(job, found.get(name, Telemetry()), pools, now)
         self._records.keep(there)
-        self._succeeded()
+        self.succeeded()
 
     def _take(
         self, job: LiveObject, look: Telemetry, pools: Mapping[str, frozenset[str]], now: float
@@ -228,7 +223,7 @@ class JobObserver:
             self._not_seen(key, look.refused, now)
             return
         self._seen_at[key] = now
-        target = self._store.target(key) if key.kind == TRAINING_JOB else job
+        target = self.store.target(key) if key.kind == TRAINING_JOB else job
         running = self._records.after(job, target, look, now)
         if running is not None and look.gang is not None:
             name = job.asked.profile if isinstance(job, LiveTrainingJob) else ""
@@ -237,29 +232,29 @@ class JobObserver:
             if look.gang.memory is not None:
                 running = replace(running, memory_bytes=look.gang.memory, whole_device=True)
         alive = self._records.alive(job, target, look, running, now)
-        self._enqueuer.enqueue(self._store.set_running(key, running, alive))
+        self.enqueuer.enqueue(self.store.set_running(key, running, alive))
 
     def _not_seen(self, key: Key, why: str, now: float) -> None:
         """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""
-        if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self._interval):
-            self._enqueuer.enqueue(self._store.set_running(key, None, unseen=why))
+        if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self.interval):
+            self.enqueuer.enqueue(self.store.set_running(key, None, unseen=why))
 
     def _lost(self, node: str) -> str:
         """Since when a node is not ready; empty where it is, or not known."""
-        facts = self._store.node(node)
+        facts = self.store.node(node)
         return "" if facts is None else facts.lost
 
     async def _watched(self) -> AsyncIterator[tuple[LiveObject, JobSeries]]:
-        profiles = {profile.key.name: profile for profile in self._store.profiles()}
+        profiles = {profile.key.name: profile for profile in self.store.profiles()}
         names: set[Job] = set()
-        for number, key in enumerate(self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)):
+        for number, key in enumerate(self.store.keys(TRAINING_JOB) + self.store.keys(*KINDS)):
             if number % _YIELD == 0:
                 await asyncio.sleep(0)
-            job = self._store.live(key)
+            job = self.store.live(key)
             if job is None:
                 continue
             if isinstance(job, LiveTrainingJob):
-                where, target = watched(job, profiles), self._store.target(key)
+                where, target = watched(job, profiles), self.store.target(key)
             else:
                 where, target = self._existing(job), job
             if where is not None and where.job not in names:
@@ -268,9 +263,9 @@ class JobObserver:
 
     def _existing(self, job: LiveObject) -> JobSeries | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
-        if HASH not in job.annotations or self._store.owner(job.key) is not None:
+        if HASH not in job.annotations or self.store.owner(job.key) is not None:
             return None
-        meant = self._store.means(job.key)
+        meant = self.store.means(job.key)
         return _on(job.key, meant[0] if len(meant) == 1 else None)
 
 
@@ -306,26 +301,22 @@ def _on(
     )
 
 
+@dataclass(eq=False, kw_only=True)
 class PoolObserver:
-    """Looks at what the watches alone show of every pool: its nodes, and the objects of jobs."""
+    """Looks at what the watches alone show of every pool: its nodes, and the objects of jobs.
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        enqueuer: Enqueuer,
-        interval: float,
-        clock: Callable[[], float] = time.time,
-        succeeded: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is called after each. [s]"""
-        self._succeeded = succeeded
-        self._clock = clock
-        self._store = store
-        self._enqueuer = enqueuer
-        self._interval = interval
+    `interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is called after each look.
+    """
+
+    store: Store
+    enqueuer: Enqueuer
+    interval: float
+    clock: Callable[[], float] = time.time
+    succeeded: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._witness = PoolWatch(
-            max(_MISSED * interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * interval)
+            max(_MISSED * self.interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * self.interval)
         )
 
     async def run(self) -> None:
@@ -333,29 +324,29 @@ class PoolObserver:
         while True:
             try:
                 await self.look()
-                self._succeeded()
+                self.succeeded()
             except Exception:  # noqa: BLE001 - one look that fails must not end the others
                 _log.exception("the look at jobs and nodes failed")
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self.interval)
 
     async def look(self) -> None:
         """Look at everything once."""
         jobs: list[WatchedJob] = []
-        for number, key in enumerate(self._store.keys(*_WITNESSED)):
+        for number, key in enumerate(self.store.keys(*_WITNESSED)):
             if number % _YIELD == 0:
                 await asyncio.sleep(0)
-            job = self._store.live(key)
+            job = self.store.live(key)
             if job is not None and isinstance(key.kind, JobKind):
-                jobs.append(watched_job(key.kind, job, self._store.named(key), self._clock()))
-        for name, days in self._witness.look(await self._pools(), jobs, self._clock()).items():
-            self._enqueuer.enqueue(self._store.set_watched(name, days))
+                jobs.append(watched_job(key.kind, job, self.store.named(key), self.clock()))
+        for name, days in self._witness.look(await self._pools(), jobs, self.clock()).items():
+            self.enqueuer.enqueue(self.store.set_watched(name, days))
 
     async def _pools(self) -> dict[str, WatchedPool]:
         found: dict[str, WatchedPool] = {}
-        for profile in self._store.profiles():
+        for profile in self.store.profiles():
             await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
             name = profile.key.name
-            nodes = ((node, self._store.node(node)) for node in self._store.nodes(name).names)
+            nodes = ((node, self.store.node(node)) for node in self.store.nodes(name).names)
             known = {node: facts for node, facts in nodes if facts is not None}
             found[name] = WatchedPool(profile=profile, nodes=known)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mofa_model.errors import MofaError
@@ -35,24 +35,21 @@ _CHUNK: Final = 50
 """Objects that are unpacked at a time, so that a long list does not keep the loop. [1]"""
 
 
+@dataclass(eq=False, kw_only=True)
 class Pages:
-    """The page's source: it reads the store, and asks the model_pool behind everybody else."""
+    """The page's source: it reads the store, and asks the model pool behind everybody else.
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        model_pool: ModelPool,
-        api: Api,
-        health: Callable[[Key], str],
-        prometheus: Asks | None = None,
-    ) -> None:
-        """Where objects, answers and histories come from; `health` says how a job was last judged to do."""
-        self._store = store
-        self._prometheus = prometheus
-        self._health = health
-        self._model_pool = model_pool
-        self._references = References(api, store)
+    `health` says how a job was last judged to do.
+    """
+
+    store: Store
+    model_pool: ModelPool
+    api: Api
+    health: Callable[[Key], str]
+    prometheus: Asks | None = None
+
+    def __post_init__(self) -> None:
+        self._references = References(self.api, self.store)
 
     @property
     def source(self) -> Source:
@@ -63,12 +60,12 @@ class Pages:
             view=self._view,
             curves=self._curves,
             profiles=self._profiles,
-            profile=self._store.profile,
+            profile=self.store.profile,
         )
 
     async def _jobs(self, namespace: str | None) -> list[ShownJob]:
         found = []
-        for number, key in enumerate(self._store.keys(*JOBS)):
+        for number, key in enumerate(self.store.keys(*JOBS)):
             if namespace in {None, key.namespace} and (shown := self._advised(key)) is not None:
                 found.append(shown)
             if number % _CHUNK == 0:
@@ -77,13 +74,13 @@ class Pages:
 
     def _advised(self, key: Key) -> ShownJob | None:
         """A job that has, or awaits, an outcome of ours."""
-        job = self._store.live(key)
+        job = self.store.live(key)
         if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.annotations))):
             return None
         body = {
             name: part for name, part in job.body.items() if name != "spec"
         }  # thousands may be listed
-        return ShownJob(replace(job, body=body), self._health(key))
+        return ShownJob(replace(job, body=body), self.health(key))
 
     def _job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
         for kind in JOBS:
@@ -94,9 +91,9 @@ class Pages:
     async def _profiles(self) -> list[LiveProfile]:
         found = []
         for number, key in enumerate(
-            sorted(self._store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
+            sorted(self.store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
         ):
-            if (profile := self._store.profile(key.name)) is not None:
+            if (profile := self.store.profile(key.name)) is not None:
                 found.append(profile)
             if number % _CHUNK == 0:
                 await asyncio.sleep(0)
@@ -104,11 +101,11 @@ class Pages:
 
     async def _curves(self, resource: str, namespace: str, name: str) -> Curves | str:
         """What was predicted and seen of a job; a sentence where nobody can say."""
-        if self._prometheus is None:
+        if self.prometheus is None:
             return "No Prometheus is configured, so there is no history."
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
-            return await asyncio.wait_for(curves(self._prometheus, key, time.time()), SHORTLY)
+            return await asyncio.wait_for(curves(self.prometheus, key, time.time()), SHORTLY)
         except TimeoutError:
             return "Prometheus takes long to answer: the history is left out this time."
         except MofaError as error:
@@ -121,13 +118,13 @@ class Pages:
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
             named = await self._references.read(key)
-            snapshot = self._store.snapshot(key, time.time(), named)
+            snapshot = self.store.snapshot(key, time.time(), named)
             if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
                 return None
             if is_quarantined(snapshot):
                 return None
             question = replace(as_answered(snapshot.question, snapshot.job), changes=dict(changes))
-            return await asyncio.wait_for(self._model_pool.view(question), PATIENCE)
+            return await asyncio.wait_for(self.model_pool.view(question), PATIENCE)
         except (TimeoutError, Outdated):
             return "The advice in full is still being computed: load this page again in a moment."
         except (NoAnswer, ApiError) as error:

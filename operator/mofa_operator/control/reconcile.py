@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from mofa_operator.act.events import EventPoster
@@ -56,35 +57,30 @@ _PATIENCE: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, kw_only=True)
 class Reconciler:
-    """Looks at one object after another; `run` is started as often as objects are looked at at the same time."""
+    """Looks at one object after another; `run` is started as often as objects are looked at at the same time.
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        queue: WorkQueue,
-        enqueuer: Enqueuer,
-        api: Api,
-        events: EventPoster,
-        model_pool: ModelPool,
-        exporter: Exporter,
-        history: PeriodicQueue | None,
-        settings: OperatorSettings,
-    ) -> None:
-        """`history` is asked for every profile; None where there is no Prometheus."""
-        self._store = store
-        self._queue = queue
-        self._enqueuer = enqueuer
-        self._api = api
-        self._events = events
-        self._answers = AnswerSource(model_pool, settings.loop.material)
-        self._exporter = exporter
-        self._history = history
-        self._settings = settings
-        self._references = References(api, store)
-        self._unconfirmed = UnconfirmedReleases(events)
-        self._rewrites = RewriteBackoff(settings.loop.backoff, settings.loop.backoff_longest)
+    `history` is asked for every profile; None where there is no Prometheus.
+    """
+
+    store: Store
+    queue: WorkQueue
+    enqueuer: Enqueuer
+    api: Api
+    events: EventPoster
+    model_pool: ModelPool
+    exporter: Exporter
+    history: PeriodicQueue | None
+    settings: OperatorSettings
+
+    def __post_init__(self) -> None:
+        self._answers = AnswerSource(self.model_pool, self.settings.loop.material)
+        self._references = References(self.api, self.store)
+        self._unconfirmed = UnconfirmedReleases(self.events)
+        self._rewrites = RewriteBackoff(
+            self.settings.loop.backoff, self.settings.loop.backoff_longest
+        )
         self._waited: set[Key] = set()
         self._refusals: dict[Key, int] = {}
         self._warned: dict[Key, str] = {}
@@ -96,7 +92,7 @@ class Reconciler:
 
     async def run(self) -> None:
         """Work until the queue is closed."""
-        while (key := await self._queue.take()) is not None:
+        while (key := await self.queue.take()) is not None:
             await self.reconcile(key)
 
     async def reconcile(self, key: Key) -> None:
@@ -110,24 +106,24 @@ class Reconciler:
         except (ApiError, NoAnswer) as error:
             return self._wait(key, str(error))
         except asyncio.CancelledError:
-            self._queue.done(key)
+            self.queue.done(key)
             raise
         except Exception as error:  # noqa: BLE001 - one object must not end the loop
             _log.exception("%s: our fault", key)
             return self._wait(key, f"{type(error).__name__}: {error}")
         self._warned.pop(key, None)
-        self._exporter.success(Loop.RECONCILE)
-        return self._queue.done(key)
+        self.exporter.success(Loop.RECONCILE)
+        return self.queue.done(key)
 
     def _wait(self, key: Key, why: str, *, least: float = 0.0) -> None:
         """Look again later; the reason is a warning when it is a new one."""
-        wait = self._queue.failed(key, least)
+        wait = self.queue.failed(key, least)
         level = logging.DEBUG if self._warned.get(key) == why else logging.WARNING
         self._warned[key] = why
         _log.log(level, "%s: %s; again in %.3g s", key, why, wait)
 
     async def _look(self, key: Key) -> None:
-        if self._enqueuer.is_settling(key):
+        if self.enqueuer.is_settling(key):
             return  # it is queued once its nodes have settled
         started = time.perf_counter()
         if key.kind == CLUSTER_PROFILE:
@@ -136,7 +132,7 @@ class Reconciler:
         if snapshot is None:
             self._forget(key)
         elif isinstance(snapshot, ProfileSnapshot):
-            _check(await self._act(profile(snapshot, self._settings.loop), started))
+            _check(await self._act(profile(snapshot, self.settings.loop), started))
         elif isinstance(snapshot, PolicySnapshot):
             _check(await self._act(policy(snapshot), started))
         elif not self._waits(snapshot):
@@ -146,20 +142,20 @@ class Reconciler:
         """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
         key, answer = snapshot.job.key, None
         now: JobSnapshot | None = snapshot
-        since = self._store.unasked.holding(key)
+        since = self.store.unasked.holding(key)
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same: an answer may take a while."""
             question = snapshot.question
             named = Named(config_maps=question.config_maps, beside=question.beside)
-            found = self._store.snapshot(key, time.time(), named)
+            found = self.store.snapshot(key, time.time(), named)
             if isinstance(found, JobSnapshot) and found.question == question:
                 return found
             return None
 
         try:
             if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
-                urgent = self._queue.is_urgent(key)
+                urgent = self.queue.is_urgent(key)
                 answer = await self._answers.of(
                     snapshot, urgent=urgent, wanted=lambda: current() is not None
                 )
@@ -172,32 +168,32 @@ class Reconciler:
                 _check(await self._act(failed(still, str(error)), started))
             raise
         if now is not None:
-            decision = job(now, answer, self._settings.loop)
+            decision = job(now, answer, self.settings.loop)
             if answer is not None:
-                self._enqueuer.enqueue(self._store.set_taught(key, answer.profile, decision.taught))
+                self.enqueuer.enqueue(self.store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
-                await self._act(refused(now, answer, self._settings.loop, why), started)
-            self._enqueuer.enqueue(self._store.unasked.asked(key, since))
+                await self._act(refused(now, answer, self.settings.loop, why), started)
+            self.enqueuer.enqueue(self.store.unasked.asked(key, since))
             _check(performed)
         else:
-            self._queue.add(key)
+            self.queue.add(key)
 
     def _ask_for_history(self, key: Key) -> None:
         """The profile is looked at now with what is known, and again once Prometheus has answered."""
-        if self._history is not None:
-            self._history.include(key)
+        if self.history is not None:
+            self.history.include(key)
         else:
-            self._store.set_history(key.name, NO_PROMETHEUS)
+            self.store.set_history(key.name, NO_PROMETHEUS)
 
     async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         named = await self._references.read(key)
         if not named.is_whole:
-            self._queue.add_after(key, MISSING_CONFIG)
-        return self._store.snapshot(key, time.time(), named)
+            self.queue.add_after(key, MISSING_CONFIG)
+        return self.store.snapshot(key, time.time(), named)
 
     def _waits(self, snapshot: JobSnapshot) -> bool:
         """Whether the job's profile was made so recently that its nodes are not counted yet: then it waits, once.
@@ -209,35 +205,35 @@ class Reconciler:
             self._waited.discard(key)
             return False
         self._waited.add(key)
-        wait = self._settings.loop.settle + _PATIENCE
-        self._queue.add_after(key, wait, urgent=self._queue.is_urgent(key))
+        wait = self.settings.loop.settle + _PATIENCE
+        self.queue.add_after(key, wait, urgent=self.queue.is_urgent(key))
         return True
 
     async def _act(
         self, decision: Decision, started: float, answer: Answer | None = None
     ) -> Performed:
         """Do it; a write that somebody undoes again and again has to wait."""
-        self._exporter.observe_decision(time.perf_counter() - started)
+        self.exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is None:
-            self._exporter.rest(decision.key)
+            self.exporter.rest(decision.key)
         else:
-            self._exporter.show(decision.figures)
+            self.exporter.show(decision.figures)
         if isinstance(decision.figures, JobFigures):
             keys = (decision.figures.key, decision.figures.target)
             self._health |= {key: decision.figures.health for key in keys if key is not None}
         clock = asyncio.get_running_loop().time
         if wait := self._rewrites.wait(decision, clock()):
-            self._queue.add_after(decision.key, wait)
+            self.queue.add_after(decision.key, wait)
             return Performed(outcome=WAITS)
         self._unconfirmed.settle(decision)
         try:
             performed = await perform(
                 decision,
-                self._api,
-                self._events,
-                standing=self._store.live,
-                dry_run=self._settings.dry_run,
-                wrote=self._store.wrote,
+                self.api,
+                self.events,
+                standing=self.store.live,
+                dry_run=self.settings.dry_run,
+                wrote=self.store.wrote,
                 tell_first=not self._refusals.get(decision.key),
             )
         except (Busy, Conflict):
@@ -251,17 +247,17 @@ class Reconciler:
             )
             if answer is not None and not performed.refused:
                 kind = decision.key.kind.kind
-                self._exporter.count_recommendation(kind, answer.outcome, decision.outcome)
+                self.exporter.count_recommendation(kind, answer.outcome, decision.outcome)
         else:
             _log.debug("%s: %s", decision.key, decision.outcome)
         if performed.released is not None:
-            count_wait(self._exporter, performed.released)
+            count_wait(self.exporter, performed.released)
         if decision.again is not None:
-            self._queue.add_after(decision.key, decision.again)
+            self.queue.add_after(decision.key, decision.again)
         return performed
 
     def _forget(self, key: Key) -> None:
-        self._exporter.forget(key)
+        self.exporter.forget(key)
         self._unconfirmed.forget(key)
         self._rewrites.forget(key)
         self._waited.discard(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.kinds import Kind
@@ -29,28 +30,22 @@ _SOON: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, kw_only=True)
 class Resync:
-    """Lists of every kind that we look at."""
+    """Lists of every kind that we look at.
 
-    def __init__(
-        self,
-        *,
-        api: Api,
-        store: Store,
-        enqueuer: Enqueuer,
-        exporter: Exporter,
-        kinds: Sequence[Kind],
-        namespaces: Sequence[str],
-        interval: float,
-    ) -> None:
-        """`kinds` in the order in which they are needed; `namespaces` empty for all; `interval` between lists. [s]"""
-        self._api = api
-        self._store = store
-        self._enqueuer = enqueuer
-        self._exporter = exporter
-        self._kinds = kinds
-        self._namespaces = namespaces
-        self._interval = interval
+    `kinds` stand in the order in which they are needed; `namespaces` are empty for all; `interval` is between two lists. [s]
+    """
+
+    api: Api
+    store: Store
+    enqueuer: Enqueuer
+    exporter: Exporter
+    kinds: Sequence[Kind]
+    namespaces: Sequence[str]
+    interval: float
+
+    def __post_init__(self) -> None:
         self.absent: set[Kind] = set()
         """Kinds that the cluster does not have."""
         self.refused: dict[Kind, Refused] = {}
@@ -64,12 +59,12 @@ class Resync:
 
         Without nodes or our own kinds nothing may be decided: what is unseen would look as if it were not there.
         """
-        for kind in self._kinds:
+        for kind in self.kinds:
             if kind in self._filled:
                 continue
             try:
                 async for body in self._listed(kind):
-                    self._enqueuer.put(kind, body, urgent=kind == CLUSTER_PROFILE)
+                    self.enqueuer.put(kind, body, urgent=kind == CLUSTER_PROFILE)
             except Busy as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
                 if kind in NEEDED:
                     raise
@@ -77,44 +72,42 @@ class Resync:
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
             self._filled.add(kind)
-        self._store.listed()
-        self._enqueuer.settle()
+        self.store.listed()
+        self.enqueuer.settle()
         self.is_filled = True
 
     async def run(self) -> None:
         """List everything again and again."""
         while True:
             missing = any(kind in self.absent for kind in OURS)
-            await asyncio.sleep(min(_SOON, self._interval) if missing else self._interval)
+            await asyncio.sleep(min(_SOON, self.interval) if missing else self.interval)
             await self.once()
 
     async def once(self) -> int:
         """Compare every kind with what is known; the result is the number of objects that the watch had missed."""
         missed, complete = 0, True
-        for kind in self._kinds:
+        for kind in self.kinds:
             try:
                 missed += await self._compare(kind)
             except ApiError as error:
                 complete = False
-                _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self._interval)
+                _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self.interval)
                 if isinstance(error, Busy) and kind in NEEDED:  # a foreign kind may fail alone
                     break
         if missed:
-            self._exporter.count_differences(missed)
+            self.exporter.count_differences(missed)
             _log.warning("resync: %d objects had changed without a word from their watch", missed)
         if complete:
-            self._exporter.success(Loop.RESYNC)
-        self._enqueuer.enqueue(
-            key for key in self._store.keys(*JOBS) if self._store.names_others(key)
-        )
+            self.exporter.success(Loop.RESYNC)
+        self.enqueuer.enqueue(key for key in self.store.keys(*JOBS) if self.store.names_others(key))
         return missed
 
     async def _compare(self, kind: Kind) -> int:
-        unlisted, suspects = set(self._store.keys(kind)), set()
+        unlisted, suspects = set(self.store.keys(kind)), set()
         async for body in self._listed(kind):
             key = key_of(kind, body)
             unlisted.discard(key)
-            if self._store.differs(kind, body):
+            if self.store.differs(kind, body):
                 suspects.add(key)
         suspects |= unlisted
         if not suspects or kind in self.refused:
@@ -124,24 +117,24 @@ class Resync:
 
     async def _read(self, key: Key) -> bool:
         """Read one object for certain; whether it is otherwise than known."""
-        before = self._store.body(key)
-        body = await self._api.get(key.kind, key.namespace, key.name)
-        if self._store.body(key) != before:
+        before = self.store.body(key)
+        body = await self.api.get(key.kind, key.namespace, key.name)
+        if self.store.body(key) != before:
             return False  # the watch came first
         if body is None:
             is_news = before is not None or key.kind == NODE
-            self._enqueuer.drop(key)
-        elif is_news := self._store.differs(key.kind, body):
-            self._enqueuer.put(key.kind, body)
+            self.enqueuer.drop(key)
+        elif is_news := self.store.differs(key.kind, body):
+            self.enqueuer.put(key.kind, body)
         return is_news
 
     async def _listed(self, kind: Kind) -> AsyncIterator[Body]:
         places: Iterable[str | None] = (
-            self._namespaces if kind.namespaced and self._namespaces else (None,)
+            self.namespaces if kind.namespaced and self.namespaces else (None,)
         )
         try:
             for place in places:
-                async for body in self._api.list(kind, place):
+                async for body in self.api.list(kind, place):
                     yield body
         except Gone:
             if kind not in self.absent:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from mofa_model import VERSION
-from mofa_model.kinds import KINDS
+from mofa_model.kinds import KINDS, Kind
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.answers import ModelPool
@@ -31,7 +31,7 @@ from mofa_operator.control.pages import Pages
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
 from mofa_operator.control.shutdown import Shutdown, Task, end, first, until_reached
-from mofa_operator.control.watches import Watch, Watches
+from mofa_operator.control.watches import AnyWatch, Watch, Watches
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.control.worker_process import NoAnswer
 from mofa_operator.credentials import Credentials
@@ -95,123 +95,110 @@ class Operator:
         shutdown: Shutdown,
     ) -> None:
         """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
-        self._settings = settings
-        self._api = api
-        self._credentials = credentials
-        self._shutdown = shutdown
+        loop = settings.loop
         known = [kind for kind in watched(settings.kinds) if kind in KINDS]
-        self._store = Store(known, Pools(settings.loop.steady))
-        loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
-        self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
-        self._enqueuer = Enqueuer(self._store, self._queue, loop)
-        self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
-        api.count = self._exporter.count_write
-        self._exporter.build(VERSION, VERSION)
+        store = Store(known, Pools(loop.steady))
+        most = partial(store.policies.most, settings.api.concurrency)
+        queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
+        enqueuer = Enqueuer(store, queue, loop)
+        exporter = Exporter(most_jobs=settings.serve.most_jobs)
+        events = EventPoster(api, grace=_BRIEFLY)
+        pool = ModelPool(workers=loop.workers, bytes_of=question_bytes)
+        self._settings, self._credentials, self._shutdown = settings, credentials, shutdown
+        self._api, self._queue, self._exporter, self._events = api, queue, exporter, events
+        self.model_pool = pool
+        api.count, pool.count = exporter.count_write, exporter.count_search
+        exporter.build(VERSION, VERSION)
         self._measured = (0, 0.0)
-        self._exporter.queue(lambda: self._measured)
-        self._events = EventPoster(api, grace=_BRIEFLY)
+        exporter.queue(lambda: self._measured)
         self._gates = GateDeadlines(
-            store=self._store,
-            api=api,
-            events=self._events,
-            exporter=self._exporter,
-            settings=settings,
+            store=store, api=api, events=events, exporter=exporter, settings=settings
         )
-        self.model_pool = ModelPool(workers=settings.loop.workers, bytes_of=question_bytes)
-        self.model_pool.count = self._exporter.count_search
         self._checks = AdmissionChecks(
-            store=self._store,
-            enqueuer=self._enqueuer,
+            store=store,
+            enqueuer=enqueuer,
             api=api,
-            model_pool=self.model_pool,
-            exporter=self._exporter,
+            model_pool=pool,
+            exporter=exporter,
             settings=settings,
         )
-        self._enqueuer.listeners = self._gates.listen, self._checks.listen
-        self._fence = Fence(api, self._exporter, settings.api)
-        self._history = None
+        enqueuer.listeners = self._gates.listen, self._checks.listen
+        self._fence = Fence(api, exporter, settings.api)
+        self._history, ask, interval = None, None, settings.prometheus.interval
         if prometheus is not None:
             self._history = history_queue(
-                prometheus, self._store, self._enqueuer, self._exporter, settings.prometheus
+                prometheus, store, enqueuer, exporter, settings.prometheus
             )
+            ask = TelemetryReader(prometheus.beside())
         self._job_observer = JobObserver(
-            store=self._store,
-            enqueuer=self._enqueuer,
-            ask=None if prometheus is None else TelemetryReader(prometheus.beside()),
-            interval=settings.prometheus.interval,
-            succeeded=partial(self._exporter.success, Loop.SIGHTINGS),
+            store=store,
+            enqueuer=enqueuer,
+            ask=ask,
+            interval=interval,
+            succeeded=partial(exporter.success, Loop.SIGHTINGS),
         )
         self._pool_observer = PoolObserver(
-            store=self._store,
-            enqueuer=self._enqueuer,
-            interval=settings.prometheus.interval,
-            succeeded=partial(self._exporter.success, Loop.WITNESS),
+            store=store,
+            enqueuer=enqueuer,
+            interval=interval,
+            succeeded=partial(exporter.success, Loop.WITNESS),
         )
         kinds = watched(settings.kinds, checks=settings.admission_checks)
         self._resync = Resync(
             api=api,
-            store=self._store,
-            enqueuer=self._enqueuer,
-            exporter=self._exporter,
+            store=store,
+            enqueuer=enqueuer,
+            exporter=exporter,
             kinds=kinds,
             namespaces=settings.namespace,
-            interval=settings.loop.resync,
+            interval=loop.resync,
         )
-        self._watches = Watches(
-            [
-                KopfWatch(
-                    kind,
-                    place,
-                    api=watching,
-                    enqueuer=self._enqueuer,
-                    credentials=credentials,
-                    on_start=shutdown.take_signals,
-                )
-                if kind in OURS
-                else Watch(kind, place, api=watching, store=self._store, enqueuer=self._enqueuer)
-                for kind in kinds
-                for place in ((settings.namespace or (None,)) if kind.namespaced else (None,))
-            ],
-            store=self._store,
-            enqueuer=self._enqueuer,
-            exporter=self._exporter,
-        )
+
+        def watch(kind: Kind, place: str | None) -> AnyWatch:
+            if kind not in OURS:
+                return Watch(kind, place, api=watching, store=store, enqueuer=enqueuer)
+            on_start = shutdown.take_signals
+            return KopfWatch(
+                kind,
+                place,
+                api=watching,
+                enqueuer=enqueuer,
+                credentials=credentials,
+                on_start=on_start,
+            )
+
+        places = {True: settings.namespace or (None,), False: (None,)}
+        watches = [watch(kind, place) for kind in kinds for place in places[kind.namespaced]]
+        self._watches = Watches(watches, store=store, enqueuer=enqueuer, exporter=exporter)
         self._reconciler = Reconciler(
-            store=self._store,
-            queue=self._queue,
-            enqueuer=self._enqueuer,
+            store=store,
+            queue=queue,
+            enqueuer=enqueuer,
             api=api,
-            events=self._events,
-            model_pool=self.model_pool,
-            exporter=self._exporter,
+            events=events,
+            model_pool=pool,
+            exporter=exporter,
             history=self._history,
             settings=settings,
         )
         self._health = Probes(
-            queue=self._queue,
+            queue=queue,
             history=self._history,
             resync=self._resync,
-            model_pool=self.model_pool,
+            model_pool=pool,
             fence=self._fence,
             settings=settings,
         )
-        pages = Pages(
-            store=self._store,
-            model_pool=self.model_pool,
-            api=api,
-            health=self._reconciler.health_of,
-            prometheus=prometheus,
-        )
+        health = self._reconciler.health_of
+        pages = Pages(store=store, model_pool=pool, api=api, health=health, prometheus=prometheus)
+        shown = routes(pages.source, self._health.away) if settings.serve.page else ()
         self.server = Server(
             settings.serve,
-            exporter=self._exporter,
+            exporter=exporter,
             live=self._health.live,
             ready=self._health.ready,
             measure=self._measure,
-            routes=[
-                *runbooks(),
-                *(routes(pages.source, self._health.away) if settings.serve.page else ()),
-            ],
+            routes=[*runbooks(), *shown],
             access=AccessCheck(api) if settings.serve.authenticate else None,
         )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Final, Never, TypeAlias
 
@@ -36,21 +37,21 @@ _BRIEF: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Watch:
     """A list of one kind in one place, then every change from its version on.
 
-    What was read stays known when the connection is cut, so that the next one goes on from there.
+    What was read stays known when the connection is cut, so that the next one goes on from there. `place` is a namespace, None for all.
     """
 
-    def __init__(
-        self, kind: Kind, place: str | None, *, api: Api, store: Store, enqueuer: Enqueuer
-    ) -> None:
-        """`place` is a namespace, None for all."""
-        self.kind = kind
-        self.place = place
-        self._api = api
-        self._store = store
-        self._enqueuer = enqueuer
+    kind: Kind
+    place: str | None
+    _: KW_ONLY
+    api: Api
+    store: Store
+    enqueuer: Enqueuer
+
+    def __post_init__(self) -> None:
         self._version = ""
 
     async def live(self, up: Callable[[], None]) -> Never:
@@ -69,27 +70,27 @@ class Watch:
 
     async def _list(self) -> str:
         """Store every object, forget those that are not listed; the result is the list's version."""
-        unlisted, version = set(_stored(self._store, self)), ""
-        async for items, version in self._api.pages(self.kind, self.place):  # noqa: B007
+        unlisted, version = set(_stored(self.store, self)), ""
+        async for items, version in self.api.pages(self.kind, self.place):  # noqa: B007
             for body in items:
-                self._enqueuer.put(self.kind, body, urgent=False)
+                self.enqueuer.put(self.kind, body, urgent=False)
                 unlisted.discard(key_of(self.kind, body))
         for key in unlisted:
-            self._enqueuer.drop(key)
+            self.enqueuer.drop(key)
         return version
 
     async def _follow(self, up: Callable[[], None]) -> None:
         """One connection, until the server ends it, as it does every few minutes."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        async with self._api.watch(self.kind, self.place, self._version) as events:
+        async with self.api.watch(self.kind, self.place, self._version) as events:
             up()
             async for event, body in events:
                 if event == "DELETED":
-                    self._enqueuer.drop(key_of(self.kind, body), body["metadata"].get("uid"))
+                    self.enqueuer.drop(key_of(self.kind, body), body["metadata"].get("uid"))
                 elif event != BOOKMARK:
                     kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-                    self._enqueuer.put(self.kind, {**kind, **body})
+                    self.enqueuer.put(self.kind, {**kind, **body})
                 self._version = body["metadata"].get("resourceVersion") or self._version
         if loop.time() - since < _BRIEF:
             raise Busy("the server ends it at once")
