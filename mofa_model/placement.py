@@ -1,7 +1,7 @@
-"""Where layers, embedding and head really go on the pipeline stages.
+"""Which layers really lie on which pipeline stage, with embedding and head.
 
-Stages that hold the same are one *kind*; a kind has a count and the position of its first member. So a layout of 64
-stages is three or four kinds, and everything per stage is an array of kinds [K, ...] instead of [stages, ...].
+Stages that hold the same are one *kind*; a kind has a count and the position of its first member. So a layout of 64 stages is
+three or four kinds, and everything per stage is an array of kinds [K, ...] instead of [stages, ...].
 
 Rules, by what trainers do:
     even   layers / stages each, the remainder to the first stages; embedding on the first stage, head on the last (Megatron)
@@ -72,8 +72,8 @@ class Stages:
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
     """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
     rule = _rule(model, rule)
-    patterns, numbers = _described(model)
-    given = (strategy.pp, strategy.vpp, *numbers)
+    patterns = _patterns(model)
+    given = (strategy.pp, strategy.vpp, *_numbers(model))
     flat = [column.reshape(-1) for column in np.broadcast_arrays(*np.atleast_1d(*given))]
     shape = np.broadcast_shapes(*(np.shape(x) for x in given))
     first, inverse = distinct(flat)
@@ -138,15 +138,15 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     return cast("_Terms", found)
 
 
-def axes_of(*described: Any) -> int:
+def array_axes(*described: Any) -> int:
     """1 where a description holds an array, 0 where all its numbers are scalars."""
     for item in described:
         kind = type(item)
         if kind in _PLAIN:
             continue
-        if (kind is tuple and axes_of(*item)) or (isinstance(item, np.ndarray) and item.ndim):
+        if (kind is tuple and array_axes(*item)) or (isinstance(item, np.ndarray) and item.ndim):
             return 1
-        if is_dataclass(item) and axes_of(
+        if is_dataclass(item) and array_axes(
             *(getattr(item, name) for name in field_names(item.__class__))
         ):
             return 1
@@ -161,13 +161,17 @@ _Patterns = tuple[tuple[int, ...], ...]
 """Kinds of the layers of every run."""
 
 
-def _described(model: Transformer) -> tuple[_Patterns, list[Numeric]]:
-    """Kinds of the layers of every run; beside them how often it comes, costs of the head and of every kind of layer. [1]"""
-    kinds, h = model.kinds, model.hidden
-    at = {id(kind): index for index, kind in enumerate(kinds)}
-    patterns = tuple(tuple(at[id(layer)] for layer in run.layers) for run in model.runs)
-    costs = [sum(block.dealt(h) for block in kind.blocks) for kind in kinds]
-    return patterns, [*(run.repeats for run in model.runs), model.embedding.vocabulary * h, *costs]
+def _patterns(model: Transformer) -> _Patterns:
+    """Kinds of the layers of every run."""
+    at = {id(kind): index for index, kind in enumerate(model.kinds)}
+    return tuple(tuple(at[id(layer)] for layer in run.layers) for run in model.runs)
+
+
+def _numbers(model: Transformer) -> list[Numeric]:
+    """How often every run comes, cost of the head, and cost of every kind of layer. [1]"""
+    h = model.hidden
+    costs = [sum(block.dealt(h) for block in kind.blocks) for kind in model.kinds]
+    return [*(run.repeats for run in model.runs), model.embedding.vocabulary * h, *costs]
 
 
 @lru_cache(maxsize=65536)
@@ -188,9 +192,8 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     >>> kind_of_stages(model("llama3-8b"), Strategy(pp=4), "even")
     [0, 1, 1, 2]
     """
-    patterns, numbers = _described(model)
-    folded, pp, vpp = strategy.schedule.folded, float(strategy.pp), float(strategy.vpp)
-    every = _every(_rule(model, rule), folded, patterns, pp, vpp, *map(float, numbers))
+    numbers = map(float, (strategy.pp, strategy.vpp, *_numbers(model)))
+    every = _every(_rule(model, rule), strategy.schedule.folded, _patterns(model), *numbers)
     first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
     return [first[kind] for kind in every]
 
@@ -205,7 +208,8 @@ def _every(
             tuple(a + b for a, b in zip(down, up, strict=True))
             for down, up in zip(line[: int(pp)], reversed(line), strict=False)
         ]
-    order, head, costs = _order(patterns, numbers)
+    repeats, (head, *costs) = numbers[: len(patterns)], numbers[len(patterns) :]
+    order = _in_order(patterns, repeats)
     # Layers of each kind before every layer of the network.
     before = [
         list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))
@@ -217,43 +221,39 @@ def _every(
     stages = int(pp)
     if rule == "cost":
         dealt = _dealt_by_cost([costs[kind] for kind in order], stages, head)
-        ranges = _ranges([n for n, _, _ in dealt])
+        ranges = _ranges([layers for layers, _, _ in dealt])
         return [
-            (at_first, at_last, *held((one,)))
-            for one, (_, at_first, at_last) in zip(ranges, dealt, strict=True)
+            (embedding, head_here, *held((one,)))
+            for one, (_, embedding, head_here) in zip(ranges, dealt, strict=True)
         ]
-    chunks = _chunks(rule, order, costs, head, stages, int(vpp))
+    chunks = _chunks(rule, [costs[kind] for kind in order], head, stages, int(vpp))
     return [(int(i == 0), int(i == stages - 1), *held(chunks[i::stages])) for i in range(stages)]
 
 
-def _order(
-    patterns: _Patterns, numbers: Sequence[float]
-) -> tuple[list[int], float, Sequence[float]]:
-    """Kinds of all layers in order of the network; costs of the head and of every kind."""
-    repeats = numbers[: len(patterns)]
-    order = [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
-    return order, numbers[len(patterns)], numbers[len(patterns) + 1 :]
+def _in_order(patterns: _Patterns, repeats: Sequence[float]) -> list[int]:
+    """Kinds of all layers in order of the network."""
+    return [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
 
 
 def _chunks(
-    rule: str, order: list[int], costs: Sequence[float], head: float, stages: int, virtual: int
+    rule: str, layers: list[float], head: float, stages: int, virtual: int
 ) -> list[tuple[int, int]]:
-    """First and last layer of what a stage holds, as one piece; for each virtual stage where layers are unlike or it is told."""
-    if rule not in {*RULES, UNLIKE}:
-        sizes = [stage.count("t") for stage in told_stages(rule)]
-        if len(sizes) != stages * virtual or sum(sizes) != len(order):
-            raise BadValue(
-                "layout", rule, f"{stages * virtual} virtual stages, {len(order)} layers"
-            )
-        return _ranges(sizes)
-    if rule != UNLIKE:
-        return _ranges(_dealt(rule, len(order), stages, virtual))
-    return _ranges(
-        [n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)]
-    )
+    """First and last layer of what a stage holds as one piece, by the costs of all layers.
+
+    It is one piece for each virtual stage where layers are unlike or a layout is given.
+    """
+    if rule == UNLIKE:
+        return _ranges([n for n, _, _ in _dealt_by_cost(layers, stages * virtual, head)])
+    if rule in RULES:
+        return _ranges(_dealt(rule, len(layers), stages, virtual))
+    sizes = [stage.count("t") for stage in layout_stages(rule)]
+    if len(sizes) != stages * virtual or sum(sizes) != len(layers):
+        right = f"{stages * virtual} virtual stages, {len(layers)} layers"
+        raise BadValue("layout", rule, right)
+    return _ranges(sizes)
 
 
-def told_stages(layout: str, field: str = "layout") -> list[str]:
+def layout_stages(layout: str, field: str = "layout") -> list[str]:
     """What each virtual stage holds by a layout in Megatron's words, in order of the network.
 
         layout    stages with | between them; a stage may be empty, and commas say nothing
@@ -264,7 +264,7 @@ def told_stages(layout: str, field: str = "layout") -> list[str]:
     Brackets inside of brackets, which Megatron itself does not read, are written out first. Source: megatron-core,
     transformer/pipeline_parallel_layer_layout.py, parse_str_to_list and validate_layer_layout.
 
-    >>> told_stages("Et*2|(t*3|)*2,tmL")
+    >>> layout_stages("Et*2|(t*3|)*2,tmL")
     ['Ett', 'ttt', 'ttt', 'tmL']
     """
     said = layout.replace(",", "")
@@ -300,9 +300,11 @@ def stages_in_order(
     """
     if _rule(model, rule) != UNLIKE:
         return ()
-    patterns, numbers = _described(model)
-    order, head, costs = _order(patterns, [float(number) for number in numbers])
-    chunks = _chunks(UNLIKE, order, costs, head, int(strategy.pp), int(strategy.vpp))
+    patterns, numbers = _patterns(model), [float(number) for number in _numbers(model)]
+    repeats, (head, *costs) = numbers[: len(patterns)], numbers[len(patterns) :]
+    order = _in_order(patterns, repeats)
+    layers = [costs[kind] for kind in order]
+    chunks = _chunks(UNLIKE, layers, head, int(strategy.pp), int(strategy.vpp))
     return tuple(tuple(model.kinds[kind] for kind in order[first:last]) for first, last in chunks)
 
 
@@ -310,7 +312,7 @@ def _rule(model: Transformer, rule: str) -> str:
     """The rule, or `unlike` where a trainer that can be told a layout has layers that do not cost the same."""
     if rule not in RULES:
         try:
-            told_stages(rule)
+            layout_stages(rule)
         except BadValue:
             right = f"one of {', '.join(RULES)}, or a layout such as Et*3|(tt|)*6L"
             raise BadValue("placement", rule, right) from None

@@ -25,7 +25,7 @@ from mofa_model.calibrate.constants import Composition, Free, composition
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.terms import Footprint
-from mofa_model.placement import axes_of, stages_of
+from mofa_model.placement import array_axes, stages_of
 from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
 from mofa_model.spec import Calibration
@@ -243,7 +243,7 @@ def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
 
 
 def _memory(batch: Batch) -> Footprint:
-    axes = axes_of(batch.workload, batch.cluster, batch.strategy)
+    axes = array_axes(batch.workload, batch.cluster, batch.strategy)
     stages = stages_of(
         batch.workload.model, batch.strategy, batch.cluster.calibration.placement, axes
     )

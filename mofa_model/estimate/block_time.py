@@ -15,7 +15,7 @@ from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, 
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
-from mofa_model.placement import axes_of, distinct, spread
+from mofa_model.placement import array_axes, distinct, spread
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
@@ -87,7 +87,7 @@ def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> lis
     columns = {name: value for name, value in priced_by.items() if np.ndim(value)}
     sizes = {np.shape(column) for column in columns.values()}
     position = None
-    if len(sizes) == 1 and min(sizes.pop()) >= MANY and not axes_of(workload, cluster):
+    if len(sizes) == 1 and min(sizes.pop()) >= MANY and not array_axes(workload, cluster):
         first, position = distinct(list(columns.values()))
         priced_by |= {name: column[first] for name, column in columns.items()}
     rows = Strategy(**priced_by)

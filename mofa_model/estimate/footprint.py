@@ -12,7 +12,7 @@ from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.model_states import model_states
 from mofa_model.estimate.terms import Footprint, device_memory_limit, terms_of
-from mofa_model.placement import Stages, axes_of, stages_of
+from mofa_model.placement import Stages, array_axes, stages_of
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import Strategy
@@ -55,7 +55,7 @@ def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
     """
     model = workload.model
     stages = stages_of(
-        model, strategy, cluster.calibration.placement, axes_of(workload, cluster, strategy)
+        model, strategy, cluster.calibration.placement, array_axes(workload, cluster, strategy)
     )
     exchange = None if model.experts is None else model.experts.exchange()
 

@@ -27,7 +27,7 @@ from mofa_model.estimate.gradient_exchange import (
 from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
-from mofa_model.placement import Stages, axes_of, stages_of
+from mofa_model.placement import Stages, array_axes, stages_of
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
@@ -177,7 +177,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
     m = micro_batches(workload, s)
-    axes = axes_of(workload, cluster, s)
+    axes = array_axes(workload, cluster, s)
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
     layers = layer_times(workload, cluster, s)
     head = head_time(workload, cluster, s)

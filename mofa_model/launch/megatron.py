@@ -13,7 +13,7 @@ from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Arguments, Words, table, unsupported
-from mofa_model.placement import told_stages
+from mofa_model.placement import layout_stages
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import (
     MODULES,
@@ -407,7 +407,7 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     }
     stages = given.get("pipeline-model-parallel-layout")
     if stages:
-        told = told_stages(stages[0], "--pipeline-model-parallel-layout")
+        told = layout_stages(stages[0], "--pipeline-model-parallel-layout")
         sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     pattern = given.get("hybrid-layer-pattern")
     if pattern and "|" in pattern[0]:

@@ -27,7 +27,7 @@ from mofa_model.launch.megatron import (
     split_of,
 )
 from mofa_model.launch.table import Settings, Words, refuse_degrees, table, unsupported
-from mofa_model.placement import told_stages
+from mofa_model.placement import layout_stages
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
@@ -202,7 +202,7 @@ def read(words: Sequence[str]) -> Reading:
         "mbs": number("train.micro_batch_size"),
     }
     if stages := given.get("model.pipeline_model_parallel_layout"):
-        told = told_stages(_bare(stages), "model.pipeline_model_parallel_layout")
+        told = layout_stages(_bare(stages), "model.pipeline_model_parallel_layout")
         sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     distributed = (

@@ -12,7 +12,14 @@ from shapes import changed, deeper, ends
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
 from mofa_model.errors import BadValue
-from mofa_model.placement import RULES, axes_of, distinct, stages_in_order, stages_of, told_stages
+from mofa_model.placement import (
+    RULES,
+    array_axes,
+    distinct,
+    layout_stages,
+    stages_in_order,
+    stages_of,
+)
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
 
@@ -136,9 +143,9 @@ def test_distinct_rows_are_found_again(rows):
 
 
 def test_a_description_with_an_array_in_it_has_an_axis():
-    assert axes_of(LLAMA, Strategy(tp=8)) == 0
-    assert axes_of(LLAMA, Strategy(tp=np.array([1.0, 2.0]))) == 1
-    assert axes_of(changed(DEEPSEEK, Experts, imbalance=np.array([1.0, 1.5]))) == 1
+    assert array_axes(LLAMA, Strategy(tp=8)) == 0
+    assert array_axes(LLAMA, Strategy(tp=np.array([1.0, 2.0]))) == 1
+    assert array_axes(changed(DEEPSEEK, Experts, imbalance=np.array([1.0, 1.5]))) == 1
 
 
 def test_an_unknown_rule_is_refused_with_those_that_exist():
@@ -186,7 +193,7 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
 )
 def test_repeats_inside_of_repeats_are_written_out_first(layout, layers):
     """The words and their meaning are those of Megatron's guide and parser; 61 layers of DeepSeek-V3 lie on 32 stages."""
-    assert [stage.count("t") for stage in told_stages(layout)] == layers
+    assert [stage.count("t") for stage in layout_stages(layout)] == layers
 
 
 @pytest.mark.parametrize(
@@ -195,7 +202,7 @@ def test_repeats_inside_of_repeats_are_written_out_first(layout, layers):
 )
 def test_what_is_no_layout_is_refused_with_an_example(layout):
     with pytest.raises(BadValue, match=r"write it as Megatron does, for example Et\*2"):
-        told_stages(layout)
+        layout_stages(layout)
 
 
 def test_a_layout_in_the_words_of_megatron_is_taken_as_it_is():
