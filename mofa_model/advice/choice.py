@@ -2,7 +2,7 @@
 
     best       least expected objective, replayed, with what memory may cost
     apart      two candidates are told apart where one is faster with a chance of DECIDED, or by WORTH
-    first      of those that are not told apart from the best, the one with the least complexity (`bands.features`)
+    first      of those that are not told apart from the best, the one with the least complexity (`bands.evidence`)
 
 So a feature stands in the answer only where it is worth something, and what two layouts share decides nothing.
 """

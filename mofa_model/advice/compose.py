@@ -62,10 +62,10 @@ from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
 
 DECIDING: Final = {
-    "bands.band": "band.BACKGROUND band.DOUBT band.DOUBTED band.NEAREST band.SCALE band.SHARE band.WIDER",
+    "bands.evidence": "band.DOUBT band.DOUBTED band.NEAREST",
     "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT coordinates.OTHER "
     "coordinates._DOUBLINGS",
-    "bands.odds": "odds.END odds.PARTING odds.REPEATED probes.REPEATED",
+    "bands.odds": "band.BACKGROUND band.SCALE band.SHARE band.WIDER odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP prospects.SURE prospects.TIGHTER "
     "prospects.WEIGHED weighed.FAILED weighed.PRESSED weighed.SLOWED",

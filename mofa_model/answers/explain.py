@@ -14,9 +14,10 @@ from mofa_model.answers.answer import Answer, asked_by
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of, require
 from mofa_model.bands import (
+    QUANTITIES,
     Basis,
     Feature,
-    bands_of,
+    band_of,
     basis_of,
     coordinates,
     features_of,
@@ -112,7 +113,7 @@ def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy
     """All that is known of runs like one layout."""
     runs, here = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
     basis, seen = basis_of(runs, here), features_of(runs, here)
-    bands = bands_of(runs, here)
+    bands = {name: band_of(runs, here, name) for name in QUANTITIES}
     document = {
         "strategy": format_strategy(strategy),
         "model": problem.workload.model.name,

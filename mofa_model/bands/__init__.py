@@ -2,28 +2,36 @@
 
     coordinates   where a run stands, and how far two are apart
     table         measured runs as columns (runs.tsv.gz), with the user's own
-    band          bands, and what they rest on
-    odds          whether a layout fits, and whether it is faster than another; what short runs add
-    features      the evidence map of one layout, and what a stack is known with
+    odds          bands, whether a layout fits, whether it is faster than another, and what short runs add
+    evidence      what a prediction rests on, and the features that a stack is known with
 
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.
 """
 
-from mofa_model.bands.band import (
-    SHARE,
-    Basis,
-    NearRun,
-    band_of,
-    bands_of,
-    basis_of,
-    in_a_line,
-)
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
-from mofa_model.bands.features import Feature, Seen, Support, features_of, support
-from mofa_model.bands.odds import LayoutOdds, ShortRun, in_percent, odds_of, scales_for
-from mofa_model.bands.table import MeasuredRuns, in_words, measured_runs
+from mofa_model.bands.evidence import (
+    Basis,
+    Feature,
+    NearRun,
+    Support,
+    basis_of,
+    features_of,
+    in_a_line,
+    support,
+)
+from mofa_model.bands.odds import (
+    SHARE,
+    LayoutOdds,
+    ShortRun,
+    band_of,
+    in_percent,
+    odds_of,
+    scales_for,
+)
+from mofa_model.bands.table import QUANTITIES, MeasuredRuns, in_words, measured_runs
 
 __all__ = [
+    "QUANTITIES",
     "SHARE",
     "Basis",
     "Coordinates",
@@ -31,11 +39,9 @@ __all__ = [
     "LayoutOdds",
     "MeasuredRuns",
     "NearRun",
-    "Seen",
     "ShortRun",
     "Support",
     "band_of",
-    "bands_of",
     "basis_of",
     "coordinates",
     "features_of",

@@ -1,7 +1,12 @@
-"""Odds: whether a layout fits a device, and whether it is faster than another one.
+"""Bands and odds: where a measured value is expected, whether a layout fits, and whether it is faster than another one.
 
-A band says where the error of one layout lies. Of two layouts of one question most of the error is the same: the same model, device
-and software. So what they share cancels, and the further apart they are (`coordinates`), the less they share:
+Every measured run comes with what a fit that did not see its group says of it, so with an error as for a run that nobody has seen.
+The band of a new run is the quantile of these errors. Each error counts by how near its run is (`coordinates`), and all of them are
+a background. The band widens with the distance of the nearest run. So a feature that no run has widens it, and a stack is known
+only where it ran on that class of devices.
+
+Two layouts of one question have the same model, devices and software, so most of their errors are the same. What they share
+cancels, and the further apart they are, the less they share:
 
     correlation of two errors    2 ** (-PARTING * distance)
     P(value <= bound)            chance(log(bound / estimate) / scale)
@@ -24,7 +29,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.band import band_around, halves_of
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, coded
 from mofa_model.strategy import Strategy
@@ -32,12 +36,67 @@ from mofa_model.units import Range, Ratio
 
 Array = NDArray[np.floating[Any]]
 
+SHARE: Final = 0.8
+"""Runs that a band is made to hold. [1]"""
+BACKGROUND: Final = 1 / 60
+"""Weight of all runs together, beside a run at the same place, which has 1. Ours. [1]"""
+WIDER: Final = 0.05
+"""Share by which a band widens for every halving to the nearest run. Ours. [1]"""
+SCALE: Final = 0.25
+"""Share by which a band widens for every doubling of devices beyond the largest run of the stack and its relatives. Ours. [1]"""
+_SCALED: Final = {"step"}
+"""Quantities that are less sure on more devices; the memory of one device is not."""
 PARTING: Final = 3.0
-"""Halvings of what two layouts share, for one halving of what a run says of another: pairs of left-out runs say so. [1]"""
+"""Halvings of the correlation of two layouts for each halving of distance; pairs of left-out runs say so. [1]"""
 REPEATED: Final = 0.01
 """Scale of the logarithm between short runs of one layout: one job at seven sites had 0.0085, windows of one run 0.01 to 0.03. [1]"""
 END: Final = 1.6377
 """Scales from the middle to the end of a band: where Student's law with three degrees of freedom has 0.9. [1]"""
+
+
+def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
+    """The band of a quantity, as factors on its estimate: a quantile of the errors of measured runs, by how near they are."""
+    half = float(halves_of(runs, (asked,), runs.distances((asked,)), quantity)[0])
+    return band_around(half)
+
+
+def band_around(half: float) -> Range:
+    """Factors on an estimate, from half the width of its band as a logarithm; one run in ten is below it, one above."""
+    return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
+
+
+def halves_of(
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str
+) -> Array:
+    """Half the width of the bands of layouts, as a logarithm; `far` are the distances of all runs from each. [1]"""
+    errors = np.abs(runs.errors[quantity])
+    known = np.flatnonzero(np.isfinite(errors))
+    known = known[np.argsort(errors[known], kind="stable")]
+    alike: Array = np.square(runs.say[known])  # every group alike
+    near = np.take(far, known, axis=1)
+    weights = np.exp2(-near)
+    weights *= runs.say[known]
+    weights += BACKGROUND * alike / alike.sum()
+    wanted = SHARE * weights.sum(axis=1)
+    above = np.cumsum(weights, axis=1)
+    above -= np.multiply(0.5, weights, out=weights)  # the middles of the weights
+    half: Array = np.array(
+        [np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)]
+    )
+    half *= 1.0 + WIDER * near.min(axis=1)
+    if quantity in _SCALED:
+        sizes = {(one.stack, one.gpus): one for one in layouts}
+        beyond = {size: _beyond(runs, one, known) for size, one in sizes.items()}
+        half *= 1.0 + SCALE * np.array([beyond[one.stack, one.gpus] for one in layouts])
+    return half
+
+
+def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
+    """Doublings of devices beyond the largest run of the stack and its relatives, else of any. [1]"""
+    alike = runs.related(asked.stack)[known]
+    words, size = runs.places["gpus"]
+    sizes = np.array([float(word) for word in words])[size[known[alike] if alike.any() else known]]
+    return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
 
 
 def chance(scales: Array | float) -> Array:
@@ -82,16 +141,16 @@ class ShortRun:
 
 @dataclass(frozen=True, slots=True)
 class LayoutOdds:
-    """What measured runs say of some layouts of one question, and what short runs of some of it say beside them."""
+    """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    """Where they stand."""
+    """The layouts."""
     halves: Mapping[str, Array]
     """Half the width of their bands without short runs, as a logarithm, by quantity. [1]"""
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
     told: Mapping[str, Array]
-    """What short runs tell, by quantity: factors whose products are the covariance that is gone, [runs, layouts]. [1]"""
+    """Factors whose products are the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
 
     @property
     def scales(self) -> dict[str, Array]:
@@ -116,7 +175,7 @@ class LayoutOdds:
         return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
-        """Of each scale what short runs leave; 1 where there are none. [1]"""
+        """Share of each scale that short runs leave. [1]"""
         gone = np.square(self.told[quantity]).sum(axis=0) / np.square(self.scales[quantity])
         found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
@@ -126,7 +185,7 @@ class LayoutOdds:
         return band_around(float(self.halves[quantity][0] * self.left(quantity)[0]))
 
     def covariance(self, quantity: str) -> Array:
-        """Of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
+        """Covariance of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
         scale, told = self.scales[quantity], self.told[quantity]
         found: Array = (
             scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
@@ -134,23 +193,22 @@ class LayoutOdds:
         return found
 
     def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
-        """The same where others on these machines taught how far a quantity is off, and by how much they differ from that, as logarithms. [1]"""
+        """The same with what running jobs taught of a quantity: how far it is off, and by how much jobs differ from that, as logarithms. [1]"""
         halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
         return LayoutOdds(self.layouts, halves, centres, self.told)
 
     def some(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
-        """The same of some of the layouts."""
+        """The same for some of the layouts."""
         which = np.asarray(places, dtype=int)
-        return LayoutOdds(
-            tuple(self.layouts[at] for at in which),
-            {name: values[which] for name, values in self.halves.items()},
-            {name: values[which] for name, values in self.centres.items()},
-            {name: values[:, which] for name, values in self.told.items()},
+        halves, centres, told = (
+            {name: values[..., which] for name, values in column.items()}
+            for column in (self.halves, self.centres, self.told)
         )
+        return LayoutOdds(tuple(self.layouts[at] for at in which), halves, centres, told)
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
-        """What is known once layouts were run: by quantity and place the logarithm of measured over predicted."""
+        """The same after short runs; `errors` are logarithms of measured over predicted, by quantity and index of the layout."""
         centres, told = dict(self.centres), dict(self.told)
         for name, found in errors.items():
             ran = list(found)
@@ -201,7 +259,7 @@ def odds_of(
 
 
 def in_percent(chance: Ratio) -> str:
-    """A chance in whole percent, and none of them certain.
+    """A chance in whole percent; none is called certain.
 
     >>> in_percent(0.9997), in_percent(0.52)
     ('>99 %', '52 %')

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.coordinates import PLACES, PLAIN, SIZES, Coordinates, apart
+from mofa_model.bands.coordinates import OTHER, PLACES, PLAIN, SIZES, Coordinates, apart
 from mofa_model.errors import BadFile
 from mofa_model.presets import chosen
 
@@ -36,7 +36,7 @@ OWN: Final = "your own runs"
 UNIT: Final = 1e4
 _NUMBER: Final = re.compile(r"-?[1-9]\d{0,11}(\.\d+)?|0")
 CROWD: Final = 0.5
-"""Power of the number of runs of a group by which each of them says less: they share what is wrong with them. Ours. [1]"""
+"""Power of the size of a group by which each of its runs counts less, because their errors are alike. Ours. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +46,17 @@ class MeasuredRuns:
     names: tuple[str, ...]
     """Names of cases."""
     groups: tuple[str, ...]
-    """What was run by one publisher, of one family of models, on one GPU."""
+    """Groups of runs: one publisher, one family of models, one GPU."""
     places: Mapping[str, tuple[tuple[str, ...], NDArray[np.intp]]]
     """By coordinate or key of the layout: the words that some run has, and which of them each has."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
     held: Array
-    """1 where the band that was made without a run's group held its step, else 0; NaN where nobody looked. [1]"""
+    """1 where the band made without a run's group held its step, else 0; NaN where this is not known. [1]"""
     say: Array
-    """What a run says beside the others of its group. [1]"""
+    """Weight of each run among the others of its group. [1]"""
     digest: str
-    """Of all of them, for whoever asks whether an answer would be the same."""
+    """Hash of all runs, a part of the inputs hash."""
 
     def distances(self, layouts: Sequence[Coordinates]) -> Array:
         """How far every run is from each of some others, [others, runs], in halvings. [1]"""
@@ -79,14 +79,21 @@ class MeasuredRuns:
             found += np.array(beyond)[:, None]
         return found
 
-    def have(self, name: str, word: str) -> NDArray[np.bool_]:
-        """Which runs have a word under a coordinate or a key of the layout."""
+    def where(self, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Which runs have a word that holds, under a coordinate or a key of the layout."""
         words, which = self.places.get(
             name, ((PLAIN.get(name, ""),), np.zeros(len(self.names), dtype=np.intp))
         )
-        return (
-            which == words.index(word) if word in words else np.zeros(len(self.names), dtype=bool)
-        )
+        found: NDArray[np.bool_] = np.array([holds(word) for word in words], dtype=bool)[which]
+        return found
+
+    def have(self, name: str, word: str) -> NDArray[np.bool_]:
+        """Which runs have a word under a coordinate or a key of the layout."""
+        return self.where(name, lambda had: had == word)
+
+    def related(self, stack: str) -> NDArray[np.bool_]:
+        """Which runs are of a stack or of its relatives."""
+        return self.where("stack", lambda had: apart("stack", stack, had) < OTHER)
 
     def word(self, name: str, run: int) -> str:
         """What a run has under a coordinate or a key of the layout."""
