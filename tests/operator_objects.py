@@ -16,6 +16,8 @@ from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
+from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.units import DAY
 from mofa_operator.control.answers import AnswerSource
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.decide.job import job
@@ -37,6 +39,7 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools
 from mofa_operator.page.job import ShownJob
 from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import MANAGER, Happened
 
 SETTINGS = LoopSettings()
@@ -282,6 +285,29 @@ def remembered(question, work=answer):
     if asked not in _answers:
         _answers[asked] = work(question)
     return _answers[asked]
+
+
+def known_pool():
+    """A pool of which everything is known, as it is decided: a metric of any figure has a value there."""
+    body = profile("h100-east")
+    calibration = {"stepTimeRatio": "1.04", "memoryRatio": "1.10", "jobs": 3}
+    body["status"] |= {"calibration": calibration}
+    seen = FailureEvidence(node_days=7680.0, failures=23, recoveries=9, recovery_seconds=2700.0)
+    history = History(
+        classes=dict.fromkeys(("process", "pod", "job"), seen),
+        node_days=7680.0,
+        window=30 * DAY,
+        coverage=0.98,
+        lost={"node-down": 2.5 * DAY},
+        phases={"detect": 240.0},
+    )
+    snapshot = ProfileSnapshot(
+        profile=live(CLUSTER_PROFILE, body),
+        nodes=NodeCount(total=3, ready=2, cordoned=1, gpus={8: 3}, names=("a", "b", "c")),
+        history=history,
+        now=NOW,
+    )
+    return decide_profile(snapshot, SETTINGS).figures
 
 
 class Model:

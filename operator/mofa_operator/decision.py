@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import glance
@@ -12,78 +13,55 @@ from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
 from mofa_operator.objects import AdvisedStatus, StatedOdds, Written
-from mofa_operator.snapshot import Running
+from mofa_operator.snapshot import History, ProfileSnapshot, Running
+
+if TYPE_CHECKING:
+    from mofa_model.reliability.observed import (
+        RateReport,  # imports numpy, which a worker must not do yet
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The model's answer to a question: the same for equal questions, so it is made once and kept."""
+    """The model's answer to a question. Equal questions have equal answers, so each is made once and kept."""
 
     digest: str
     """The inputs hash."""
-    outcome: str
-    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput."""
-    explanation: str
+    outcome: str = ""
+    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput. Empty before the search."""
+    explanation: str = ""
     """One sentence."""
-    annotations: Mapping[str, str]
-    """All our annotations, computed-at left out."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """All our annotations but computed-at."""
     status: Written
-    """What the answer decides of a TrainingJob's status, computedTime left out."""
+    """A TrainingJob's status as far as the answer decides it, without computedTime."""
     reason: str = ""
-    """Reason of the condition Ready."""
+    """Reason of the condition Ready; before the search the reason that advice would have."""
     figures: Mapping[str, Range] = field(default_factory=dict)
-    """Predictions by name, with the digits that a status keeps: tokens_per_second, step_seconds, ettr, mfu,
-    memory_bytes.
-    """
+    """Predictions by name, rounded as in a status: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
     device_bytes: float = 0.0
     """Memory of a device. [B]"""
     room_bytes: float = 0.0
-    """Of it what trainers have room in, whatever somebody wants to be left free. [B]"""
+    """The part of it that a trainer can use, before any reserve that somebody asks for. [B]"""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """Axes of the strategy, as text."""
     trainer: str = ""
-    """The trainer that is launched; empty where none is named that could be told."""
+    """The trainer that is launched; empty where the job names none that we know."""
     framework_version: str = ""
-    """Version of it that the spec names."""
+    """The trainer's version, as the spec names it."""
     arguments: tuple[str, ...] = ()
     """Launch arguments of the trainer."""
     checkpoint_interval: float | None = None
     """Recommended interval. [s]"""
     caveats: tuple[str, ...] = ()
     """What lowers confidence, one sentence each."""
-    prior_weight: float = 0.0
-    """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
     profile: str = ""
     """The ClusterProfile that was used; empty where none was found."""
 
     @cached_property
     def says(self) -> AdvisedStatus:
-        """What its status says, as it will be read back."""
+        """Its status, as it will be read back."""
         return glance(AdvisedStatus, self.status)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unsearched:
-    """What is known of a question's answer without a search."""
-
-    digest: str
-    """The inputs hash."""
-    mostly_assumed: bool
-    """Whether failure rates are mostly assumption, though history counts."""
-    prior_weight: float
-    """As `Answer.prior_weight`."""
-    profile: str
-    """As `Answer.profile`."""
-    trainer: str
-    """As `Answer.trainer`."""
-    framework_version: str
-    """As `Answer.framework_version`."""
-    device_bytes: float
-    """As `Answer.device_bytes`."""
-    room_bytes: float
-    """As `Answer.room_bytes`."""
-    rates: tuple[Written, ...] = ()
-    """Failure rates, as a status has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +75,7 @@ class Note:
     warning: bool = False
     """Warning, or Normal."""
     episode: str = ""
-    """What makes it another Event than an equal one before; empty = the decision's digest."""
+    """Equal notes with another episode are another Event; empty = the decision's digest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,16 +85,16 @@ class Annotate:
     key: Key
     """Which object."""
     uid: str
-    """Its uid, so that an object of the same name that came later is left alone."""
+    """Its uid: a later object of the same name is left alone."""
     hold: Mapping[str, str]
     """All annotations that we should own."""
     drop: tuple[str, ...] = ()
-    """Keys of our prefix that stand there and should go."""
+    """Keys of our prefix to remove."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Release:
-    """How a job that waits gets its launch arguments, and is let go (mode Apply)."""
+    """How a waiting job gets its launch arguments and is let go (mode Apply)."""
 
     key: Key
     """Which object."""
@@ -125,18 +103,18 @@ class Release:
     launch: tuple[Operation, ...] = ()
     """JSON patch that writes the arguments; empty = they stand, or there are none to write."""
     free: tuple[Operation, ...] = ()
-    """JSON patch that takes our gates away; empty = it has none."""
+    """JSON patch that removes our gates; empty = it has none."""
     note: Note
     """The Event to post when all went well."""
     outcome: str = ""
-    """What became of the wait: released, unadvised or expired; empty = it did not wait for us."""
+    """How the wait ended: released, unadvised or expired; empty = it did not wait for us."""
     waited: float | None = None
     """Time since it was made. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodUpdate:
-    """What pods of one set get beside what they have."""
+    """What the pods of one set get in addition to what they have."""
 
     name: str
     """The set of pods."""
@@ -153,7 +131,7 @@ class CheckAnswer:
     key: Key
     """The Workload."""
     checks: tuple[str, ...]
-    """AdmissionChecks that say it."""
+    """The AdmissionChecks that say it."""
     state: str
     """Ready, Retry or Rejected; empty = nothing yet."""
     message: str = ""
@@ -163,14 +141,14 @@ class CheckAnswer:
     updates: tuple[PodUpdate, ...] = ()
     """What its pods get."""
     retry: int | None = None
-    """After how long it is tried again. [s]"""
+    """Kueue tries again after this time. [s]"""
     again: float | None = None
-    """Look again after this time. [s]"""
+    """We look again after this time. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFigures:
-    """What is exported of one job."""
+    """What is exported of one job: copies of a few numbers, for an exporter that keeps thousands of them."""
 
     key: Key
     """Which job."""
@@ -191,53 +169,42 @@ class JobFigures:
     residual: float | None = None
     """Observed over predicted throughput, minus one. [1]"""
     memory_limits: Mapping[str, float] = field(default_factory=dict)
-    """Device memory above which what runs is worth a look, by what it is the limit of: prediction, device. [B]"""
+    """Limits of device memory, exceeded where a job needs attention: prediction, device. [B]"""
     step_due: float | None = None
-    """Until when its next step is due, in seconds of the epoch. [s]"""
+    """When its next step is due, in seconds of the epoch. [s]"""
     should_train: bool | None = None
     """Whether it should make steps that would be seen; None = nobody looked yet."""
     health: str = ""
     """A `Health`; empty where it does not run."""
     target: Key | None = None
-    """The object that it speaks for, where there is one."""
+    """The object that its targetRef names, where that exists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProfileFigures:
-    """What is exported of one profile."""
+class PoolFigures:
+    """What `metrics.declared` reads of one ClusterProfile: the very records that its decision rests on."""
 
-    key: Key
-    """Which profile."""
-    total: int
-    """Nodes. [1]"""
-    ready: int
-    """Ready nodes. [1]"""
-    members: tuple[str, ...]
-    """Names of nodes."""
-    rates: Mapping[str, Range] = field(default_factory=dict)
-    """Posterior by class: lower, mean, upper. [1/d]"""
-    assumed: Mapping[str, float] = field(default_factory=dict)
-    """Assumption by class. [1/d]"""
+    snapshot: ProfileSnapshot
+    """The profile with its nodes, and what Prometheus said of it."""
+    evidence: History | None = None
+    """Failures and exposure of the newest reading, whether or not they are written yet."""
+    rates: tuple[RateReport, ...] = ()
+    """Assumed and counted rates of every class, and of their total."""
     recovery: Mapping[str, Range] = field(default_factory=dict)
-    """Recovery time by class: lower, mean, upper. [s]"""
-    exposure: float | None = None
-    """Node-days. [node d]"""
-    coverage: float | None = None
-    """Share of the window. [1]"""
-    prior_weight: Mapping[str, float] = field(default_factory=dict)
-    """Share of the posterior that is assumption, by class. [1]"""
-    verdicts: Mapping[str, str] = field(default_factory=dict)
-    """Verdict by class, and of the total."""
-    contradiction: Mapping[str, float] = field(default_factory=dict)
-    """Evidence against the assumption over what a verdict needs, by class, and of the total. [1]"""
-    calibration: float | None = None
-    """Learned ratio of observed to predicted step time. [1]"""
-    memory: float | None = None
-    """The same of device memory. [1]"""
-    lost: Mapping[str, float] = field(default_factory=dict)
-    """Node-days of the window in which jobs stood still, by cause. [node d]"""
-    phases: Mapping[str, float] = field(default_factory=dict)
-    """Median time of each phase of recovery. [s]"""
+    """Recovery time by class. [s]"""
+    calibration: Written = field(default_factory=dict)
+    """What running jobs taught, as `status.calibration` has it."""
+
+    @property
+    def key(self) -> Key:
+        """Which profile."""
+        return self.snapshot.profile.key
+
+    @property
+    def reading(self) -> History | None:
+        """What Prometheus said in this look; None where it said nothing."""
+        found = self.snapshot.history
+        return found if isinstance(found, History) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,17 +220,17 @@ class Decision:
     ledger: Written | None = None
     """Of a profile: the whole status of its FailureLedger; None = it is right already."""
     annotate: tuple[Annotate, ...] = ()
-    """Annotations to write, on the job and on what its targetRef names; only where they differ from what stands."""
+    """Annotations to write where they differ, on the job and on what its targetRef names."""
     release: Release | None = None
     """What mode Apply writes, after everything else."""
     notes: tuple[Note, ...] = ()
     """Events to post."""
-    figures: JobFigures | ProfileFigures | None = None
+    figures: JobFigures | PoolFigures | None = None
     """What to export; None = nothing."""
     outcome: str = ""
     """Ready reason, for logs and counters."""
     digest: str = ""
-    """Inputs hash that the notes are of; equal notes of an equal hash are one Event."""
+    """Inputs hash of the notes: equal notes with an equal hash are one Event."""
     again: float | None = None
     """Look again after this time, without an event. [s]"""
     taught: JobEvidence | None = None

@@ -23,7 +23,7 @@ from mofa_operator.control.worker_process import NoAnswer, Outgrown, WorkerProce
 from mofa_operator.decide.answer import is_quarantined, outgrown
 from mofa_operator.decide.job import HASH
 from mofa_operator.decide.stored_answer import as_answered, matters, stands
-from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.decision import Answer
 from mofa_operator.lru_cache import LruCache
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 
@@ -84,7 +84,7 @@ class ModelPool:
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker_process.answer,
-        know: Callable[[Question], Unsearched | Answer] = worker_process.unsearched,
+        know: Callable[[Question], Answer] = worker_process.unsearched,
         draw: Callable[[Question], AdviceView | Refusal | None] = worker_process.view,
         warm: Callable[[], None] = worker_process.warm,
     ) -> None:
@@ -142,12 +142,10 @@ class ModelPool:
 
     async def unsearched(
         self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
-    ) -> Unsearched | Answer:
+    ) -> Answer:
         """What is known of the answer without a search, likewise."""
         mark, lane = self._mark(self._unsearched, question), _PEOPLE if urgent else _ROUTINE
-        found: Unsearched | Answer = await self._ask(
-            mark, self._unsearched, question, lane, place, wanted
-        )
+        found: Answer = await self._ask(mark, self._unsearched, question, lane, place, wanted)
         return found
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
@@ -276,7 +274,7 @@ class AnswerSource:
         pool, digest, stood = self._model_pool, snapshot.job.annotations.get(HASH), None
         if digest:
             found = await pool.unsearched(question, place=place, urgent=urgent, wanted=wanted)
-            if isinstance(found, Answer):
+            if found.outcome:  # InvalidInput needs no search
                 return found
             if found.digest == digest:
                 if (held := stands(snapshot, found)) is not None:
@@ -305,4 +303,4 @@ class AnswerSource:
         if then == snapshot.question:
             return None
         found = await self._model_pool.unsearched(then, place=place, urgent=urgent, wanted=wanted)
-        return None if isinstance(found, Answer) else stands(snapshot, found)
+        return None if found.outcome else stands(snapshot, found)

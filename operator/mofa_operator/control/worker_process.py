@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mofa_model.cli import SELDOM
-from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question, Refusal
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def answer(question: Question) -> Answer:
     return find(question)
 
 
-def unsearched(question: Question) -> Unsearched | Answer:
+def unsearched(question: Question) -> Answer:
     """What is known of it without a search."""
     from mofa_operator.decide.answer import unsearched as know
 

@@ -1,18 +1,16 @@
-"""Assumed and counted failure rates of a profile: posterior, verdict, and how the status and its columns say it.
+"""The past of a pool, judged: what Prometheus says, what the watch saw, what was remembered, and the rates that follow.
 
-What this look says of a pool's past: Prometheus' reading, what the watch has seen, and what was remembered before.
+A reading joins the ledger day by day (`decide.ledger`), so a server that forgets takes nothing away. When Prometheus is
+away, a series is missing or a reading cannot be, only the watch adds to the ledger, and the condition says so.
 
-A reading joins the ledger day by day (`decide.ledger`), so that a server which forgets takes nothing away. An outage, a series
-that went missing and nonsense leave the ledger to what the watch has seen meanwhile, and the condition says so.
-
-Where `status.failures` is of a time before there were days, or was written by hand, it stands until the ledger holds half its
-exposure or covers the window.
+`status.failures` of a version without days, or written by hand, stands until the ledger has half its exposure or covers
+the window.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -22,147 +20,322 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.assumption import Verdict
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
-from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
-from mofa_model.units import Range
+from mofa_model.spec.evidence import ByClass, DatedEvidence
+from mofa_model.units import DAY, Range
 from mofa_operator.decide import ledger
-from mofa_operator.decide.ledger import PoolEvidence, rounded
-from mofa_operator.decide.status import Found, State, joined, standing
+from mofa_operator.decide.status import Condition, State, joined, standing
 from mofa_operator.decision import Note
 from mofa_operator.evidence import WATCH, Day
 from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.snapshot import COVERED, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
-_WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
 NOBODY: Final[ByClass] = {}
-"""What is remembered where nothing is."""
+"""Evidence of nobody."""
 Reports: TypeAlias = tuple[RateReport, ...]
-"""One for each class, and the total."""
+"""A report for each class, and for their total."""
+_WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
 _NINETY: Final = 1.645
 """Standard deviations on either side that hold 90 % of a normal law. [1]"""
+_HALF: Final = 0.5
+"""A reading with a smaller share of the remembered exposure is thin. Ours. [1]"""
+_LEAST: Final = 2 * DAY
+"""A shorter window is not kept by days: it is what Prometheus says of it. [s]"""
+_TEN_YEARS: Final = 315_360_000.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryReading:
+    """What one look says of the past."""
+
+    memory: History | None
+    """Evidence that may be remembered; None where nothing may."""
+    condition: Condition
+    """The condition HistoryComplete."""
+    days: tuple[Day, ...]
+    """The ledger, with what this look brought."""
+    usable: bool = False
+    """Whether Prometheus, or the watch alone, said something that can be used."""
+
+
+def read(snapshot: ProfileSnapshot, before: History | None, window: float) -> HistoryReading:
+    """The past of a pool, given what was remembered before; `window` is how far back it counts. [s]"""
+    return _Look(snapshot, before, window).reading()
+
+
+class _Look:
+    """One look, and all that it rests on."""
+
+    def __init__(self, snapshot: ProfileSnapshot, before: History | None, window: float) -> None:
+        self._snapshot = snapshot
+        self._before = before
+        self._window = window
+        self._stored = snapshot.profile.days
+        self._watched = snapshot.watched if window >= _LEAST else ()
+
+    @cached_property
+    def _known(self) -> History | None:
+        """The sum of the stored ledger; few looks need it."""
+        return ledger.memory(self._stored, self._window)
+
+    def reading(self) -> HistoryReading:
+        """The reading."""
+        history, aspect = self._snapshot.history, Aspect.HISTORY_COMPLETE
+        if history is None:
+            reason, why = Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
+            stands = standing(self._snapshot.profile, aspect)
+            unread = stands or Condition(aspect, "Unknown", reason, why)
+            return HistoryReading(memory=None, condition=unread, days=self._stored)
+        if isinstance(history, NoHistory):
+            known = {reason.value: reason for reason in Reason}
+            reason = known.get(history.reason, Reason.HISTORY_UNAVAILABLE)
+            found = self._without(reason, history.message)
+            return self._watch_alone(found) if reason == Reason.NOT_CONFIGURED else found
+        if wrong := _nonsense(history):
+            why = f"what Prometheus answered cannot be: {wrong}"
+            return self._without(Reason.HISTORY_UNAVAILABLE, why)
+        alone = ledger.rounded(history.classes, history.window, history.coverage)
+        if not history.days or self._window < _LEAST:
+            return self._judged(history, alone, self._stored)
+        window = max(self._window, history.window)
+        days = ledger.merged(self._stored, history.days, self._watched, window, self._snapshot.now)
+        return self._judged(history, ledger.memory(days, history.window) or alone, days)
+
+    def _judged(self, history: History, fresh: History, days: tuple[Day, ...]) -> HistoryReading:
+        """A reading that makes sense."""
+        before, incomplete = self._before, Reason.HISTORY_INCOMPLETE
+        more = joined(str(warning) for warning in history.warnings[:2])
+        is_thin = self._is_thin(fresh)
+        lost = [name for name in before.classes if name not in fresh.classes] if before else []
+        is_bare = not history.classes or history.node_days <= 0
+        if history.missing:
+            message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
+            if lost or is_thin or is_bare:
+                return self._without(Reason.SERIES_MISSING, message)
+            known = f"only class {', '.join(history.classes)} can be counted"
+            words = [message, known, _covered(fresh)]
+            return self._with(fresh, days, "False", Reason.SERIES_MISSING, words)
+        if lost:
+            message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
+            return self._without(incomplete, message)
+        if is_bare:
+            what = "no node was watched" if history.node_days <= 0 else "no class could be counted"
+            return self._without(incomplete, f"{what} in the window")
+        if is_thin:
+            return self._without(incomplete, joined([_covered(fresh), more]), days)
+        state: State = "True"
+        reason, message = Reason.COMPLETE, ""
+        if percent(fresh) < COVERED:
+            state, reason = "False", incomplete
+            message = "only what was seen counts as exposure"
+        elif not ledger.failures(fresh):
+            reason = Reason.NO_FAILURES_SEEN
+            message = "no failure: rates come from the assumption, and from that exposure"
+        return self._with(fresh, days, state, reason, [_covered(fresh), message, more])
+
+    def _with(
+        self, fresh: History, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
+    ) -> HistoryReading:
+        """A reading that may be remembered."""
+        condition = Condition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
+        return HistoryReading(memory=fresh, condition=condition, days=days, usable=True)
+
+    def _without(
+        self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
+    ) -> HistoryReading:
+        """A reading that says nothing itself: the memory of before stays, with what the watch saw since."""
+        before = self._before
+        kept = (
+            "rates are the assumption's"
+            if before is None
+            else f"what was learned before is used, {_amount(before.node_days)}"
+        )
+        if days is None:
+            days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
+        found = Condition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
+        return HistoryReading(memory=self._of_ledger(days), condition=found, days=days)
+
+    def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
+        """The reading where no Prometheus is configured: it rests on what the watch has seen, if that is anything."""
+        found, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
+        if found is None or not dates:
+            return reading
+        words = [
+            "no Prometheus is configured",
+            f"seen by the watch alone since {min(dates)}: class {', '.join(found.classes)}",
+            _covered(found),
+        ]
+        return self._with(found, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
+
+    def _of_ledger(self, days: tuple[Day, ...]) -> History | None:
+        """The sum of the ledger; None where the memory of before says more.
+
+        A watch's first hours say nothing until something fails: exposure alone is written once a day is worth it.
+        """
+        found = ledger.memory(days, self._window)
+        if found is None or found.node_days <= 0 or self._is_thin(found):
+            return None
+        if self._before is not None:
+            of_ledger = set() if self._known is None else set(self._known.classes)
+            lost = set(self._before.classes) - set(found.classes) - of_ledger
+            return None if lost else found
+        is_due = ledger.due(self._stored, days, self._snapshot.now)
+        return found if ledger.failures(found) or is_due else None
+
+    def _is_thin(self, fresh: History) -> bool:
+        """Whether the memory holds much more than this reading and the stored ledger, and the window is not covered."""
+        before = self._before
+        if before is None or percent(fresh) >= COVERED:
+            return False
+        least = _HALF * before.node_days
+        is_less = self._known is None or self._known.node_days < least
+        return fresh.node_days < least and is_less
+
+
+def percent(history: History) -> int:
+    """Covered share of the window. [%]"""
+    return round(100 * history.coverage)
+
+
+def _covered(fresh: History) -> str:
+    days = f"{fresh.window / DAY:.3g}"
+    return f"{percent(fresh)} % of {days} days are covered, {_amount(fresh.node_days)}"
+
+
+def _amount(node_days: float) -> str:
+    return f"{node_days:,.0f} node-days" if node_days >= 10 else f"{node_days:.2g} node-days"
+
+
+def _nonsense(history: History) -> str:
+    """The numbers of a reading that cannot be; empty where none is wrong."""
+    numbers = [
+        ("node-days", history.node_days, 1e9),
+        ("window", history.window, _TEN_YEARS),
+        ("coverage", history.coverage, 1.0 + 1e-9),
+    ]
+    for name, one in history.classes.items():
+        mean = one.mean_recovery or 0.0
+        numbers += [
+            (f"{name} failures", one.failures, 1e7),
+            (f"{name} recovery", mean, _TEN_YEARS),
+        ]
+    for day in history.days:
+        numbers.append((f"seconds of {day.date}", day.covered, DAY + 1.0))
+        for name, one in day.classes.items():
+            numbers += [
+                (f"{name} node-days of {day.date}", one.node_days, 1e9),
+                (f"{name} failures of {day.date}", one.failures, 1e7),
+                (f"{name} recovery of {day.date}", one.recovery_seconds, 1e11),
+            ]
+    wrong = [
+        f"{name} {value!r}"
+        for name, value, most in numbers
+        if not (math.isfinite(value) and 0 <= value <= most)
+    ]
+    return ", ".join(wrong[:3])
 
 
 def assessed(
     spec: ClusterProfileSpec,
-    memory: PoolEvidence | None,
+    memory: History | None,
     past: Sequence[DatedEvidence] = (),
     present: ByClass = NOBODY,
 ) -> Reports:
-    """The check of a profile's assumptions against what is remembered, for one who looks all the time. []
+    """The check of a profile's assumptions against the evidence, safe to repeat at every look.
 
-    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A class
-    that could not be counted is its assumption, and then there is no total.
+    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A
+    class that could not be counted keeps its assumption, and then there is no total.
     """
     assumed: dict[str, float] = {
         one.name: float(one.failures_per_thousand_node_days) / 1000
         for one in classes_of(spec.failures)
     }
-    together = ObservedFailures(
+    observed = ObservedFailures(
         classes={} if memory is None else memory.classes, past=tuple(past), present=present
     )
-    return assess(together, assumed, prior_weight=float(spec.failures.prior_weight)).rates
+    return assess(observed, assumed, prior_weight=float(spec.failures.prior_weight)).rates
 
 
-def rows(memory: PoolEvidence | None, found: Reports) -> list[Written]:
-    """`status.failures`; empty where nothing was counted, for nothing counted is not a count of nothing."""
+def rows(memory: History | None, reports: Reports) -> list[Written]:
+    """`status.failures`; empty where nothing was counted, because that is not a count of zero."""
     if memory is None:
         return []
-    return [_row(report.name, memory, report) for report in found if report.name in memory.classes]
+    return [_row(memory, report) for report in reports if report.name in memory.classes]
 
 
-def total(memory: PoolEvidence | None, found: Reports) -> Written:
-    """`status.total`: all classes together, of which only some may have been counted."""
-    told: Written = {"assumed": _three(sum(one.assumed for one in found if one.name != TOTAL))}
-    if memory is not None:
-        told |= {"observed": _three(_observed(memory)), "coveragePercent": memory.coverage}
-    return told
+def total(memory: History | None, reports: Reports) -> Written:
+    """`status.total`: all classes together, even where only some were counted."""
+    assumed = sum(report.assumed for report in reports if report.name != TOTAL)
+    if memory is None:
+        return {"assumed": _three(assumed)}
+    counted = sum(
+        one.failures / one.node_days for one in memory.classes.values() if one.node_days > 0
+    )
+    return {
+        "assumed": _three(assumed),
+        "observed": _three(counted),
+        "coveragePercent": percent(memory),
+    }
 
 
-def verdict(memory: PoolEvidence | None, found: Reports) -> Found:
-    """Whether the assumptions hold: the least favourable verdict of all classes and of their total."""
-    worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in found))
-    state: State = "False"
-    if worst in {Verdict.CONSISTENT, Verdict.INSUFFICIENT}:
-        state = "True" if worst is Verdict.CONSISTENT else "Unknown"
-    together = total(memory, found)
+def verdict(memory: History | None, reports: Reports) -> Condition:
+    """The condition AssumptionsHold: the worst verdict of all classes and their total."""
+    worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in reports))
+    states: dict[Verdict, State] = {Verdict.CONSISTENT: "True", Verdict.INSUFFICIENT: "Unknown"}
+    together = total(memory, reports)
     message = f"{together['assumed']} failures in a thousand node-days are assumed"
     if memory is not None:
-        classes = [report.name for report in found if report.name != TOTAL]
-        some = (
-            f" of class {', '.join(memory.classes)}" if len(memory.classes) < len(classes) else ""
-        )
-        message += (
-            f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
-        )
-    message += "".join(
-        f"; {_since(report)}" for report in found if report.verdict is worst and report.since
-    )
-    return Found(Aspect.ASSUMPTIONS_HOLD, state, worst.value, message)
+        classes = [report.name for report in reports if report.name != TOTAL]
+        is_part = len(memory.classes) < len(classes)
+        some = f" of class {', '.join(memory.classes)}" if is_part else ""
+        message += f", {together['observed']}{some} were seen; "
+        message += f"{percent(memory)} % of the window covered"
+    changed = (report for report in reports if report.verdict is worst and report.since)
+    message += "".join(f"; {_since(report)}" for report in changed)
+    return Condition(Aspect.ASSUMPTIONS_HOLD, states.get(worst, "False"), worst.value, message)
 
 
-def _since(report: RateReport) -> str:
-    """From when a rate is another one, and by how much."""
-    which = "all classes" if report.name == TOTAL else f"class {report.name}"
-    return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
-
-
-def _observed(memory: PoolEvidence) -> float:
-    """Counted failures of all classes. [1/d]"""
-    return sum(one.failures / one.node_days for one in memory.classes.values() if one.node_days > 0)
-
-
-def _three(per_node_day: float) -> str:
-    """Failures in a thousand node-days, to three digits and without an exponent."""
-    return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
-
-
-def recoveries(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> dict[str, Range]:
-    """Mean recovery times that were seen, with the 90 % bounds that the assumed spread gives the mean of so many. Ours. [s]"""
-    if memory is None:
-        return {}
-    told: dict[str, Range] = {}
+def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Range]:
+    """Mean recovery times with 90 % bounds, from the number seen and the assumed spread. Ours. [s]"""
+    found: dict[str, Range] = {}
     for one in classes_of(spec.failures):
-        seen = memory.classes.get(one.name)
+        seen = None if memory is None else memory.classes.get(one.name)
         mean = None if seen is None else seen.mean_recovery
         if seen is not None and mean is not None:
-            half = (
-                _NINETY * float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
-            )
-            told[one.name] = Range(
+            error = float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
+            half = _NINETY * error
+            found[one.name] = Range(
                 lower=max(0.0, mean - half), target=float(mean), upper=mean + half
             )
-    return told
+    return found
 
 
-def contradiction(
-    profile: LiveProfile, memory: PoolEvidence | None, found: Reports
-) -> tuple[str, Note] | None:
-    """An assumption that history contradicts and did not before: what it is, once, and the Event that says so."""
+def contradiction(profile: LiveProfile, memory: History | None, reports: Reports) -> Note | None:
+    """The Event for an assumption that history newly contradicts."""
     if memory is None:
         return None
-    told = standing(profile, Aspect.ASSUMPTIONS_HOLD)
+    stands = standing(profile, Aspect.ASSUMPTIONS_HOLD)
     before = {row.name: row.verdict for row in profile.status.rows}
     worst = next((one.value for one in _WORST_FIRST if one.value in before.values()), "")
-    before[TOTAL] = worst if told is None else str(told.reason)
+    before[TOTAL] = worst if stands is None else str(stands.reason)
     fresh = [
         report
-        for report in found
+        for report in reports
         if report.verdict in {Verdict.HIGHER, Verdict.LOWER}
         and before.get(report.name) != report.verdict.value
     ]
     if not fresh:
         return None
     report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
-    note = Note(
+    return Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
         message=_contradicted(report, memory),
         warning=report.verdict is Verdict.HIGHER,
+        episode=f"{report.name}-{report.verdict.value}-{1000 * report.assumed:.3g}",
     )
-    return f"{report.name}-{report.verdict.value}-{1000 * report.assumed:.3g}", note
 
 
-def _contradicted(report: RateReport, memory: PoolEvidence) -> str:
-    """What is assumed, what is seen, and how much was watched."""
+def _contradicted(report: RateReport, memory: History) -> str:
     which = "failures" if report.name == TOTAL else f"failures of class {report.name}"
     low, high = report.exact_lower or 0.0, report.exact_upper or 0.0
     days = report.expected / report.assumed if report.assumed > 0 else memory.node_days
@@ -171,18 +344,24 @@ def _contradicted(report: RateReport, memory: PoolEvidence) -> str:
         f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are assumed, "
         f"{1000 * report.failures / max(days, 1e-9):.3g} were seen, between {1000 * low:.3g} and "
         f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {days:,.0f} node-days, "
-        f"{memory.coverage} % of the window covered{f'; {_since(report)}' if report.since else ''}"
+        f"{percent(memory)} % of the window covered{f'; {_since(report)}' if report.since else ''}"
     )
 
 
-def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
-    seen = memory.classes[name]
+def _since(report: RateReport) -> str:
+    """Since when a rate differs, and by how much."""
+    which = "all classes" if report.name == TOTAL else f"class {report.name}"
+    return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
+
+
+def _row(memory: History, report: RateReport) -> Written:
+    seen = memory.classes[report.name]
     row: Written = {
-        "name": name,
+        "name": report.name,
         "failures": seen.failures,
         "exposureNodeDays": str(seen.node_days),
-        "windowSeconds": memory.window,
-        "coveragePercent": memory.coverage,
+        "windowSeconds": int(memory.window),
+        "coveragePercent": percent(memory),
         "assumed": _decimal(1000 * report.assumed),
         "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
         "verdict": report.verdict.value,
@@ -195,240 +374,19 @@ def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
     if seen.mean_recovery is not None:
         row["recoverySeconds"] = round(seen.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:
-        ends = zip(
-            ("lower", "mean", "upper"), (report.lower, report.mean, report.upper), strict=True
-        )
-        row["rate"] = {end: _decimal(1000 * rate) for end, rate in ends}
+        row["rate"] = {
+            "lower": _decimal(1000 * report.lower),
+            "mean": _decimal(1000 * report.mean),
+            "upper": _decimal(1000 * report.upper),
+        }
     return row
+
+
+def _three(per_node_day: float) -> str:
+    """Failures in a thousand node-days, to three digits and without an exponent."""
+    return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
 
 
 def _decimal(value: float) -> str:
     """A number as text, zero or more, without an exponent."""
     return f"{min(max(0.0, value), 1e11):.4f}"
-
-
-_HALF: Final = 0.5
-_LEAST: Final = 2 * 86400.0
-"""Shortest window that is kept by days; a shorter one is what Prometheus says of it. [s]"""
-_DAY: Final = 86400.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryReading:
-    """What this look says, judged."""
-
-    memory: PoolEvidence | None
-    """What may be remembered of it; None where nothing may."""
-    found: Found
-    """The condition HistoryComplete."""
-    days: tuple[Day, ...]
-    """The ledger, with what this look brought."""
-    usable: bool = False
-    """Whether Prometheus said something that could be used."""
-
-
-def read(snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> HistoryReading:
-    """What is known of a pool's past, beside what was remembered before; `window` is how far back it counts. [s]"""
-    return _Look(snapshot, before, window).reading()
-
-
-class _Look:
-    """One look, and all that it rests on."""
-
-    def __init__(
-        self, snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float
-    ) -> None:
-        self._snapshot = snapshot
-        self._before = before
-        self._window = window
-        self._stored = snapshot.profile.days
-        self._watched = snapshot.watched if window >= _LEAST else ()
-
-    @cached_property
-    def _known(self) -> PoolEvidence | None:
-        """What the ledger of before came to; few looks need it."""
-        return ledger.memory(self._stored, self._window)
-
-    def reading(self) -> HistoryReading:
-        """The reading."""
-        history = self._snapshot.history
-        if history is None:
-            unread = Found(
-                Aspect.HISTORY_COMPLETE,
-                "Unknown",
-                Reason.HISTORY_UNAVAILABLE,
-                "it was not asked for yet",
-            )
-            stands = standing(self._snapshot.profile, Aspect.HISTORY_COMPLETE)
-            return HistoryReading(memory=None, found=stands or unread, days=self._stored)
-        if isinstance(history, NoHistory):
-            known = {reason.value: reason for reason in Reason}
-            reason = known.get(history.reason, Reason.HISTORY_UNAVAILABLE)
-            found = self._without(reason, history.message)
-            return self._alone(found) if reason == Reason.NOT_CONFIGURED else found
-        if wrong := _nonsense(history):
-            return self._without(
-                Reason.HISTORY_UNAVAILABLE, f"what Prometheus answered cannot be: {wrong}"
-            )
-        if not history.days or self._window < _LEAST:
-            return self._judged(history, _whole(history), self._stored)
-        days = ledger.merged(
-            self._stored,
-            history.days,
-            self._watched,
-            max(self._window, history.window),
-            self._snapshot.now,
-        )
-        whole = ledger.memory(days, history.window)
-        return self._judged(history, whole or _whole(history), days)
-
-    def _judged(
-        self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]
-    ) -> HistoryReading:
-        """A reading that makes sense."""
-        before = self._before
-        covered = f"{fresh.coverage} % of {fresh.window / _DAY:.3g} days are covered, {_amount(fresh.node_days)}"
-        more = joined(str(warning) for warning in history.warnings[:2])
-        forgotten = self._is_thin(fresh)
-        lost = (
-            [] if before is None else [name for name in before.classes if name not in fresh.classes]
-        )
-        is_bare = not history.classes or history.node_days <= 0
-        if history.missing:
-            message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
-            if lost or forgotten or is_bare:
-                return self._without(Reason.SERIES_MISSING, message)
-            known = f"only class {', '.join(history.classes)} can be counted"
-            return self._with(
-                fresh, days, "False", Reason.SERIES_MISSING, [message, known, covered]
-            )
-        if lost:
-            message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
-            return self._without(Reason.HISTORY_INCOMPLETE, message)
-        if is_bare:
-            what = "no node was watched" if history.node_days <= 0 else "no class could be counted"
-            return self._without(Reason.HISTORY_INCOMPLETE, f"{what} in the window")
-        if forgotten:
-            return self._without(Reason.HISTORY_INCOMPLETE, joined([covered, more]), days)
-        if fresh.coverage < COVERED:
-            message = "only what was seen counts as exposure"
-            return self._with(
-                fresh, days, "False", Reason.HISTORY_INCOMPLETE, [covered, message, more]
-            )
-        if not fresh.total:
-            message = "no failure: rates come from the assumption, and from that exposure"
-            return self._with(
-                fresh, days, "True", Reason.NO_FAILURES_SEEN, [covered, message, more]
-            )
-        return self._with(fresh, days, "True", Reason.COMPLETE, [covered, more])
-
-    def _with(
-        self,
-        fresh: PoolEvidence,
-        days: tuple[Day, ...],
-        state: State,
-        reason: Reason,
-        words: list[str],
-    ) -> HistoryReading:
-        """A reading that may be remembered."""
-        found = Found(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
-        return HistoryReading(memory=fresh, found=found, days=days, usable=True)
-
-    def _without(
-        self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
-    ) -> HistoryReading:
-        """A reading that says nothing itself: what is remembered is what was before, and what the watch has seen since."""
-        before = self._before
-        kept = (
-            "rates are the assumption's"
-            if before is None
-            else f"what was learned before is used, {_amount(before.node_days)}"
-        )
-        if days is None:
-            days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
-        found = Found(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
-        return HistoryReading(memory=self._of_ledger(days), found=found, days=days)
-
-    def _alone(self, reading: HistoryReading) -> HistoryReading:
-        """As it stands where nobody can be asked: what the watch has seen is all there is, and is said to be."""
-        told, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
-        if told is None or not dates:
-            return reading
-        words = [
-            "no Prometheus is configured",
-            f"seen by the watch alone since {min(dates)}: class {', '.join(told.classes)}",
-            f"{told.coverage} % of {told.window / _DAY:.3g} days are covered, {_amount(told.node_days)}",
-        ]
-        return self._with(told, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
-
-    def _of_ledger(self, days: tuple[Day, ...]) -> PoolEvidence | None:
-        """What the ledger says without a reading; None where what was remembered before says more.
-
-        The watch's first hours say nothing until something fails: exposure alone is news once it is worth keeping.
-        """
-        told = ledger.memory(days, self._window)
-        if told is None or told.node_days <= 0 or self._is_thin(told):
-            return None
-        if self._before is not None:
-            of_ledger = set() if self._known is None else set(self._known.classes)
-            lost = set(self._before.classes) - set(told.classes) - of_ledger
-            return None if lost else told
-        is_due = ledger.due(self._stored, days, self._snapshot.now)
-        return told if told.total or is_due else None
-
-    def _is_thin(self, fresh: PoolEvidence) -> bool:
-        """Whether much more is remembered than a memory and the ledger of before hold, and the window is not covered."""
-        before = self._before
-        if (
-            before is None
-            or fresh.coverage >= COVERED
-            or fresh.node_days >= _HALF * before.node_days
-        ):
-            return False
-        return self._known is None or self._known.node_days < _HALF * before.node_days
-
-
-def _whole(history: History) -> PoolEvidence:
-    """A reading without its days."""
-    return rounded(history.classes, history.window, 100 * history.coverage)
-
-
-def _amount(node_days: float) -> str:
-    """Exposure in words."""
-    return f"{node_days:,.0f} node-days" if node_days >= 10 else f"{node_days:.2g} node-days"
-
-
-def _nonsense(history: History) -> str:
-    """What about a reading cannot be; empty where nothing is wrong."""
-    numbers: dict[str, tuple[float, float]] = {
-        "node-days": (history.node_days, 1e9),
-        "window": (history.window, 315_360_000.0),
-        "coverage": (history.coverage, 1.0 + 1e-9),
-    }
-    numbers |= {f"{name} failures": (one.failures, 1e7) for name, one in history.classes.items()}
-    numbers |= {
-        f"{name} recovery": (one.mean_recovery, 315_360_000.0)
-        for name, one in history.classes.items()
-        if one.mean_recovery is not None
-    }
-    for day in history.days:
-        numbers[f"seconds of {day.date}"] = (day.covered, _DAY + 1.0)
-        for name, one in day.classes.items():
-            numbers |= {
-                f"{name} {what} of {day.date}": figures for what, figures in _figures(one).items()
-            }
-    wrong = [
-        f"{name} {v!r}"
-        for name, (v, most) in numbers.items()
-        if not (math.isfinite(v) and 0 <= v <= most)
-    ]
-    return ", ".join(wrong[:3])
-
-
-def _figures(one: FailureEvidence) -> Mapping[str, tuple[float, float]]:
-    """What is said of a class on a day, and the most that it can be."""
-    return {
-        "node-days": (one.node_days, 1e9),
-        "failures": (one.failures, 1e7),
-        "recovery": (one.recovery_seconds, 1e11),
-    }

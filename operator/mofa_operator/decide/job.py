@@ -26,7 +26,7 @@ from mofa_operator.decide.observation import ObservedStatus, limits, observed_st
 from mofa_operator.decide.policy import Stance, is_paused, stance_of
 from mofa_operator.decide.release import launch_verified, with_release
 from mofa_operator.decide.status import (
-    Found,
+    Condition,
     conditions,
     joined,
     moment,
@@ -144,9 +144,9 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     """What to do where the model itself failed: what was advised before stands, and Ready says what happened."""
     job, status = snapshot.job, None
     if isinstance(job, LiveTrainingJob) and stance_of(snapshot) is Stance.ADVISE:
-        ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
+        ready = Condition(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
         others = [
-            standing(job, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR)
+            standing(job, aspect) or Condition(aspect, "Unknown", Reason.INTERNAL_ERROR)
             for aspect in OF_JOBS[1:]
         ]
         launch = standing(job, Aspect.LAUNCH_VERIFIED)
@@ -191,8 +191,8 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
     if snapshot.target is not None and takes(snapshot.target):
         gone.append(removed(snapshot.target))
     if isinstance(job, LiveTrainingJob):
-        found = [Found(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
-        found[0] = Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        found = [Condition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
+        found[0] = Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
         status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
     return Decision(
         key=job.key,
@@ -209,7 +209,7 @@ def _status(
     """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _found(snapshot, answer)
     if refusal:
-        ready = Found(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
+        ready = Condition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
     status: Written = {
         **answer.status,
         "computedTime": computed,
@@ -238,7 +238,7 @@ def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
     return {**inputs, "failure": rates}
 
 
-def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
+def _found(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
     """What an answer says of the first four aspects."""
     reason = Reason(answer.reason)
     advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
@@ -248,20 +248,24 @@ def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
     why = joined([answer.explanation, *more, _target_caveat(snapshot)])
     if advised:
         sure = reason is Reason.RECOMMENDED
-        confidence = Found(
+        confidence = Condition(
             Aspect.CONFIDENCE_SUFFICIENT,
             "True" if sure else "False",
             Reason.SUFFICIENT if sure else reason,
             joined(_doubts(answer, reason)) or joined(answer.caveats),
         )
     else:
-        confidence = Found(Aspect.CONFIDENCE_SUFFICIENT, "Unknown", reason, "there is no advice")
+        confidence = Condition(
+            Aspect.CONFIDENCE_SUFFICIENT, "Unknown", reason, "there is no advice"
+        )
     valid = {
-        Reason.INVALID_INPUT: Found(Aspect.MODEL_VALID, "False", reason, answer.explanation),
-        Reason.PROFILE_MISSING: Found(Aspect.MODEL_VALID, "Unknown", reason, answer.explanation),
-    }.get(reason, Found(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
+        Reason.INVALID_INPUT: Condition(Aspect.MODEL_VALID, "False", reason, answer.explanation),
+        Reason.PROFILE_MISSING: Condition(
+            Aspect.MODEL_VALID, "Unknown", reason, answer.explanation
+        ),
+    }.get(reason, Condition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
     return [
-        Found(Aspect.READY, "True" if advised else "False", reason, why),
+        Condition(Aspect.READY, "True" if advised else "False", reason, why),
         valid,
         _history(snapshot.profile),
         confidence,
@@ -277,12 +281,14 @@ def _doubts(answer: Answer, reason: Reason) -> list[str]:
     return []
 
 
-def _history(profile: LiveProfile | None) -> Found:
+def _history(profile: LiveProfile | None) -> Condition:
     """The profile's own condition: advice rests on the profile as it stands."""
     aspect = Aspect.HISTORY_COMPLETE
     if profile is None:
-        return Found(aspect, "Unknown", Reason.PROFILE_MISSING, "the ClusterProfile does not exist")
-    unread = Found(
+        return Condition(
+            aspect, "Unknown", Reason.PROFILE_MISSING, "the ClusterProfile does not exist"
+        )
+    unread = Condition(
         aspect,
         "Unknown",
         Reason.HISTORY_UNAVAILABLE,

@@ -35,7 +35,7 @@ from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
-from mofa_operator.decide.status import Found, State, digits, left, moment, moved, standing
+from mofa_operator.decide.status import Condition, State, digits, left, moment, moved, standing
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, ShownFigures, Written, figure
 from mofa_operator.settings import LoopSettings
@@ -74,7 +74,7 @@ def implausible(seen: float, answer: Answer) -> str:
     return ""
 
 
-def memory_found(shown: ShownFigures, answer: Answer) -> Found:
+def memory_found(shown: ShownFigures, answer: Answer) -> Condition:
     """Whether the device memory of a job that runs is what was predicted of it."""
     seen, band = shown.memory_bytes, predicted_memory(answer)
     is_part = shown.memory_source == ALLOCATOR
@@ -106,8 +106,8 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
     return _memory("True", Reason.WITHIN_BAND, told)
 
 
-def _memory(state: State, reason: Reason, message: str) -> Found:
-    return Found(Aspect.MEMORY_ACCURATE, state, reason, message)
+def _memory(state: State, reason: Reason, message: str) -> Condition:
+    return Condition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
 
 def _gib(value: float) -> str:
@@ -127,7 +127,7 @@ _HEALTH: Final[Mapping[str, Health]] = {
 }
 
 
-def health(accurate: Found, memory: Found) -> str:
+def health(accurate: Condition, memory: Condition) -> str:
     """The word for what was found of PredictionAccurate; empty where that says nothing of a job that runs.
 
     Device memory that cannot be takes the word Healthy away: what is seen is then not of this job, or not on these devices.
@@ -203,9 +203,9 @@ class ObservedStatus:
     """`status.observed`; empty where nothing was ever seen."""
     record: str
     """What the operator notes of the run for itself, written when that is; empty where nothing was ever seen."""
-    found: tuple[Found, Found]
+    found: tuple[Condition, Condition]
     """Whether it can be seen, and whether that is what was predicted."""
-    memory: Found
+    memory: Condition
     """Whether its device memory is what was predicted."""
     due: float | None = None
     """Until when the next step is due, where it would be seen; in seconds of the epoch. [s]"""
@@ -341,7 +341,7 @@ def _told(snapshot: JobSnapshot, step_due: float | None) -> float | None:
     return step_due if snapshot.alive is not None and snapshot.alive.watched else None
 
 
-def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Found | None:
+def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Condition | None:
     """That a step is overdue; None where it is not, or where it would not be seen."""
     alive = snapshot.alive
     if alive is None or not alive.watched or step_due is None or alive.at <= step_due:
@@ -351,17 +351,17 @@ def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Found | None:
     else:
         what = f"it is there since {moment(alive.since)}, and no step has finished"
     late = f"{what}; one was due by {moment(step_due)}"
-    return Found(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
+    return Condition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
 
 
-def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found]:
+def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Condition, Condition]:
     """No step advances: it does not run, starts, is stuck, or nobody sees it; or nobody looked, and what was seen, stands.
 
     The first and the last are said in the same words: that a first look found nothing is no news, and no reason to write.
     """
     alive = snapshot.alive
     if snapshot.looked and alive is not None and step_due is not None:
-        visible = Found(
+        visible = Condition(
             Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "a step of it would be seen"
         )
         if (stuck := _stuck(snapshot, step_due)) is not None:
@@ -389,29 +389,33 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
     return stand[0] or fresh[0], stand[1] or fresh[1]
 
 
-def _both(reason: Reason, message: str, available: State = "Unknown") -> tuple[Found, Found]:
+def _both(
+    reason: Reason, message: str, available: State = "Unknown"
+) -> tuple[Condition, Condition]:
     """The same reason of both aspects."""
     return (
-        Found(Aspect.OBSERVATION_AVAILABLE, available, reason, message),
-        Found(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message),
+        Condition(Aspect.OBSERVATION_AVAILABLE, available, reason, message),
+        Condition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message),
     )
 
 
-def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:
+def _found(
+    shown: ShownFigures, snapshot: JobSnapshot, answer: Answer
+) -> tuple[Condition, Condition]:
     """Whether it can be seen, and whether that is what was predicted."""
     seen, source = shown.tokens_per_second, shown.source
     band = _band(answer)
     if seen is None:
         silent = f"it runs, but {source or 'its source'} shows no tokens per second"
         return (
-            Found(Aspect.OBSERVATION_AVAILABLE, "False", Reason.NO_OBSERVATION, silent),
-            Found(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.NO_OBSERVATION, silent),
+            Condition(Aspect.OBSERVATION_AVAILABLE, "False", Reason.NO_OBSERVATION, silent),
+            Condition(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.NO_OBSERVATION, silent),
         )
-    visible = Found(
+    visible = Condition(
         Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, f"{source} shows its throughput"
     )
     if band is None:
-        return visible, Found(
+        return visible, Condition(
             Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
         )
     message = (
@@ -419,7 +423,7 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
         f"({quantity(band.lower)} to {quantity(band.upper)}){_of_today(answer)}"
     )
     if doubt := doubted(seen, answer):
-        return visible, Found(
+        return visible, Condition(
             Aspect.PREDICTION_ACCURATE,
             "False",
             Reason.IMPLAUSIBLE,
@@ -428,8 +432,8 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
     stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
     if drifts(seen, band, drifting=drifting):
-        return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
-    return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
+        return visible, Condition(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
+    return visible, Condition(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
 
 
 def _of_today(answer: Answer) -> str:

@@ -10,7 +10,7 @@ from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.status import Found, conditions, of_generation, same, sentence
+from mofa_operator.decide.status import Condition, conditions, of_generation, same, sentence
 from mofa_operator.decision import Decision
 from mofa_operator.keys import kind_of
 from mofa_operator.objects import LiveObject, LiveTrainingJob
@@ -93,19 +93,19 @@ def policy(snapshot: PolicySnapshot) -> Decision:
     )
 
 
-def _ready(snapshot: PolicySnapshot) -> Found:
+def _ready(snapshot: PolicySnapshot) -> Condition:
     """Whether it can do what it says."""
     try:
         spec = advisor_policy(snapshot.policy.body).spec
     except InputError as error:
-        return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
+        return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
     for listed in spec.kinds:
         if kind_of(listed.api_version, listed.kind) is None:
             why = f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be advised; list one of docs/reference/kinds.md, or Workload of kueue.x-k8s.io/v1beta2"
-            return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
+            return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
     if spec.mode == "Disabled":
-        return Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        return Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
     if snapshot.profile_missing:
         why = f"spec.profile: there is no ClusterProfile {spec.profile}; see kubectl get cprof"
-        return Found(Aspect.READY, "False", Reason.PROFILE_MISSING, sentence(why))
-    return Found(Aspect.READY, "True", Reason.ACTIVE, "jobs that it applies to are advised")
+        return Condition(Aspect.READY, "False", Reason.PROFILE_MISSING, sentence(why))
+    return Condition(Aspect.READY, "True", Reason.ACTIVE, "jobs that it applies to are advised")

@@ -1,24 +1,19 @@
-"""The number of nodes that advice is for where a job does not state one: a steady size, which short losses do not change.
+"""A ClusterProfile's snapshot to a decision: its nodes at once, its history seldom.
 
-    a node of the pool that is away           still counts until it was away for `steady` seconds
+The status is the memory of history, and jobs read it from there; the days behind it are in the FailureLedger. Both are
+written the first time, when a verdict changes, and when a figure moved by `material` and `quiet` seconds have passed.
+Rates, verdicts and columns always follow from what is remembered. So a changed assumption shows at once, and a reading
+that waits for its time shows in the metrics alone.
+
+The size of a pool is the number of nodes that advice is for where a job does not state one. Short losses do not change it:
+
+    a node that is away                       counts until it was away for `steady` seconds
     a new node                                counts once it was there for `steady` seconds
     a node first seen at the operator's start counts as the stored size says, until `steady` seconds are over
 
-Changes that come close together are taken as one: if more of them are due within `settle_longest` seconds of the first, all wait
-for the last. A pool that is younger than `steady` seconds, or that has no node yet, takes changes at once.
-
-The size is stored in the profile's status, with the time since which the present number of nodes is ready. A restarted operator
-goes on from there. Of nodes that were deleted while no operator ran, this time is all that is known.
-
-
-What a profile's conditions say of its nodes: whether there are any, as it states them, and of no other profile.
-
-A profile's snapshot as a decision: its nodes at once, its history seldom, and what both say of its assumptions.
-
-The status is the durable memory of history, and the only source of it for jobs; the days behind it are the FailureLedger's. They
-are written anew when they are written for the first time, when a verdict changes, or when a figure moved by `material` or more
-and `quiet` seconds have passed; that time stands beside them. What follows from them (rates, verdicts, columns) always follows from
-what is remembered, so that a changed assumption shows at once and a reading that waits for its time shows nowhere but in the metrics.
+Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is younger than `steady`
+seconds, or has no node yet, takes changes at once. The size and the time since which another number is ready are stored
+in the status, so a restarted operator goes on from there; of nodes deleted meanwhile nothing else is known.
 """
 
 from __future__ import annotations
@@ -34,11 +29,9 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
-from mofa_model.units import DAY, Range
-from mofa_operator.decide.calibration import TaughtCalibration, calibration
+from mofa_operator.decide.calibration import calibration
 from mofa_operator.decide.history import (
     NOBODY,
-    Reports,
     assessed,
     contradiction,
     read,
@@ -48,7 +41,8 @@ from mofa_operator.decide.history import (
     verdict,
 )
 from mofa_operator.decide.ledger import (
-    PoolEvidence,
+    differs,
+    ledger_is_due,
     ledger_status,
     of_days,
     of_profile,
@@ -56,7 +50,7 @@ from mofa_operator.decide.ledger import (
     weeks_with,
 )
 from mofa_operator.decide.status import (
-    Found,
+    Condition,
     conditions,
     joined,
     left,
@@ -67,12 +61,17 @@ from mofa_operator.decide.status import (
     sentence,
     standing,
 )
-from mofa_operator.decision import Decision, Note, ProfileFigures
+from mofa_operator.decision import Decision, Note, PoolFigures
 from mofa_operator.incidents.incident import UNMATCHED
 from mofa_operator.objects import LiveProfile, Written, seconds, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
+
+_NAMED: Final = 3
+"""Nodes that a message names for each profile that shares them. [1]"""
+_SOON: Final = 1.0
+"""Until the next look, which takes out of the status what was moved to the ledger. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +81,9 @@ class PoolSize:
     nodes: int
     """Nodes that advice is for. [1]"""
     since: float | None = None
-    """Since when as many are ready as are now, in seconds of the epoch; None = that is the size. [s]"""
+    """Since when another number of nodes is ready, in seconds of the epoch; None = the same. [s]"""
     again: float | None = None
-    """When it may be another one, from now. [s]"""
+    """Time until the size may change. [s]"""
 
 
 def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
@@ -102,7 +101,7 @@ def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
 
 
 def _standing(pool: LiveProfile) -> tuple[int, float | None]:
-    """The size that stands, 0 where none does, and since when as many are ready as are now; a status of before had ready nodes alone."""
+    """The stored size, 0 where there is none, and since when as many nodes are ready as now. Version 0.1.0 stored ready nodes."""
     status = pool.status
     size = status.ready if status.steady is None else status.steady
     return int(size or 0), seconds(status.since)
@@ -111,7 +110,7 @@ def _standing(pool: LiveProfile) -> tuple[int, float | None]:
 def _size(
     snapshot: ProfileSnapshot, settings: LoopSettings, old: int, since: float | None
 ) -> tuple[int, float | None]:
-    """The size, and how long it has to wait until it can be the one that is seen. [1, s]"""
+    """The size, and the time until it can follow the nodes that are ready. [1, s]"""
     pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
     if pool.made is not None and now - pool.made < settings.steady:
         return max(old, nodes.ready), None
@@ -133,7 +132,7 @@ def _size(
 
 
 def _bounds(nodes: NodeCount, now: float, steady: float) -> tuple[int, int]:
-    """Least and most nodes that the size can be, by what each of them did. [1]"""
+    """The least and the largest size that agree with what each node did lately. [1]"""
 
     def lately(turns: tuple[float, ...]) -> int:
         return sum(now - at < steady for at in turns)
@@ -147,48 +146,39 @@ def _turns(nodes: NodeCount) -> tuple[float, ...]:
     return (*nodes.away, *nodes.joined, *nodes.unsure_there, *nodes.unsure_away)
 
 
-_NAMED: Final = 3
-"""Most node names that a message lists for each other profile that shares nodes. [1]"""
-
-
 def ready(
     spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings
-) -> Found:
-    """Whether there are nodes, and whether they are what the profile says; what comes back within minutes changes words alone."""
+) -> Condition:
+    """The condition Ready: whether there are nodes, and whether they are as the profile says."""
     try:
         per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
         device = presets.resolve("devices", spec.gpu, field="spec.gpu")
     except InputError as error:
-        return Found(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
+        return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
     if not nodes.total and not size.nodes:
-        return Found(Aspect.READY, "False", Reason.NO_NODES, "no node matches spec.nodeSelector")
+        why = "no node matches spec.nodeSelector"
+        return Condition(Aspect.READY, "False", Reason.NO_NODES, why)
     if not nodes.ready and not size.nodes:
-        return Found(
-            Aspect.READY,
-            "False",
-            Reason.NO_READY_NODES,
-            "nodes match spec.nodeSelector, but none is ready",
-        )
+        why = "nodes match spec.nodeSelector, but none is ready"
+        return Condition(Aspect.READY, "False", Reason.NO_READY_NODES, why)
     offered = sorted(number for number in nodes.gpus if number != per_node)
     others = [product for product in nodes.products if _is_other(product, device)]
     if nodes.gpus and per_node not in nodes.gpus:
         message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
-        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+        return Condition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     if others:
         message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
-        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+        return Condition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
-    turns = (
-        ""
-        if size.since is None
-        else f"{nodes.ready} nodes are ready since {moment(size.since)}; advice stays for {size.nodes} until others have been there, "
-        f"or away, for {settings.steady:g} s"
-    )
-    return Found(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
+    turns = "" if size.since is None else (
+        f"{nodes.ready} nodes are ready since {moment(size.since)}; advice stays for {size.nodes} "
+        f"until others have been there, or away, for {settings.steady:g} s"
+    )  # fmt: skip
+    return Condition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
 
 
 def _is_other(product: str, device: str) -> bool:
-    """Whether a node's product is another device than the profile's; one that nobody knows says nothing."""
+    """Whether a node's product is a known device, and another one than the profile's."""
     try:
         return presets.resolve("devices", product) != device
     except InputError:
@@ -199,22 +189,16 @@ def _either(words: list[Any]) -> str:
     return " or ".join(str(word) for word in words[:4])
 
 
-def exclusive(snapshot: ProfileSnapshot) -> Found:
+def exclusive(snapshot: ProfileSnapshot) -> Condition:
     """Whether its nodes are of no other profile."""
     if not snapshot.shared:
-        return Found(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
-    which = [
-        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} with {other}"
-        for other, names in sorted(snapshot.shared.items())
-    ]
+        return Condition(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
+    which = []
+    for other, names in sorted(snapshot.shared.items()):
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        which.append(f"{', '.join(names[:_NAMED])}{more} with {other}")
     message = f"it shares nodes with other ClusterProfiles: {'; '.join(which)}"
-    return Found(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
-
-
-_LEARNED: Final = ("calibration", "residual")
-"""What running jobs teach."""
-_SOON: Final = 1.0
-"""When what was moved to the ledger is taken out of the status. [s]"""
+    return Condition(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
@@ -232,63 +216,63 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *of_days(reading.days))
     wait = _wait(spec, before, reading.memory, newest, snapshot, settings)
-    counted, is_due = ledger_status(pool, reading.days, weeks, snapshot.now)
+    is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
     kept = reading.memory if wait == 0 else before
     known = newest if is_written else of_profile(pool)
-    found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
-    complete = reading.found
-    stands = standing(pool, Aspect.HISTORY_COMPLETE)
-    if stands is not None and wait != 0 and _is_no_news(stands, complete):
+    reports = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
+    complete, stands = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
+    if stands is not None and wait != 0 and _says_the_same(stands, complete):
         complete = stands
-    holds = verdict(kept, found)
-    status = _common(
-        snapshot,
-        size,
-        [ready(spec, snapshot.nodes, size, settings), complete, holds, exclusive(snapshot)],
-    ) | {
-        "failures": rows(kept, found),
-        "total": total(kept, found),
-        **pool.unmoved,
-    }
+    nodes_ready = ready(spec, snapshot.nodes, size, settings)
+    found = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
-    told = {"calibration": _asked(learned.written, snapshot), "residual": learned.residual}
+    taught = {"calibration": _asked(learned.written, snapshot), "residual": learned.residual}
     status = {
-        name: value for name, value in (status | told).items() if value or name not in _LEARNED
+        **_common(snapshot, size, found),
+        "failures": rows(kept, reports),
+        "total": total(kept, reports),
+        **pool.unmoved,
+        **{name: value for name, value in taught.items() if value},
     }
     if kept is not None:
-        status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
-    live = assessed(spec, reading.memory or kept, newest)
+        stood = pool.status.history_time
+        is_new = is_written or seconds(stood) is None
+        status["historyTime"] = moment(snapshot.now) if is_new else stood
+    evidence = reading.memory or kept
     soon = _SOON if is_written and pool.unmoved else None
+    again = [one for one in (wait, pause, soon, learned.again, size.again) if one]
+    event = contradiction(pool, kept, reports)
     return _decided(
         snapshot,
         status,
-        ledger=counted if is_written else None,
-        told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
-        figures=_figures(snapshot, spec, reading.memory or kept, live, learned),
-        again=min(
-            (one for one in (wait, pause, soon, learned.again, size.again) if one), default=None
+        ledger=ledger_status(pool, reading.days, weeks, snapshot.now) if is_written else None,
+        event=event or _episode(complete, stands, usable=reading.usable),
+        figures=PoolFigures(
+            snapshot=snapshot,
+            evidence=evidence,
+            rates=assessed(spec, evidence, newest),
+            recovery=recoveries(spec, evidence),
+            calibration=learned.written,
         ),
+        again=min(again, default=None),
     )
 
 
 def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
-    """What was learned, with the factors that every job was asked with, as long as they are the ones that stand."""
+    """What was learned, and which factors every job was asked with, if those are the ones that stand."""
     pool, factors = snapshot.profile, taught_factors(written)
     kept = {name: one for name, one in written.items() if name != "asked"}
     stood = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
-    return (
-        kept | {"asked": " ".join(factors.values())}
-        if factors and (stood or not snapshot.jobs)
-        else kept
-    )
+    is_asked = factors and (stood or not snapshot.jobs)
+    return kept | {"asked": " ".join(factors.values())} if is_asked else kept
 
 
-def _is_no_news(stands: Found, complete: Found) -> bool:
-    """Whether what is said of the history is the same with other figures; that an id was overruled which is none is news."""
+def _says_the_same(stands: Condition, complete: Condition) -> bool:
+    """Whether two readings differ in figures alone. An overruled id that names no incident is more than that."""
 
-    def told(one: Found) -> object:
+    def told(one: Condition) -> object:
         unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]
         return one.state, one.reason, unmatched
 
@@ -297,32 +281,30 @@ def _is_no_news(stands: Found, complete: Found) -> bool:
 
 def _wait(
     spec: ClusterProfileSpec,
-    before: PoolEvidence | None,
-    fresh: PoolEvidence | None,
+    before: History | None,
+    fresh: History | None,
     newest: Sequence[DatedEvidence],
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
-    """How long a new reading has to wait until it is remembered; None where it says nothing new. [s]"""
+    """How long a new reading waits until it is remembered; None where it says nothing new. [s]"""
     if fresh is None:
         return None
     if before is None:
         return 0.0
     pool = snapshot.profile
-    told = (
-        assessed(spec, before, of_profile(pool), pool.status.present),
-        assessed(spec, fresh, newest),
-    )
-    if [(one.name, one.verdict) for one in told[0]] != [(one.name, one.verdict) for one in told[1]]:
+    stood = assessed(spec, before, of_profile(pool), pool.status.present)
+    new = assessed(spec, fresh, newest)
+    if [(one.name, one.verdict) for one in stood] != [(one.name, one.verdict) for one in new]:
         return 0.0
     has_moved = any(
-        moved(old.mean, new.mean, 2 * settings.material)
-        for old, new in zip(*told, strict=True)
+        moved(old.mean, one.mean, 2 * settings.material)
+        for old, one in zip(stood, new, strict=True)
         if old.name != TOTAL
     )
-    if not (has_moved or before.differs(fresh, settings.material)):
-        return None
-    return _quiet(snapshot, settings)
+    if has_moved or differs(before, fresh, settings.material):
+        return _quiet(snapshot, settings)
+    return None
 
 
 def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
@@ -330,43 +312,30 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     return left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
 
 
-def _history_time(snapshot: ProfileSnapshot) -> str:
-    """When what is remembered was written."""
-    stands = snapshot.profile.status.history_time
-    return moment(snapshot.now) if seconds(stands) is None else stands
-
-
-def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[Found]) -> Written:
+def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[Condition]) -> Written:
     """What every status of a profile has."""
-    count, stands = snapshot.nodes, snapshot.profile
-    nodes = {
+    count = snapshot.nodes
+    nodes: Written = {
         "total": count.total,
         "ready": count.ready,
         "cordoned": count.cordoned,
         "steady": size.nodes,
+        **({} if size.since is None else {"since": moment(size.since)}),
     }
-    status: Written = {
-        "nodes": nodes if size.since is None else nodes | {"since": moment(size.since)},
-        "conditions": conditions(stands, found, snapshot.now),
-    }
-    return of_generation(stands, status) | stands.kept(*_LEARNED)
+    said = conditions(snapshot.profile, found, snapshot.now)
+    return of_generation(snapshot.profile, {"nodes": nodes, "conditions": said})
 
 
 def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
     """The status where the spec cannot be read: what was learned stays."""
+    invalid, pool = Reason.INVALID_INPUT, snapshot.profile
     learned = [
-        standing(snapshot.profile, aspect)
-        or Found(aspect, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
+        standing(pool, aspect) or Condition(aspect, "Unknown", invalid, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    found = [
-        Found(Aspect.READY, "False", Reason.INVALID_INPUT, message),
-        *learned,
-        exclusive(snapshot),
-    ]
-    return _common(snapshot, size, found) | snapshot.profile.kept(
-        "failures", "total", "days", "weeks", "historyTime"
-    )
+    found = [Condition(Aspect.READY, "False", invalid, message), *learned, exclusive(snapshot)]
+    kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime")
+    return _common(snapshot, size, found) | pool.kept(*kept)
 
 
 def _decided(
@@ -374,71 +343,34 @@ def _decided(
     status: Written,
     *,
     ledger: Written | None = None,
-    told: tuple[str, Note] | None = None,
-    figures: ProfileFigures | None = None,
+    event: Note | None = None,
+    figures: PoolFigures | None = None,
     again: float | None = None,
 ) -> Decision:
-    """The decision; what stands already is not written, and nothing is told of it."""
+    """The decision; a status that stands already is not written, and then there is no Event."""
     silent = same(snapshot.profile.standing, status)
-    episode, notes = ("", ()) if told is None or silent else (told[0], (told[1],))
     return Decision(
         key=snapshot.profile.key,
         uid=snapshot.profile.uid,
         status=None if silent else status,
         ledger=ledger,
-        notes=notes,
+        notes=() if event is None or silent else (event,),
         figures=figures,
         outcome=status["conditions"][0]["reason"],
-        digest=episode,
         again=again,
     )
 
 
-def _episode(complete: Found, stands: Found | None, *, usable: bool) -> tuple[str, Note] | None:
-    """The Event at the beginning of an episode without history, or without all of it."""
-    if complete.state != "False" or (
-        stands is not None and stands.reason == complete.reason and stands.state == "False"
-    ):
+def _episode(complete: Condition, stands: Condition | None, *, usable: bool) -> Note | None:
+    """The Event at the beginning of an episode in which the history has gaps or cannot be read."""
+    if complete.state != "False" or complete.reason == Reason.NOT_CONFIGURED:
         return None
-    if usable or complete.reason == Reason.HISTORY_INCOMPLETE:
-        note = Note(reason=Happened.HISTORY_INCOMPLETE, message=sentence(complete.message))
-    elif complete.reason == Reason.NOT_CONFIGURED:
+    if stands is not None and (stands.reason, stands.state) == (complete.reason, "False"):
         return None
-    else:
-        note = Note(
-            reason=Happened.HISTORY_UNAVAILABLE, message=sentence(complete.message), warning=True
-        )
-    return str(complete.reason), note
-
-
-def _figures(
-    snapshot: ProfileSnapshot,
-    spec: ClusterProfileSpec,
-    memory: PoolEvidence | None,
-    found: Reports,
-    taught: TaughtCalibration,
-) -> ProfileFigures:
-    """What is exported: of the newest reading, whether or not it is written yet."""
-    history = snapshot.history if isinstance(snapshot.history, History) else None
-    return ProfileFigures(
-        key=snapshot.profile.key,
-        total=snapshot.nodes.total,
-        ready=snapshot.nodes.ready,
-        members=snapshot.nodes.names,
-        rates={
-            rate.name: Range(lower=rate.lower, target=rate.mean, upper=rate.upper)
-            for rate in found
-            if rate.lower is not None and rate.mean is not None and rate.upper is not None
-        },
-        assumed={rate.name: rate.assumed for rate in found},
-        recovery=recoveries(spec, memory),
-        exposure=None if memory is None else memory.node_days,
-        coverage=None if memory is None else memory.coverage / 100,
-        prior_weight={rate.name: rate.prior_weight for rate in found},
-        verdicts={rate.name: rate.verdict.value for rate in found},
-        contradiction={rate.name: rate.evidence for rate in found},
-        calibration=taught.ratio,
-        memory=taught.memory,
-        lost={} if history is None else {cause: one / DAY for cause, one in history.lost.items()},
-        phases={} if history is None else history.phases,
+    has_gaps = usable or complete.reason == Reason.HISTORY_INCOMPLETE
+    return Note(
+        reason=Happened.HISTORY_INCOMPLETE if has_gaps else Happened.HISTORY_UNAVAILABLE,
+        message=sentence(complete.message),
+        warning=not has_gaps,
+        episode=str(complete.reason),
     )

@@ -25,16 +25,13 @@ class NoProfile(InputError):
 
 
 def asked(question: Question) -> Asked:
-    """What a question asks; raises errors of `mofa_model.errors` where it cannot be understood."""
-    return (
-        _training_job(question)
-        if question.job.get("kind") == "TrainingJob"
-        else _existing(question)
-    )
+    """A question, understood; errors of `mofa_model.errors` say what cannot be."""
+    is_ours = question.job.get("kind") == "TrainingJob"
+    return _training_job(question) if is_ours else _existing(question)
 
 
 def example() -> Request:
-    """A request that leaves next to nothing to search, for whoever wants everything imported and read before the first question."""
+    """A request with next to nothing to search: it loads all that later questions need."""
     one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
@@ -52,7 +49,7 @@ def example() -> Request:
 
 
 def _training_job(question: Question) -> Asked:
-    """A TrainingJob as it is; its errors call the spec `spec`, because equal specs share an answer and not a name."""
+    """A TrainingJob as it is. Errors name `spec` and not the job, because equal specs share one answer."""
     spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
     if not question.profiles:
         name = spec.cluster.profile
@@ -66,7 +63,7 @@ def _training_job(question: Question) -> Asked:
 
 
 def _existing(question: Question) -> Asked:
-    """An existing job as the TrainingJob that it amounts to; a mode that cannot be is said here."""
+    """A job of another kind as the TrainingJob that it amounts to; a wrong mode is an error."""
     item = Item(question.job, None)
     around = Surroundings(
         profiles={profile.name: profile for profile in map(cluster_profile, question.profiles)},
@@ -78,29 +75,17 @@ def _existing(question: Question) -> Asked:
     return jobs.question_of(item, around)
 
 
-def _count(text: str) -> int:
-    return units.count(text)
-
-
 PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
-    "nodes": (("cluster", "nodes"), _count),
-    "sequence_length": (("training", "sequenceLength"), _count),
-    "global_batch_size": (("training", "globalBatchSize"), _count),
+    "nodes": (("cluster", "nodes"), units.count),
+    "sequence_length": (("training", "sequenceLength"), units.count),
+    "global_batch_size": (("training", "globalBatchSize"), units.count),
     "tokens": (("training", "tokens"), str),
     "precision": (("training", "precision"), str),
     "framework": (("training", "framework"), str),
     "objective": (("objective",), str.capitalize),
     "current": (("current",), lambda text: {"strategy": text}),
 }
-"""Where a parameter stands in a TrainingJob's spec, and how its text is read."""
-
-
-class Unanswerable(Exception):
-    """What somebody asks cannot be answered: why, by parameter; what concerns none of them under an empty name."""
-
-    def __init__(self, why: Mapping[str, str]) -> None:
-        super().__init__(dict(why))
-        self.why = why
+"""Where each parameter of the page's form is in a TrainingJob's spec, and how its text is read."""
 
 
 def changed(found: Asked, changes: Mapping[str, str]) -> Asked:
@@ -111,21 +96,19 @@ def changed(found: Asked, changes: Mapping[str, str]) -> Asked:
         try:
             value = read(text)
         except MofaError as error:
-            raise Unanswerable({name: str(error).partition(": ")[2]}) from None
+            where = ".".join(("spec", *parts, last))
+            raise InputError(f"{where}: {str(error).partition(': ')[2]}") from None
         inner = spec
         for part in parts:
             inner = inner.setdefault(part, {})
         inner[last] = value
     if "nodes" in changes:
         spec["cluster"].pop("maxNodes", None)
-    try:
-        return replace(found, spec=parse(TrainingJobSpec, spec, "spec"), path="spec")
-    except MofaError as error:
-        raise Unanswerable(by_parameter(error)) from None
+    return replace(found, spec=parse(TrainingJobSpec, spec, "spec"), path="spec")
 
 
 def by_parameter(error: MofaError) -> dict[str, str]:
-    """Why something cannot be right, by the parameter that it speaks of."""
+    """The message of an error under the parameter whose field it names; under an empty name where it names none."""
     said = str(error)
     for name, (parts, _) in PLACES.items():
         for root in ("spec", "job"):

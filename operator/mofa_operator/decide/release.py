@@ -35,7 +35,7 @@ from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.policy import Stance, is_paused, stance_of
-from mofa_operator.decide.status import Found, State, sentence
+from mofa_operator.decide.status import Condition, State, sentence
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.settings import LoopSettings
@@ -159,19 +159,19 @@ def with_release(
     return replace(decision, release=made)
 
 
-def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
+def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
     """What mode Apply says in a TrainingJob's conditions; nothing in another mode."""
     if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.asked.mode != "Apply":
         return []
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:
-        return [Found(aspect, "Unknown", Reason.NOT_LAUNCHED)]
+        return [Condition(aspect, "Unknown", Reason.NOT_LAUNCHED)]
     try:
         why = unproven(job, answer)
     except InputError as error:
         why = str(error)
     state: State = "False" if why else "True"
-    return [Found(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
+    return [Condition(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
 
 
 def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:

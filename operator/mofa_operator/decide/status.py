@@ -105,7 +105,7 @@ State = Literal["True", "False", "Unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Condition:
     """What was found out about one aspect."""
 
     aspect: Aspect
@@ -118,7 +118,7 @@ class Found:
     """Why, in one sentence."""
 
 
-def conditions(stands: LiveObject, found: Iterable[Found], now: float) -> list[Written]:
+def conditions(stands: LiveObject, found: Iterable[Condition], now: float) -> list[Written]:
     """Conditions to write, given those that stand; `now` is the moment in seconds of the epoch. [s]"""
     known = {one.type: one for one in stands.conditions}
     made = [_condition(known.get(one.aspect.value), one, now) for one in found]
@@ -131,17 +131,17 @@ def of_generation(stands: LiveObject, status: Written) -> Written:
     return status if generation is None else status | {"observedGeneration": generation}
 
 
-def standing(stands: LiveObject, aspect: Aspect) -> Found | None:
+def standing(stands: LiveObject, aspect: Aspect) -> Condition | None:
     """The same as what was once found out; None where nothing was, or nothing that could be written again."""
     one = next((given for given in stands.conditions if given.type == aspect.value), None)
     if one is None or one.status not in ("True", "False", "Unknown"):
         return None
     if not (one.reason.isascii() and one.reason.isalnum() and one.reason[:1].isupper()):
         return None
-    return Found(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
+    return Condition(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
 
 
-def _condition(stands: StandingCondition | None, found: Found, now: float) -> Written:
+def _condition(stands: StandingCondition | None, found: Condition, now: float) -> Written:
     is_kept = stands is not None and stands.status == found.state
     since = stands.since if stands is not None and is_kept else ""
     return {

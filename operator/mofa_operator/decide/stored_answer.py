@@ -23,7 +23,7 @@ from mofa_model.units import Range
 from mofa_operator.decide.job import COMPUTED, HASH
 from mofa_operator.decide.release import consents
 from mofa_operator.decide.status import moved, standing
-from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written, figure, texts
 from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Reason
@@ -33,45 +33,49 @@ _OPERATORS: Final = ("computedTime", "health", "conditions", "observed", "observ
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
 
 
-def ready_reason(outcome: str, known: Unsearched) -> Reason:
-    """Reason of the condition Ready: the first that holds."""
-    if outcome == Status.NO_RECOMMENDATION.value:
-        return Reason.NO_FEASIBLE_LAYOUT
-    if outcome == Status.LOW_CONFIDENCE.value:
-        return Reason.LOW_CONFIDENCE
-    return Reason.PRIOR_DOMINATED if known.mostly_assumed else Reason.RECOMMENDED
+def ready_reason(outcome: str, advised: str) -> str:
+    """Reason of the condition Ready; `advised` is the one of advice without caveats."""
+    reasons = {
+        Status.NO_RECOMMENDATION.value: Reason.NO_FEASIBLE_LAYOUT.value,
+        Status.LOW_CONFIDENCE.value: Reason.LOW_CONFIDENCE.value,
+    }
+    return reasons.get(outcome, advised)
 
 
-def stands(snapshot: JobSnapshot, known: Unsearched) -> Answer | None:
-    """The answer to a question, as its job holds it."""
+def axes_of(strategy: str) -> dict[str, str]:
+    """Axes of a strategy that is written as one line.
+
+    >>> axes_of("tp=8,pp=2"), axes_of("")
+    ({'tp': '8', 'pp': '2'}, {})
+    """
+    return dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {}
+
+
+def stands(snapshot: JobSnapshot, known: Answer) -> Answer | None:
+    """The answer that an object carries; None where it is not whole, not untouched or of another hash.
+
+    `known` is what can be said of the same question without a search.
+    """
     job = snapshot.job
     said = {name: value for name, value in job.annotations.items() if name in OUTPUTS}
     told = _told(said.get(PREFIX + "recommendation", ""))
     if said.get(HASH) != known.digest or job.foreign or not _is_whole(said, told):
         return None
     outcome = said[PREFIX + "status"]
-    strategy = said.get(PREFIX + "strategy", "")
-    answer = Answer(
-        digest=known.digest,
+    interval = figure(said.get(PREFIX + "checkpoint-interval-seconds"))
+    strategy = axes_of(said.get(PREFIX + "strategy", ""))
+    answer = replace(
+        known,
         outcome=outcome,
         explanation=said[PREFIX + "explanation"],
         annotations={name: value for name, value in said.items() if name != COMPUTED},
-        status={},
-        reason=ready_reason(outcome, known).value,
-        device_bytes=known.device_bytes,
-        room_bytes=known.room_bytes,
-        strategy=dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {},
-        checkpoint_interval=figure(said.get(PREFIX + "checkpoint-interval-seconds"))
-        if strategy
-        else None,
-        trainer=known.trainer,
-        framework_version=known.framework_version,
-        prior_weight=known.prior_weight,
-        profile=known.profile,
+        reason=ready_reason(outcome, known.reason),
+        strategy=strategy,
+        checkpoint_interval=interval if strategy else None,
     )
     if isinstance(job, LiveTrainingJob):
         return _of_training_job(job, answer)
-    return _of_existing(job, answer, told, known)
+    return _of_existing(job, answer, told)
 
 
 def as_answered(question: Question, job: LiveObject) -> Question:
@@ -142,10 +146,10 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
     )
 
 
-def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched) -> Answer | None:
+def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
     """With what its annotations say; what had no room in them is not known, where that counts."""
     figures = {name: band for name, band in predicted_in(told).items() if name in _FIGURES}
-    is_told = "launch" in told or not known.trainer or not consents(job)
+    is_told = "launch" in told or not answer.trainer or not consents(job)
     if "current" in told or (answer.strategy and (len(figures) < len(_FIGURES) or not is_told)):
         return None
     odds = {
@@ -153,10 +157,9 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched)
         for name in ("fits", "beats")
         if (one := figure(at(told, "odds", name))) is not None
     }
-    said: Written = {"inputs": {"failure": list(known.rates)}, "recommendation": {"odds": odds}}
     return replace(
         answer,
-        status=said,
+        status={**answer.status, "recommendation": {"odds": odds}},
         figures=figures,
         arguments=_words(told.get("launch")),
     )

@@ -1,8 +1,6 @@
-"""What the operator exports, declared once: names, labels, help, and when a series goes.
-
-May import: decision, snapshot, keys, words, settings, prometheus_client. Imported by: control.
+"""What the operator exports, declared once: name, labels, unit, sentence, and what each metric reads.
 
 declared    the table of every metric; docs/metrics.md, deploy/rules and deploy/grafana are held to it
-series      figures of one object to samples
-exporter    keeps the latest figures, counts, and answers a scrape
+counts      histograms and counters, which only grow
+exporter    keeps the latest figures and answers a scrape
 """

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import Range
-from mofa_operator.decision import JobFigures
+from mofa_model.units import DAY
+from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.incidents.incident import PHASES
-
-if TYPE_CHECKING:
-    from mofa_operator.metrics.series import Counted, Distribution
+from mofa_operator.metrics.counts import RECOVERY_BUCKETS, Counted, Distribution
+from mofa_operator.objects import figure
 
 
 class Type(StrEnum):
@@ -52,7 +51,7 @@ class Gate(StrEnum):
     """The longest wait was over, and the job let go without advice."""
 
 
-Value: TypeAlias = "float | Distribution | Mapping[Any, float | Distribution | None] | None"
+Value: TypeAlias = float | Distribution | Mapping[Any, "float | Distribution | None"] | None
 """What a metric reads: a number or a histogram, or those by its own labels (one, or a tuple of several); None = no series."""
 
 
@@ -93,9 +92,7 @@ JOB: Final = ("training_namespace", "training_job", "training_kind")
 """Labels of every mofa_job_ series; never job, namespace or instance, which scraping sets."""
 AXES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 """Axes of a strategy that are labels of its info series."""
-RECOVERY_BUCKETS: Final = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 7680.0)
 DECISION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_ENDS: Final = ("lower", "mean", "upper")
 GATE_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
@@ -116,13 +113,28 @@ def _row(
 _gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
 
 
-def _by_class(bands: Mapping[str, Range]) -> Value:
-    """A sample for each class and bound."""
+def _rates(figures: PoolFigures) -> Value:
+    """Posterior failure rates by class and bound."""
     return {
-        (name, end): value
-        for name, band in bands.items()
-        for end, value in zip(_ENDS, astuple(band), strict=True)
+        (rate.name, bound): value
+        for rate in figures.rates
+        for bound, value in (("lower", rate.lower), ("mean", rate.mean), ("upper", rate.upper))
     }
+
+
+def _recoveries(figures: PoolFigures) -> Value:
+    """Recovery times by class and bound."""
+    return {
+        (name, bound): value
+        for name, time in figures.recovery.items()
+        for bound, value in (("lower", time.lower), ("mean", time.target), ("upper", time.upper))
+    }
+
+
+def _lost(figures: PoolFigures) -> Value:
+    """Node-days by cause."""
+    reading = figures.reading
+    return None if reading is None else {cause: at / DAY for cause, at in reading.lost.items()}
 
 
 def _predicted(name: str) -> Callable[..., Value]:
@@ -177,21 +189,21 @@ JOBS: Final = (
 """Of one job each; they go when the job goes."""
 
 POOLS: Final = (
-    _gauge("mofa_pool_nodes", ("pool",), "1", "Nodes that match the profile's selector.", lambda f: f.total),
-    _gauge("mofa_pool_ready_nodes", ("pool",), "1", "Nodes of the profile that are ready and not cordoned.", lambda f: f.ready),
-    _gauge("mofa_pool_member", ("pool", "node"), "1", "1 for every node of the profile: the series that rules and dashboards join on.", lambda f: dict.fromkeys(f.members, 1.0)),
-    _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d", "Failures per node and day that the profile assumes, by recovery class.", lambda f: f.assumed),
-    _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper.", lambda f: _by_class(f.rates)),
-    _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen.", lambda f: f.exposure),
-    _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData.", lambda f: dict.fromkeys(f.verdicts.items(), 1.0)),
-    _gauge("mofa_pool_contradiction_ratio", CLASS, "1", "Evidence against the assumption over what a verdict needs, by recovery class and of their total; at 1 the verdict turns.", lambda f: f.contradiction),
-    _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper.", lambda f: _by_class(f.recovery)),
-    _gauge("mofa_pool_recovery_phase_seconds", ("pool", "phase"), "s", f"Median time of a phase of the recovery of jobs in the history window, where it was seen; phase is {', '.join(PHASES)}.", lambda f: f.phases),
-    _gauge("mofa_pool_lost_node_days", ("pool", "cause"), "d", "Node-days of the history window in which jobs stood still, by the cause of the incident; docs/incidents.md lists them.", lambda f: f.lost),
-    _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.coverage),
-    _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: f.prior_weight),
-    _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught.", lambda f: f.calibration),
-    _gauge("mofa_pool_memory_calibration_ratio", ("pool",), "1", "Observed over predicted peak of device memory that running jobs of the profile taught.", lambda f: f.memory),
+    _gauge("mofa_pool_nodes", ("pool",), "1", "Nodes that match the profile's selector.", lambda f: f.snapshot.nodes.total),
+    _gauge("mofa_pool_ready_nodes", ("pool",), "1", "Nodes of the profile that are ready and not cordoned.", lambda f: f.snapshot.nodes.ready),
+    _gauge("mofa_pool_member", ("pool", "node"), "1", "1 for every node of the profile: the series that rules and dashboards join on.", lambda f: dict.fromkeys(f.snapshot.nodes.names, 1.0)),
+    _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d", "Failures per node and day that the profile assumes, by recovery class.", lambda f: {one.name: one.assumed for one in f.rates}),
+    _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper.", _rates),
+    _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen.", lambda f: f.evidence and f.evidence.node_days),
+    _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData.", lambda f: {(one.name, one.verdict.value): 1.0 for one in f.rates}),
+    _gauge("mofa_pool_contradiction_ratio", CLASS, "1", "Evidence against the assumption over what a verdict needs, by recovery class and of their total; at 1 the verdict turns.", lambda f: {one.name: one.evidence for one in f.rates}),
+    _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper.", _recoveries),
+    _gauge("mofa_pool_recovery_phase_seconds", ("pool", "phase"), "s", f"Median time of a phase of the recovery of jobs in the history window, where it was seen; phase is {', '.join(PHASES)}.", lambda f: f.reading and f.reading.phases),
+    _gauge("mofa_pool_lost_node_days", ("pool", "cause"), "d", "Node-days of the history window in which jobs stood still, by the cause of the incident; docs/incidents.md lists them.", _lost),
+    _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.evidence and f.evidence.coverage),
+    _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: {one.name: one.prior_weight for one in f.rates}),
+    _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught.", lambda f: figure(f.calibration.get("stepTimeRatio"))),
+    _gauge("mofa_pool_memory_calibration_ratio", ("pool",), "1", "Observed over predicted peak of device memory that running jobs of the profile taught.", lambda f: figure(f.calibration.get("memoryRatio"))),
 )  # fmt: skip
 """Of one ClusterProfile each; pool is its name."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -15,18 +17,23 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from mofa_model.kinds import Kind
-from mofa_operator.decision import JobFigures, ProfileFigures
+from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.keys import Key
+from mofa_operator.metrics.counts import Counted, Distribution
 from mofa_operator.metrics.declared import (
     DECISION_BUCKETS,
     GATE_BUCKETS,
+    JOBS,
+    POOLS,
     TABLE,
     Declared,
     Gate,
     Loop,
+    Value,
 )
-from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 
+Row: TypeAlias = tuple[str, tuple[str, ...], float]
+"""Name of a series, values of its labels in the declared order, value."""
 LABELS = {
     name: (*declared.labels, "le") if name.endswith("_bucket") else declared.labels
     for declared in TABLE
@@ -50,7 +57,7 @@ class Exporter(Collector):
         self._clock = clock
         self._jobs: dict[Key, tuple[JobFigures, Counted]] = {}
         self._without: dict[Key, None] = {}
-        self._profiles: dict[Key, ProfileFigures] = {}
+        self._profiles: dict[Key, PoolFigures] = {}
         self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter(
             dict.fromkeys(
                 (
@@ -71,9 +78,9 @@ class Exporter(Collector):
             ProcessCollector(registry=self.registry)
         self.registry.register(self)
 
-    def show(self, figures: JobFigures | ProfileFigures) -> None:
+    def show(self, figures: JobFigures | PoolFigures) -> None:
         """Export the figures of an object from now on; jobs beyond the cap are only counted."""
-        if isinstance(figures, ProfileFigures):
+        if isinstance(figures, PoolFigures):
             self._profiles[figures.key] = figures
             return
         known = self._jobs.get(figures.key)
@@ -188,8 +195,8 @@ class Exporter(Collector):
         """All samples; containers are copied first, for the loop may go on in its own thread."""
         jobs, without = list(self._jobs.values()), list(self._without)
         return chain(
-            chain.from_iterable(job(figures, counted) for figures, counted in jobs),
-            chain.from_iterable(profile(figures) for figures in list(self._profiles.values())),
+            chain.from_iterable(_job(figures, counted) for figures, counted in jobs),
+            chain.from_iterable(_pool(figures) for figures in list(self._profiles.values())),
             self._of_the_operator([figures.key for figures, _ in jobs], without),
         )
 
@@ -197,9 +204,11 @@ class Exporter(Collector):
         """Samples of the operator itself."""
         for (name, labels), value in chain(list(self._counts.items()), list(self._gauges.items())):
             yield name, labels, value
-        yield from distribution("mofa_advisor_recommendation_duration_seconds", (), self._decisions)
+        yield from _distribution(
+            "mofa_advisor_recommendation_duration_seconds", (), self._decisions
+        )
         for outcome, held in self._gates.items():
-            yield from distribution("mofa_advisor_gate_wait_seconds", (outcome.value,), held)
+            yield from _distribution("mofa_advisor_gate_wait_seconds", (outcome.value,), held)
         for name, keys in (
             ("mofa_advisor_jobs", with_series + without),
             ("mofa_advisor_jobs_without_series", without),
@@ -217,3 +226,39 @@ class Exporter(Collector):
 def _family(declared: Declared) -> Metric:
     """An empty family, as the client library wants it."""
     return Metric(declared.family, declared.help, declared.type.value)
+
+
+def _job(figures: JobFigures, counted: Counted) -> Iterator[Row]:
+    """Series of one job."""
+    this = (figures.key.namespace, figures.key.name, figures.key.kind.kind)
+    for declared in JOBS:
+        if declared.read is not None:
+            yield from _rows(declared.name, this, declared.read(figures, counted))
+
+
+def _pool(figures: PoolFigures) -> Iterator[Row]:
+    """Series of one ClusterProfile."""
+    for declared in POOLS:
+        if declared.read is not None:
+            yield from _rows(declared.name, (figures.key.name,), declared.read(figures))
+
+
+def _rows(name: str, labels: tuple[str, ...], value: Value) -> Iterator[Row]:
+    """What a metric reads as samples; a number that is none has no sample."""
+    if isinstance(value, Mapping):
+        for key, inner in list(value.items()):
+            yield from _rows(name, (*labels, *(key if isinstance(key, tuple) else (key,))), inner)
+    elif isinstance(value, Distribution):
+        yield from _distribution(name, labels, value)
+    elif value is not None and math.isfinite(value):
+        yield name, labels, value
+
+
+def _distribution(name: str, labels: tuple[str, ...], held: Distribution) -> Iterator[Row]:
+    """Series of a histogram; the edge of a bucket is one more label, at the end."""
+    sofar = 0
+    for edge, count in zip((*held.edges, math.inf), list(held.held), strict=True):
+        sofar += count
+        yield f"{name}_bucket", (*labels, "+Inf" if edge == math.inf else str(edge)), sofar
+    yield f"{name}_count", labels, sofar
+    yield f"{name}_sum", labels, held.total

@@ -17,7 +17,8 @@ from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.stream import Annotator
 from mofa_model.manifest.surroundings import bundled_text
-from mofa_operator.decide.answer import answer
+from mofa_operator.decide.answer import answer, prior_weight
+from mofa_operator.decide.question import asked as understood
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import Named, Question
@@ -86,14 +87,15 @@ class TestOutcomes:
         TrainingJobStatus.model_validate(dict(found.status))
 
     def test_rates_that_nobody_counted_are_said_to_be_assumptions(self):
-        found = answer(asked(profile(), training_job()))
-        assert (found.reason, found.prior_weight) == ("PriorDominated", 1.0)
+        question = asked(profile(), training_job())
+        assert answer(question).reason == "PriorDominated"
+        assert prior_weight(understood(question)) == 1.0
 
     def test_the_prior_weighs_two_failures_against_those_that_were_counted(self):
         remembered = [{"name": "pod", "failures": 6, "exposureNodeDays": "2000"}]
-        found = answer(asked(profile(failures=remembered), training_job()))
-        assert found.prior_weight == 2 / (2 + 6)
-        assert found.reason == "Recommended"
+        question = asked(profile(failures=remembered), training_job())
+        assert prior_weight(understood(question)) == 2 / (2 + 6)
+        assert answer(question).reason == "Recommended"
 
     def test_who_asks_for_assumptions_is_not_told_that_they_are_assumptions(self):
         assumed = training_job(failureAssumptions={"source": "Assumed"})
@@ -175,12 +177,12 @@ class TestLaws:
 
     def test_what_is_rounded_away_changes_neither_hash_nor_advice(self):
         """With 400 node-days of prior that hold 0.6 failures, 43.6 and 44.6 in 31,120 are 1.4 in a thousand both."""
-        first, second = (
-            answer(asked(profile(failures=[history(n)]), training_job())) for n in (43, 44)
-        )
+        questions = [asked(profile(failures=[history(n)]), training_job()) for n in (43, 44)]
+        first, second = map(answer, questions)
         assert first.digest == second.digest
         assert first.annotations == second.annotations
-        assert first.prior_weight > second.prior_weight
+        weights = [prior_weight(understood(question)) for question in questions]
+        assert weights[0] > weights[1]
 
     def test_names_are_in_no_answer(self):
         broken = {"model": {"preset": "llama-99"}}

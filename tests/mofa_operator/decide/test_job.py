@@ -20,7 +20,7 @@ from operator_objects import (
 
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.kinds import JOB_SET
-from mofa_operator.decide.answer import _advised, answer
+from mofa_operator.decide.answer import FOUND, answer
 from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.policy import needs_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
@@ -341,7 +341,7 @@ class TestOverwritten:
         before = world.ours(JOB)
         world.edit(EAST, lambda body: body["status"].update(failures=many))
         world.due.discard(EAST)
-        _advised.cache_clear()
+        FOUND._kept.clear()
         fresh = remembered(world.store.snapshot(JOB, world.now).question)
         assert fresh.digest == before["inputs-hash"]
         assert fresh.annotations[PREFIX + "recommendation"] != before["recommendation"]

@@ -149,7 +149,7 @@ class TestRetention:
             "job": 0,
         }
         assert memory.classes["pod"].node_days == pytest.approx(31 * NODES, rel=0.002)
-        assert memory.coverage == 100
+        assert memory.coverage == 1.0
 
     def test_without_the_ledger_half_of_that_would_be_gone(self):
         past = [(MIDNIGHT + 43200.0 * n + 7200, "pod") for n in range(-60, 0)]

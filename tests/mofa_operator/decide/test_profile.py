@@ -13,6 +13,7 @@ from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide.pool import profile as decide
 from mofa_operator.incidents.incident import UNMATCHED
 from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.metrics.declared import POOLS
 from mofa_operator.objects import live
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
@@ -43,6 +44,11 @@ def history(process, pod, job, *, node_days=1000.0, coverage=1.0, recovery=None,
         coverage=coverage,
         **more,
     )
+
+
+def exported(figures, name):
+    """What a metric reads of a pool."""
+    return next(declared.read(figures) for declared in POOLS if declared.name == name)
 
 
 class Pool:
@@ -208,9 +214,12 @@ class TestMissingIsNeverZero:
         assert pool.condition("HistoryComplete") == ("Unknown", "HistoryUnavailable")
         assert "observed" not in pool.status["total"]
         figures = decide(pool.snapshot(None), SETTINGS).figures
-        assert (figures.exposure, figures.coverage, figures.recovery) == (None, None, {})
-        assert figures.rates["total"].target == pytest.approx(0.005)
-        assert figures.prior_weight["total"] == 1
+        assert exported(figures, "mofa_pool_exposure_node_days") is None
+        assert exported(figures, "mofa_pool_history_coverage_ratio") is None
+        assert exported(figures, "mofa_pool_recovery_seconds") == {}
+        rates = exported(figures, "mofa_pool_failures_per_node_day")
+        assert rates["total", "mean"] == pytest.approx(0.005)
+        assert exported(figures, "mofa_pool_prior_weight_ratio")["total"] == 1
 
     def test_an_outage_keeps_what_was_learned_and_is_told_once(self):
         pool = Pool()
@@ -267,9 +276,11 @@ class TestMissingIsNeverZero:
         assert pool.condition("AssumptionsHold")[1] == "InsufficientData"
         assert pool.condition("HistoryComplete") == ("False", "SeriesMissing")
         figures = decide(pool.snapshot(None), SETTINGS).figures
-        assert figures.verdicts["process"] == "InsufficientData"
-        assert "total" not in figures.verdicts
-        assert figures.rates["pod"].target == pytest.approx((1.2 + 30) / 10400)
+        verdicts = dict(exported(figures, "mofa_pool_verdict").keys())
+        assert verdicts["process"] == "InsufficientData"
+        assert "total" not in verdicts
+        rates = exported(figures, "mofa_pool_failures_per_node_day")
+        assert rates["pod", "mean"] == pytest.approx((1.2 + 30) / 10400)
 
     @pytest.mark.parametrize("missing", [(), ("kube_pod_container_status_restarts_total",)])
     def test_a_class_that_was_counted_before_is_not_forgotten(self, missing):
@@ -321,7 +332,7 @@ class TestMemory:
         pool = Pool()
         pool.look(history(20, 40, 7, node_days=13000.0))
         decision = pool.look(history(20, 43, 7, node_days=13300.0), after=60)
-        assert decision.figures.exposure == 13300.0
+        assert exported(decision.figures, "mofa_pool_exposure_node_days") == 13300.0
         assert pool.row("pod")["failures"] == 40
 
     def test_a_changed_verdict_does_not_wait(self):
@@ -376,7 +387,7 @@ class TestMemory:
         decision = pool.look(history(44, 85, 15, node_days=30720.0))
         assert pool.status["calibration"] == {"stepTimeRatio": "1.08", "jobs": 3, "asked": "1.08"}
         assert pool.status["residual"] == "-0.07"
-        assert decision.figures.calibration == 1.08
+        assert exported(decision.figures, "mofa_pool_calibration_ratio") == 1.08
 
     def test_a_profile_brings_its_own_history_along(self):
         """A status that was restored with the object is as good as one that was written here."""

@@ -4,21 +4,23 @@ import math
 import time
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operator_objects import NOW, known_pool
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.units import Range
-from mofa_operator.decision import JobFigures, ProfileFigures
+from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.metrics.declared import TABLE, Type
+from mofa_operator.metrics.declared import POOLS, TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.objects import StatedOdds
-from mofa_operator.snapshot import Running
+from mofa_operator.objects import StatedOdds, live
+from mofa_operator.snapshot import NodeCount, ProfileSnapshot, Running
 
 BAND = Range(lower=0.8, target=1.0, upper=1.2)
 WHO = {"training_namespace": "research", "training_job": "llama", "training_kind": "TrainingJob"}
@@ -57,31 +59,14 @@ def full_job(name="llama"):
     )
 
 
-def profile(**figures):
-    return ProfileFigures(
-        key=Key(CLUSTER_PROFILE, "", "h100-east"),
-        total=3,
-        ready=2,
-        members=("a", "b", "c"),
-        **figures,
+def profile(nodes=("a", "b", "c"), ready=2):
+    """A pool of which nothing is known but its nodes."""
+    snapshot = ProfileSnapshot(
+        profile=live(CLUSTER_PROFILE, {"metadata": {"name": "h100-east"}}),
+        nodes=NodeCount(total=len(nodes), ready=ready, names=nodes),
+        now=NOW,
     )
-
-
-def full_profile():
-    return profile(
-        rates={"pod": Range(lower=0.001, target=0.002, upper=0.003)},
-        assumed={"pod": 0.0025},
-        recovery={"pod": Range(lower=200.0, target=300.0, upper=400.0)},
-        exposure=7680.0,
-        coverage=0.98,
-        prior_weight={"pod": 0.2},
-        verdicts={"pod": "Consistent", "total": "Consistent"},
-        contradiction={"pod": 0.02, "total": 0.1},
-        calibration=1.04,
-        memory=1.1,
-        lost={"node-down": 2.5},
-        phases={"detect": 240.0},
-    )
+    return PoolFigures(snapshot=snapshot)
 
 
 @pytest.fixture
@@ -121,7 +106,7 @@ def names(exporter):
 def all_of_it(exporter):
     """Everything that can be exported is exported."""
     exporter.show(full_job())
-    exporter.show(full_profile())
+    exporter.show(known_pool())
     exporter.build("0.1.0", "7")
     exporter.success("resync")
     exporter.lead(leads=True)
@@ -170,11 +155,21 @@ def test_a_prediction_has_three_bounds(exporter):
     assert found == [1e6, 2e6, 3e6]
 
 
+def reads_nodes_alone(declared):
+    """Whether a metric of pools can be read where there is nothing but nodes."""
+    try:
+        declared.read(SimpleNamespace(snapshot=SimpleNamespace(nodes=profile().snapshot.nodes)))
+    except AttributeError:
+        return False
+    return True
+
+
 def test_missing_figures_have_no_series_and_never_a_zero(exporter):
     exporter.show(job())
     exporter.show(profile())
     objects = {name for name in names(exporter) if not name.startswith("mofa_advisor_")}
-    assert objects == {"mofa_pool_nodes", "mofa_pool_ready_nodes", "mofa_pool_member"}
+    assert objects == {declared.name for declared in POOLS if reads_nodes_alone(declared)}
+    assert objects >= {"mofa_pool_nodes", "mofa_pool_ready_nodes", "mofa_pool_member"}
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
@@ -202,9 +197,9 @@ def test_what_is_no_finite_number_is_missing(exporter, wrong):
 def test_series_go_when_the_object_goes(exporter):
     before = samples(exporter)
     exporter.show(full_job())
-    exporter.show(full_profile())
+    exporter.show(known_pool())
     exporter.forget(full_job().key)
-    exporter.forget(full_profile().key)
+    exporter.forget(known_pool().key)
     assert samples(exporter) == before
 
 
@@ -214,7 +209,7 @@ def test_forgetting_what_was_never_shown_does_no_harm(exporter):
 
 def test_members_that_leave_the_pool_leave_the_join_series(exporter):
     exporter.show(profile())
-    exporter.show(replace(profile(), members=("a",)))
+    exporter.show(profile(nodes=("a",)))
     assert value(exporter, "mofa_pool_member", pool="h100-east", node="a") == 1
     assert value(exporter, "mofa_pool_member", pool="h100-east", node="b") is None
 

@@ -1,24 +1,19 @@
-"""From figures to samples: which series an object has, and their values. Missing figures have no series, never a zero."""
+"""Figures that only grow while the operator runs: histograms, and the counters of a job."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.metrics.declared import JOBS, POOLS, RECOVERY_BUCKETS, Value
 from mofa_operator.snapshot import Running
 
-Row = tuple[str, tuple[str, ...], float]
-"""Name of a series, values of its labels in the declared order, value."""
-
 Name = TypeVar("Name")
-
 FAILURE: Final = "failure"
-"""The cause that every job is counted for, whether or not it came to it."""
+"""The cause that every job has a counter of from the start."""
+RECOVERY_BUCKETS: Final = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 7680.0)
 
 
 class Distribution:
@@ -99,39 +94,3 @@ def _raise_to(held: dict[Name, float], seen: Mapping[Name, float]) -> None:
     for key, value in seen.items():
         if math.isfinite(value):
             held[key] = max(held.get(key, 0.0), value)
-
-
-def job(figures: JobFigures, counted: Counted) -> Iterator[Row]:
-    """Series of one job."""
-    this = (figures.key.namespace, figures.key.name, figures.key.kind.kind)
-    for declared in JOBS:
-        if declared.read is not None:
-            yield from _rows(declared.name, this, declared.read(figures, counted))
-
-
-def profile(figures: ProfileFigures) -> Iterator[Row]:
-    """Series of one ClusterProfile."""
-    for declared in POOLS:
-        if declared.read is not None:
-            yield from _rows(declared.name, (figures.key.name,), declared.read(figures))
-
-
-def _rows(name: str, labels: tuple[str, ...], value: Value) -> Iterator[Row]:
-    """What a metric reads as samples; a number that is none has no sample."""
-    if isinstance(value, Mapping):
-        for key, inner in list(value.items()):
-            yield from _rows(name, (*labels, *(key if isinstance(key, tuple) else (key,))), inner)
-    elif isinstance(value, Distribution):
-        yield from distribution(name, labels, value)
-    elif value is not None and math.isfinite(value):
-        yield name, labels, value
-
-
-def distribution(name: str, labels: tuple[str, ...], held: Distribution) -> Iterator[Row]:
-    """Series of a histogram; the edge of a bucket is one more label, at the end."""
-    sofar = 0
-    for edge, count in zip((*held.edges, math.inf), list(held.held), strict=True):
-        sofar += count
-        yield f"{name}_bucket", (*labels, "+Inf" if edge == math.inf else str(edge)), sofar
-    yield f"{name}_count", labels, sofar
-    yield f"{name}_sum", labels, held.total
