@@ -28,14 +28,15 @@ from mofa_operator.decide.question import NoProfile, asked, by_parameter, change
 from mofa_operator.decide.stored_answer import axes_of, ready_reason
 from mofa_operator.decision import Answer
 from mofa_operator.objects import PredictedEnds, figure, texts
-from mofa_operator.recent import Recent
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 from mofa_operator.words import Reason
 
 MOSTLY: Final = 0.5
 """Failure rates are said to be mostly assumption above this share of it. Ours. [1]"""
-FOUND: Final[Recent[Answer]] = Recent(512)
+FOUND: Final[dict[str, Answer]] = {}
 """Answers by inputs hash: questions that differ only in what the hash rounds away need no second search."""
+MOST: Final = 512
+"""Answers that are kept; the oldest goes first. [1]"""
 _WORDING: Final = (
     ("or give one with --profile", "see kubectl get cprof"),
     ("give it with --profile FILE", "see kubectl get cprof"),
@@ -56,6 +57,8 @@ def answer(question: Question) -> Answer:
         known = _before_search(found, request, sizes)
         if known.digest not in FOUND:
             FOUND[known.digest] = _searched(known.digest, request, sizes)
+            for oldest in list(FOUND)[:-MOST]:
+                del FOUND[oldest]
         made = FOUND[known.digest]
     except MofaError as error:
         return _refused(question, error)

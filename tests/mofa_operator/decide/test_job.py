@@ -341,7 +341,7 @@ class TestOverwritten:
         before = world.ours(JOB)
         world.edit(EAST, lambda body: body["status"].update(failures=many))
         world.due.discard(EAST)
-        FOUND._kept.clear()
+        FOUND.clear()
         fresh = remembered(world.store.snapshot(JOB, world.now).question)
         assert fresh.digest == before["inputs-hash"]
         assert fresh.annotations[PREFIX + "recommendation"] != before["recommendation"]
