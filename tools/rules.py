@@ -1,6 +1,7 @@
 """Make deploy/rules/*.yaml from deploy/rules/source: rules with their parameters filled in; --check compares.
 
 mofa-recording.yaml and mofa-alerts.yaml are for `rule_files`; prometheusrule.yaml is the same for the Prometheus operator.
+Each alert's runbook in docs/runbooks, and the tables that list all alerts, are made from the same source.
 """
 
 import argparse
@@ -20,6 +21,11 @@ from mofa_operator.observe.prometheus.promql import any_of, node_label
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy" / "rules"
 SOURCE = FOLDER / "source"
+DOCS = ROOT / "docs"
+BEGIN, END = "<!-- alerts -->", "<!-- end of alerts -->"
+"""Between these a document has the table of all alerts."""
+TOLD = ("line", "runbook", "example")
+"""Fields of an alert that are for people and tests, and no part of the rule."""
 GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
 NAMESPACE = "mofa-system"
@@ -116,7 +122,13 @@ def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
 
 def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     rules = [
-        _rule({name: fill(str(text), values).strip() for name, text in one.items()})
+        _rule(
+            {
+                name: fill(str(text), values).strip()
+                for name, text in one.items()
+                if name not in TOLD
+            }
+        )
         for one in source["rules"]
     ]
     return {"name": source["name"], "interval": fill(source["interval"], values), "rules": rules}
@@ -182,7 +194,7 @@ def _written(rule: dict[str, Any]) -> str:
 
 
 def files() -> dict[Path, str]:
-    """What should stand in deploy/rules."""
+    """What should stand in deploy/rules, and in the documents."""
     made = groups()
     alerts = [group for group in made if group["name"] == "mofa.alerts"]
     recording = [group for group in made if group not in alerts]
@@ -190,6 +202,67 @@ def files() -> dict[Path, str]:
         FOLDER / "mofa-recording.yaml": HEADER + written(recording),
         FOLDER / "mofa-alerts.yaml": HEADER + written(alerts),
         FOLDER / "prometheusrule.yaml": HEADER + MANIFEST + textwrap.indent(written(made), "  "),
+        **pages(),
+    }
+
+
+def alerts() -> list[dict[str, Any]]:
+    """The alerts as the source has them, with `line`, `runbook` and `example`."""
+    return list(load(SOURCE / "alerts.yaml")["rules"])
+
+
+def pages() -> dict[Path, str]:
+    """The documents that follow from the alerts."""
+    made = {DOCS / "runbooks" / f"{one['alert']}.md": runbook(one) for one in alerts()}
+    rows = [
+        f"| [{one['alert']}]({one['alert']}.md) | {one['severity']} | {one['line']} |"
+        for one in alerts()
+    ]
+    index = ["| Alert | Severity | In one line |", "|---|---|---|", *rows]
+    symptoms = ["| what you see | what to do |", "|---|---|"]
+    symptoms += [
+        f"| {one['line']} | [{one['alert']}](runbooks/{one['alert']}.md) |" for one in alerts()
+    ]
+    tables = {DOCS / "runbooks" / "README.md": index, DOCS / "troubleshooting.md": symptoms}
+    for path, table in tables.items():
+        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        made[path] = f"{before}{BEGIN}\n" + "\n".join(table) + f"\n{END}{rest.partition(END)[2]}"
+    return made
+
+
+def runbook(alert: dict[str, Any]) -> str:
+    """The page of an alert."""
+    return f"# {alert['alert']}\n\n{alert['runbook']}"
+
+
+def examples() -> dict[str, Any]:
+    """A file of promtool's tests: each `example` of an alert, when it is silent and when it fires."""
+    return {
+        "rule_files": [str(FOLDER / "mofa-alerts.yaml")],
+        "evaluation_interval": "1m",
+        "tests": [_example(one, one["example"]) for one in alerts() if "example" in one],
+    }
+
+
+def _example(alert: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+    labels = {
+        "alertname": alert["alert"],
+        "alertstate": "firing",
+        "severity": alert["severity"],
+        **example.get("labels", {}),
+    }
+    shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+    asked = f'ALERTS{{alertname="{alert["alert"]}", alertstate="firing"}}'
+    fires = [{"labels": f"ALERTS{{{shown}}}", "value": 1}]
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": said} for name, said in example["series"].items()
+        ],
+        "promql_expr_test": [
+            {"expr": asked, "eval_time": example["silent"], "exp_samples": []},
+            {"expr": asked, "eval_time": example["fires"], "exp_samples": fires},
+        ],
     }
 
 
