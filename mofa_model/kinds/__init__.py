@@ -15,6 +15,8 @@ The operator's watches, the chart's roles and fence, series of pods and the docu
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
 from mofa_model.errors import InputError
@@ -43,9 +45,20 @@ from mofa_model.kinds.trainjob import CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAIN
 from mofa_model.kinds.volcano import VOLCANO_JOB
 from mofa_model.kinds.workload import WORKLOAD
 
-KINDS: Final = (
-    JOB_SET, TRAIN_JOB, PYTORCH_JOB, MPI_JOB, VOLCANO_JOB, RAY_JOB, RAY_CLUSTER, LEADER_WORKER_SET, BATCH_JOB, WORKLOAD,
-)  # fmt: skip
+_FIRST: Final = (
+    *(JOB_SET, TRAIN_JOB, PYTORCH_JOB, MPI_JOB, VOLCANO_JOB),
+    *(RAY_JOB, RAY_CLUSTER, LEADER_WORKER_SET, BATCH_JOB, WORKLOAD),
+)
+
+
+def _others() -> list[JobKind]:
+    """Kinds of modules in this folder that are not in `_FIRST`."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    values = [value for module in modules for value in vars(module).values()]
+    return [kind for kind in values if isinstance(kind, JobKind) and kind not in _FIRST]
+
+
+KINDS: Final = (*_FIRST, *dict.fromkeys(_others()))
 """All of them; nearest to us first."""
 BESIDE: Final = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, RESOURCE_CLAIM_TEMPLATE, DEVICE_CLASS)
 """What is read beside them, where one names it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import PodSet
@@ -35,7 +34,6 @@ def at_once(parallelism: int, completions: int | None) -> int:
     return parallelism if completions is None else min(parallelism, completions)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BatchJob(JobKind):
     """Counts pods that failed."""
 
@@ -54,7 +52,6 @@ class BatchJob(JobKind):
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
         whole = status.ready + status.succeeded >= spec.parallelism
         return status.observation(
-            done="Complete",
             ready=whole if body.get("status") else None,
             counters={
                 "Job.failed": Counter(value=status.failed, level=RecoveryClass.POD, exact=False)
@@ -72,7 +69,6 @@ class BatchJob(JobKind):
 BATCH_JOB = BatchJob(
     "batch", "v1", "Job", "jobs",
     word="batch",
-    setting="Job",
     title="batch Job",
     witness=False,
     holds="spec.template",

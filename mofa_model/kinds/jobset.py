@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Final
 
@@ -85,7 +84,6 @@ class _Status(Conditioned):
     current_in_place_restart_attempt: Tally = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class JobSet(JobKind):
     """Counts its restarts (job), those of its Jobs (pod) and those in place (process)."""
 
@@ -102,7 +100,6 @@ class JobSet(JobKind):
         whole = all(running.get(one.name, 0) >= one.replicas for one in spec.replicated_jobs)
         again = sum(one.job_restarts for one in every)
         return status.observation(
-            done="Completed",
             ready=whole if every else None,
             counters={
                 ATTEMPTS: Counter(value=status.restarts, level=RecoveryClass.JOB),
@@ -151,9 +148,6 @@ class JobSet(JobKind):
 _JOBS = ("variables.old.replicatedJobs", "variables.new.replicatedJobs")
 JOB_SET = JobSet(
     "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets",
-    word="jobset",
-    setting="JobSet",
-    title="JobSet",
     holds="spec.replicatedJobs[].template.spec.template",
     place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
     changes="replicatedJobs",

@@ -1,4 +1,7 @@
-"""A kind of jobs: its subclass of `JobKind` has all that is particular to it. What it reads of a job's life, and what a new job is made of."""
+"""What is particular to a kind of jobs: its subclass of `JobKind`.
+
+With it, what a look at a job shows (`Observation`), and what a new job is made of (`NewJob`).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,12 @@ from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.pods import CLAIMED, MAPPED
-from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, Many, Moment, Shape, Text
+from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, Many, Moment, Shape, Text, glance
 from mofa_model.launch import on_nodes
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 MOUNTED: Final = "/etc/mofa"
 """Where files of a launch are in its pods."""
-
-
 _SHARED: Final = "/dev/shm"  # noqa: S108 - where processes of a pod share memory, 64 MiB by default
 
 
@@ -48,19 +49,18 @@ class NewJob:
 
     def head(self, api_version: str, kind: str) -> dict[str, Any]:
         """The beginning of its object."""
-        metadata = {"name": self.name} | (
-            {"annotations": dict(self.annotations)} if self.annotations else {}
-        )
+        metadata: dict[str, Any] = {"name": self.name}
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
     def command(self, *, rank: str = "", address: str = "", port: str = "29500") -> list[str]:
-        """What a pod runs where its nodes meet at an address; without one its starter is told by variables."""
-        told = (
-            on_nodes(self.starter, self.nodes, self.gpus, rank=rank, address=address, port=port)
-            if address
-            else []
+        """What a pod runs; without an address to meet at, variables tell the starter."""
+        options = on_nodes(
+            self.starter, self.nodes, self.gpus, rank=rank, address=address, port=port
         )
-        return [*self.starter, *(f"{option}={value}" for option, value in told), *self.words]
+        told = [f"{option}={value}" for option, value in options] if address else []
+        return [*self.starter, *told, *self.words]
 
     def variables(self) -> list[dict[str, str]]:
         """Variables as a container has them."""
@@ -90,16 +90,17 @@ class NewJob:
 
     def configs(self) -> list[dict[str, Any]]:
         """The ConfigMap with its files, where it has any."""
-        head = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"{self.name}-launch"},
-        }
-        return [{**head, "data": dict(self.files)}] if self.files else []
+        if not self.files:
+            return []
+        metadata = {"name": f"{self.name}-launch"}
+        data = dict(self.files)
+        return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}]
 
 
 ATTEMPTS: Final = "JobSet.restarts"
-"""The counter of attempts, which a JobSet tells, and labels of its pods as well: one incident is in both."""
+"""The counter of attempts. Labels of a JobSet's pods tell them too: one incident is in both."""
+_DONE: Final = ("Complete", "Completed", "Succeeded", "Finished")
+"""Conditions by which kinds say that a job ended well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,21 +120,19 @@ class Counter:
     """How often something happened, by an object's own count."""
 
     value: int
-    """The count. [1]"""
     level: RecoveryClass
     """What it restored."""
     exact: bool = True
-    """Whether each one is an incident of its own; a count over pods is not, because one incident takes many."""
+    """Whether each is an incident; a count over pods is not, because one incident takes many."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What one look at a job, its pods, its nodes or its step series said; what it did not say is None or empty."""
+    """What one look at a job, its pods, nodes or step series showed; None or empty = nothing."""
 
     counters: Mapping[str, Counter] = field(default_factory=dict)
     """Counts, by a name that says object and field."""
     signs: tuple[Sign, ...] = ()
-    """What happened."""
     nodes_lost: tuple[float, ...] = ()
     """When nodes of the job stopped being ready. [s]"""
     suspended: float | None = None
@@ -141,7 +140,7 @@ class Observation:
     ready: bool | None = None
     """Whether all of it runs."""
     drop: RecoveryClass | None = None
-    """The least class that a loss of readiness means, where no counter of the object tells; None = it means nothing."""
+    """The least class that a loss of readiness means where no counter tells; None = nothing."""
     ended: float | None = None
     """When it was done, for better or worse. [s]"""
     step: int | None = None
@@ -163,38 +162,29 @@ class Conditioned(Shape):
 
     conditions: Many[_Condition] = ()
 
-    def since(self, kind: str) -> float | None:
-        """Since when a condition is true; None = it is not. [s]"""
-        return next(
-            (
-                one.last_transition_time
-                for one in self.conditions
-                if one.type == kind and one.status == "True"
-            ),
-            None,
-        )
+    def since(self, *types: str) -> float | None:
+        """Since when the first true condition of some types is true; None = none is. [s]"""
+        true = (row for row in self.conditions if row.type in types and row.status == "True")
+        return next((row.last_transition_time for row in true), None)
 
     def observation(
         self,
-        done: str,
         *,
-        ready: bool | None,
+        ready: bool | None = None,
         drop: RecoveryClass | None = None,
         signs: Sequence[Sign] = (),
         counters: Mapping[str, Counter] | None = None,
     ) -> Observation:
-        """What the conditions say, suspended, done well, or failed, which is an interruption too; and what else is known."""
+        """What the conditions say, and what else is known. A failed job was interrupted, too."""
         failed = self.since("Failed")
+        failure = () if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),)
         return Observation(
             counters=counters or {},
-            signs=(
-                *signs,
-                *(() if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),)),
-            ),
+            signs=(*signs, *failure),
             suspended=self.since("Suspended"),
             ready=ready,
             drop=drop,
-            ended=self.since(done) if failed is None else failed,
+            ended=self.since(*_DONE) if failed is None else failed,
         )
 
 
@@ -212,47 +202,57 @@ class PodLabels:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobKind(Kind):
-    """A kind of jobs that people already have.
+    """A kind of jobs that people already have: a subclass and its one object say all of it.
 
-    Reading is total but for numbers of replicas and GPUs that cannot be: those raise an `InputError`.
+    A number of replicas or GPUs that cannot be is an `InputError`; nothing else in an object is.
     """
 
-    word: str
-    """What it is called in file names, and in the admission policy; lower case."""
-    setting: str
-    """What it is called in settings: `--kinds`, and `rbac.kinds` of the chart."""
-    title: str
-    """What it is called in texts."""
+    setting: str = ""
+    """Name in settings: `--kinds`, and `rbac.kinds` of the chart; empty = the kind."""
+    word: str = ""
+    """Name in files and in the admission policy; empty = the kind in lower case."""
+    title: str = ""
+    """Name in texts; empty = the kind."""
     witness: bool = True
-    """Whether it tells of failures; one whose pods another kind tells of better does not."""
+    """Whether it tells of failures; False where another kind tells of the same pods better."""
     suspend: tuple[str, ...] = ("suspend",)
     """Where its spec says that it waits; empty = it cannot wait."""
     names: tuple[str, ...] = (CLAIMED, MAPPED)
     """Fields of its spec by which it names objects that its pods depend on."""
-    holds: str
+    holds: str = "spec"
     """Where its pods stand, for messages."""
-    place: str
+    place: str = "nothing: it cannot be changed. The advice is annotated, and an Event says so"
     """Where launch arguments are written while it waits, for the documents."""
     changes: str = ""
     """The field of its spec in which they are; empty = nothing can be changed once it was made."""
     admits: str = ""
-    """What else must hold there for the admission policy, as CEL over variables.old and variables.new."""
+    """What else the admission policy asks there: CEL over variables.old and variables.new."""
     stamped: tuple[tuple[str, ...], ...] = ()
-    """Pod templates of its spec to which a webhook of its project gives an empty creation time, whatever anybody changes."""
+    """Pod templates to which a webhook of its project gives an empty creation time at any change."""
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
+
+    def __post_init__(self) -> None:
+        for name, default in (
+            ("setting", self.kind),
+            ("word", self.kind.lower()),
+            ("title", self.kind),
+        ):
+            if not getattr(self, name):
+                object.__setattr__(self, name, default)
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """Its pods, those that are alike together."""
         raise NotImplementedError
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
-        """GPUs, launch command and node selector; `beside` holds what it or its pods name, as far as that is here."""
+        """GPUs, launch command and node selector; `beside` holds the objects that it names."""
         return total(self.pod_sets(spec), beside, holds=self.holds)
 
     def observed(self, body: Body, now: float) -> Observation:
-        """What an object says of its life, by what its public API states alone. `now` [s]"""
-        raise NotImplementedError
+        """What an object's public API says of its life; by default, what its conditions say. [s]"""
+        del now
+        return glance(Conditioned, body.get("status")).observation()
 
     def shown(self, body: Body) -> frozenset[RecoveryClass]:
         """Recovery classes that an object can show."""
@@ -260,7 +260,7 @@ class JobKind(Kind):
         return frozenset({RecoveryClass.POD, RecoveryClass.JOB})
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
-        """Tokens per second, and steps, where the trainer reports them to the object's status. [1/s]"""
+        """Tokens per second, and steps, where the trainer reports them to the status. [1/s]"""
         del body
         return None, Observation()
 
@@ -270,8 +270,9 @@ class JobKind(Kind):
         raise InputError(f"a {self.kind} cannot be written here; make one of another kind")
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """The patch that writes arguments, and the checkpoint interval in steps; empty where they stand, an `InputError` where
-        they cannot be written.
+        """The patch that writes arguments, and the checkpoint interval in steps.
+
+        It is empty where they stand already. An `InputError` says why they cannot be written.
         """
         del body, arguments, steps
         raise InputError(

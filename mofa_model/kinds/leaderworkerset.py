@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import Conditioned, JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
@@ -22,7 +20,6 @@ class _Status(Conditioned):
     ready_replicas: Tally = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LeaderWorkerSet(JobKind):
     """Its groups do not know of each other, so what is advised is one of them: as Kueue admits them, one by one."""
 
@@ -50,9 +47,6 @@ class LeaderWorkerSet(JobKind):
 
 LEADER_WORKER_SET = LeaderWorkerSet(
     "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets",
-    word="leaderworkerset",
-    setting="LeaderWorkerSet",
-    title="LeaderWorkerSet",
     witness=False,
     suspend=(),
     holds="spec.leaderWorkerTemplate.workerTemplate",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mofa_model.kinds.demand import Demand, PodSet
@@ -18,7 +18,6 @@ class _Spec(Shape):
     roles: Named[Role] = under({}, _ROLES)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MPIJob(JobKind):
     """Its workers wait to be called: what is trained stands in its launcher."""
 
@@ -45,9 +44,6 @@ class MPIJob(JobKind):
 MPI_JOB = MPIJob(
     "kubeflow.org", "v2beta1", "MPIJob", "mpijobs",
     others=("v1",),
-    word="mpijob",
-    setting="MPIJob",
-    title="MPIJob",
     suspend=("runPolicy", "suspend"),
     holds="spec.mpiReplicaSpecs.*.template",
     place="nothing: its launcher is made together with it. The advice is annotated, and an Event says so",

@@ -13,6 +13,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
 
+from mofa_model.errors import InputError
 from mofa_model.kinds.shape import (
     Beside,
     Count,
@@ -49,6 +50,12 @@ DEVICE_CLASS: Final = Kind(
 )
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of GPUs among a container's resources."""
+PRODUCT: Final = "nvidia.com/gpu.product"
+"""Label of nodes that says which GPU they have."""
+_ACCELERATORS: Final = (
+    re.compile(r"(?P<count>[0-9]{1,7})( ?[x*] ?(?P<name>[A-Za-z][A-Za-z0-9./ -]*))?", re.ASCII),
+    re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9./ -]*?) ?[:=] ?(?P<count>[0-9]{1,7})", re.ASCII),
+)
 DRIVERS: Final = ("gpu.nvidia.com", "gpu.amd.com")
 """Names of the drivers whose devices are GPUs, and of the classes that come with them."""
 CLAIMED: Final = "resourceClaimTemplateName"
@@ -83,6 +90,45 @@ Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
 """GPUs of a section of resources. [1]"""
 Others: TypeAlias = Annotated[dict[str, str], PlainValidator(_others)]
 """Whatever else a section of resources holds, each with how much."""
+
+
+class Accelerators(NamedTuple):
+    """GPUs of a pod as a kind without pod templates writes them."""
+
+    gpus: int = 0
+    """How many. [1]"""
+    product: str = ""
+    """Which ones; empty = not said."""
+
+    def pod(self, command: Sequence[object] | None, args: Sequence[object] = ()) -> PodTemplate:
+        """The pod that has them and runs a command."""
+        words = [*(command or ()), *args]
+        container = Container.model_construct(command=words, gpus=self.gpus)
+        selector = {PRODUCT: self.product} if self.product else {}
+        return PodTemplate(
+            spec=PodSpec.model_construct(containers=(container,), node_selector=selector)
+        )
+
+
+def accelerators_in(written: object) -> Accelerators:
+    """GPUs from a number or a text.
+
+    >>> accelerators_in("8xH100"), accelerators_in("nvidia.com/gpu=8"), accelerators_in("H100:8").gpus
+    (Accelerators(gpus=8, product='H100'), Accelerators(gpus=8, product=''), 8)
+    """
+    if not isinstance(written, str):
+        return Accelerators(0 if written is None else count_of(written))
+    for form in _ACCELERATORS:
+        if found := form.fullmatch(written.strip()):
+            name = found["name"] or ""
+            if "/" in name and name not in GPU:
+                break  # another vendor's resource is no GPU that is known
+            return Accelerators(count_of(int(found["count"])), "" if name in GPU else name)
+    raise InputError(f"GPUs cannot be {written[:40]!r}; write 8, 8xH100, H100:8 or {GPU[0]}=8")
+
+
+DeviceText: TypeAlias = Annotated[Accelerators, PlainValidator(accelerators_in)]
+"""GPUs of a pod as text: `"8xH100"`, `"H100:8"`, `"nvidia.com/gpu=8"` or a number."""
 
 
 class Claim(Shape):

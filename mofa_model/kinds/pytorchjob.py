@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from textwrap import indent
 from typing import Any, Final
 
@@ -88,14 +88,12 @@ def observed(wanted: Mapping[str, Role], told: object) -> Observation:
     running = sum(one.active + one.succeeded for one in status.roles.values())
     again = status.since("Restarting")
     return status.observation(
-        done="Succeeded",
         ready=running >= sum(one.replicas for one in wanted.values()) if status.roles else None,
         drop=RecoveryClass.POD,
         signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PyTorchJob(JobKind):
     """Says when it restarts, and how many pods of each role run."""
 
@@ -167,9 +165,6 @@ class PyTorchJob(JobKind):
 _OLD, _NEW = "variables.old.pytorchReplicaSpecs", "variables.new.pytorchReplicaSpecs"
 PYTORCH_JOB = PyTorchJob(
     "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
-    word="pytorchjob",
-    setting="PyTorchJob",
-    title="PyTorchJob",
     suspend=("runPolicy", "suspend"),
     holds="spec.pytorchReplicaSpecs.*.template",
     place="`args` of the containers called `pytorch`: words of the layout are replaced, all others kept",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
@@ -68,7 +66,6 @@ class _Status(Shape):
     suspended_at: Moment = under(None, "stateTransitionTimes", "suspended")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RayCluster(JobKind):
     """Its pods start Ray; what is trained is told to Ray, and stands nowhere in it."""
 
@@ -90,9 +87,6 @@ class RayCluster(JobKind):
 RAY_CLUSTER = RayCluster(
     "ray.io", "v1", "RayCluster", "rayclusters",
     others=("v1alpha1",),
-    word="raycluster",
-    setting="RayCluster",
-    title="RayCluster",
     witness=False,
     holds="spec.workerGroupSpecs[].template",
     place="nothing: what is trained is told to Ray, not to the object. The advice is annotated, and an Event says so",

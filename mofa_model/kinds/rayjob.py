@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.errors import InputError
@@ -75,7 +75,6 @@ class _Status(Shape):
     desired: Tally = under(0, "rayClusterStatus", "desiredWorkerReplicas")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RayJob(JobKind):
     """Its containers start Ray; what is trained stands in its entrypoint. Counts its failures (job)."""
 
@@ -158,9 +157,6 @@ RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
     others=("v1alpha1",),
     names=(CLAIMED, MAPPED, "clusterSelector"),
-    word="rayjob",
-    setting="RayJob",
-    title="RayJob",
     holds="spec.rayClusterSpec.workerGroupSpecs[].template",
     place="`entrypoint`: words of the layout are replaced, every other character of the line stays",
     changes="entrypoint",

@@ -7,7 +7,7 @@ that job's pods is `numNodes`; resources, image and command of its container `no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.errors import InputError
@@ -219,7 +219,6 @@ class _Status(Conditioned):
     last_updated_time: Moment = under(None, "trainerStatus", "lastUpdatedTime")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainJob(JobKind):
     """Its trainer section says it all, its patches say where, and the rest stands in its runtime."""
 
@@ -241,9 +240,7 @@ class TrainJob(JobKind):
             one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed)
             for one in every
         )
-        return status.observation(
-            done="Complete", ready=whole if every else None, drop=RecoveryClass.POD
-        )
+        return status.observation(ready=whole if every else None, drop=RecoveryClass.POD)
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """By the names that trainers use."""

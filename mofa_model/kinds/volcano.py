@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import Counter, JobKind, Observation, PodLabels, Sign
 from mofa_model.kinds.pods import PodTemplate
@@ -40,7 +38,6 @@ class _Status(Shape):
     retry_count: Tally = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class VolcanoJob(JobKind):
     """Counts its restarts (job); nothing of it can be changed."""
 

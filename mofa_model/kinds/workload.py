@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import Conditioned, JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
@@ -21,7 +19,6 @@ class _Spec(Shape):
     pod_sets: Many[_Pods] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class QueuedWorkload(JobKind):
     """Its sets of pods are those of the job that it was made for; nothing of it can be changed."""
 
@@ -50,8 +47,6 @@ class QueuedWorkload(JobKind):
 WORKLOAD = QueuedWorkload(
     "kueue.x-k8s.io", "v1beta2", "Workload", "workloads",
     others=("v1beta1",),  # where both are served the newer one is stored: a write by the other may change what it does not know
-    word="workload",
-    setting="Workload",
     title="Workload of Kueue",
     witness=False,
     suspend=(),

@@ -7,12 +7,12 @@ all-to-all context parallelism, and DDP nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
 from mofa_model.launch import deepspeed
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.table import (
     Arguments,
@@ -119,7 +119,7 @@ def matches(words: Sequence[str]) -> bool:
     return "accelerate" in programs or "--config_file" in {word.partition("=")[0] for word in words}
 
 
-def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the options of `accelerate launch` and the trainer's arguments say, and the files that they name."""
     known = table(TRAINER)
     options = deepspeed.trainer_options(known, words)
@@ -178,7 +178,7 @@ def _reading(
     known: Arguments,
     options: Mapping[str, str | None],
     said: Settings,
-    open_file: Callable[[str], str] | None,
+    open_file: OpenFile | None,
 ) -> Reading:
     refuse_degrees(known, said)
     engine = said.value("distributed_type")
@@ -263,7 +263,7 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
     return layout
 
 
-def _deepspeed(said: Settings, open_file: Callable[[str], str] | None) -> Reading:
+def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
     """What DeepSpeed is told, in a file of its own or by the few keys that stand for one."""
     path = said.value("deepspeed_config.deepspeed_config_file")
     if path is None:

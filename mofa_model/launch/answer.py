@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mofa_model.errors import BadValue, DoesNotFit
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
 
+OpenFile: TypeAlias = Callable[[str], str]
+"""What reads a configuration file that a command names."""
 TORCHRUN: Final = ("torchrun",)
 """What starts a trainer that has no starter of its own."""
 

@@ -6,12 +6,12 @@ The same trainer runs under Accelerate: batch, recomputation and checkpoints are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.table import (
     Arguments,
@@ -190,7 +190,14 @@ def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
         keys.add("zero_optimization.offload_param.pin_memory", True)
 
 
-def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command names a configuration of DeepSpeed."""
+    return not {"--deepspeed", "--deepspeed_config"}.isdisjoint(
+        word.partition("=")[0] for word in words
+    )
+
+
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the arguments say and, where `open_file` may read it, the configuration that they name."""
     known = table(TRAINER)
     given = trainer_options(known, words)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.table import Arguments, Words, table, unsupported
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.launch.table import Arguments, Words, is_flag_of, table, unsupported
 from mofa_model.placement import layout_stages
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import (
@@ -372,7 +372,12 @@ def _activations(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
         flags.add("cuda-graph-modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
 
 
-def read(words: Sequence[str]) -> Reading:
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command has one of its flags."""
+    return any(is_flag_of(TRAINER, word) for word in words)
+
+
+def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What Megatron-LM's flags say; flags that say nothing about a layout are passed over."""
     known = table(TRAINER)
     given: dict[str, tuple[str, ...]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.megatron import (
     CONTEXT_WORDS,
     DISPATCHER,
@@ -165,14 +165,19 @@ def _bare(text: str) -> str:
     return text.strip("'\"")
 
 
-def matches(word: str) -> bool:
+def is_override(word: str) -> bool:
     """Whether a word is an override that says something about a layout."""
     known = table(TRAINER)
     found = _OVERRIDE.fullmatch(word)
     return found is not None and (found.group(1) in known.kinds or found.group(1) in known.older)
 
 
-def read(words: Sequence[str]) -> Reading:
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command has an override that says something about a layout."""
+    return any(map(is_override, words))
+
+
+def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What a recipe's overrides say; what the recipe itself says is not in them and stays open."""
     known = table(TRAINER)
     said: dict[str, str] = {}

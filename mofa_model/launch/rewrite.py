@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from mofa_model.errors import InputError, shown
+from mofa_model.errors import BadValue, InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
 from mofa_model.launch.shell import (
     BUILTINS,
@@ -26,8 +26,7 @@ from mofa_model.launch.shell import (
     line_of,
     parse,
 )
-from mofa_model.launch.table import table
-from mofa_model.launch.trainers import argument_of, is_flag_of, refused_in, values_of
+from mofa_model.launch.table import is_flag_of, table
 
 _STATED: Final = frozenset(
     {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather", "training.mixed_precision_param"}
@@ -182,8 +181,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
     for at in gone:
         if (
             words[at].expands
-            and not argument_of(words[at].text, trainer)
-            and not argument_of(words[at - 1].text, trainer)
+            and not _argument_of(words[at].text, trainer)
+            and not _argument_of(words[at - 1].text, trainer)
         ):
             raise _refused(
                 f"{shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
@@ -245,9 +244,9 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
 
 def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
     """The arguments without the dispatcher, where the command names one that does the same and more."""
-    chosen = [at for at, word in enumerate(words) if argument_of(word, trainer) in _DISPATCHERS]
+    chosen = [at for at, word in enumerate(words) if _argument_of(word, trainer) in _DISPATCHERS]
     values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
-    ours = [at for at, word in enumerate(arguments) if argument_of(word, trainer) in _DISPATCHERS]
+    ours = [at for at, word in enumerate(arguments) if _argument_of(word, trainer) in _DISPATCHERS]
     left = {at + more for at in ours for more in range(1 if "=" in arguments[at] else 2)}
     return [word for at, word in enumerate(arguments) if at not in left or "flex" not in values]
 
@@ -257,7 +256,7 @@ def _trainer_of(arguments: Sequence[str]) -> str:
     for trainer in (megatron.TRAINER, torchtitan.TRAINER):
         if any(is_flag_of(trainer, word) for word in arguments):
             return trainer
-    if any(nemo.matches(word) for word in arguments):
+    if any(nemo.is_override(word) for word in arguments):
         return nemo.TRAINER
     raise _refused("this trainer's layout is in a file, which cannot be written from here")
 
@@ -266,15 +265,15 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
     """Places of the words that decide the layout."""
     others = {megatron.TRAINER, torchtitan.TRAINER} - {trainer}
     for at, word in enumerate(words):
-        if why := refused_in(words[at : at + 2], trainer):
+        if why := _refused_in(words[at : at + 2], trainer):
             raise _refused(why)
         if any(is_flag_of(other, word) for other in others) and not is_flag_of(trainer, word):
             raise _refused(f"{word.partition('=')[0]} is not {trainer}'s, for which the advice is")
-    new = {argument_of(word, trainer) for word in arguments}
+    new = {_argument_of(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0
     for at, word in enumerate(words):
-        name = argument_of(word, trainer)
+        name = _argument_of(word, trainer)
         if not name:
             if values and not word.startswith("--"):
                 gone.add(at)
@@ -286,5 +285,42 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
         values = 0
         if today in table(trainer).kinds and (today not in _STATED | _DISPATCHERS or today in new):
             gone.add(at)
-            values = 0 if "=" in word or trainer == nemo.TRAINER else values_of(name, trainer)
+            values = 0 if "=" in word or trainer == nemo.TRAINER else _values_of(name, trainer)
     return gone
+
+
+def _refused_in(words: Sequence[str], trainer: str) -> str:
+    """Why a layout cannot stand beside an argument and its value, which are priced as something else; empty where it can."""
+    name, equals, value = words[0].lstrip("-+").partition("=")
+    flags = trainer != nemo.TRAINER
+    if name in table(trainer).kinds or flags != words[0].startswith("--"):
+        return ""
+    name = name.replace("_", "-") if trainer == megatron.TRAINER else name.replace("-", "_")
+    try:
+        table(trainer).not_priced({name: value if equals else "".join(words[1:])})
+    except BadValue as error:
+        return f"{error}; take it out"
+    return ""
+
+
+def _argument_of(word: str, trainer: str) -> str:
+    """Name of the argument that a word is, as the tables have it; empty where it is none of the trainer's."""
+    if trainer == nemo.TRAINER:
+        return word.lstrip("+").partition("=")[0] if nemo.is_override(word) else ""
+    if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
+        return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
+    if not word.startswith("--"):
+        return ""
+    name = word[2:].partition("=")[0]
+    name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
+    known = table(trainer)
+    return name if name in known.kinds or name in known.older else ""
+
+
+def _values_of(name: str, trainer: str) -> int:
+    """How many of the words that follow an argument are its values, at most. [1]"""
+    today, fixed = table(trainer).today(name, None)
+    kind = table(trainer).kinds.get(today, "flag")
+    if kind in {"flag", "word"} or kind.startswith("word:") or fixed is not None:
+        return 0
+    return 64 if kind.startswith("words:") else 1

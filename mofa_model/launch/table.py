@@ -281,3 +281,22 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
     return (
         f"{foreign[0]} is in no launch that {trainer} {releases} was asked about" if foreign else ""
     )
+
+
+def is_flag_of(trainer: str, word: str) -> bool:
+    """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
+    known = table(trainer)
+    if trainer == "torchtitan" and word.startswith(
+        ("activation-checkpoint:", "activation_checkpoint:")
+    ):
+        return True
+    if not word.startswith("--"):
+        return False
+    name = word[2:].partition("=")[0]
+    spelled = name.replace("-", "_") if trainer == "torchtitan" else name.replace("_", "-")
+    return (spelled in known.kinds and not _shared(spelled)) or spelled in known.older
+
+
+def _shared(name: str) -> bool:
+    """Flags that are not Megatron's alone: they do not tell whose command it is."""
+    return name in {"bf16", "fp16", "seq-length", "num-layers"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.table import Settings, Words, refuse_degrees, table, unsupported
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.launch.table import Settings, Words, is_flag_of, refuse_degrees, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 
@@ -127,14 +127,20 @@ def _stage_layers(strategy: Strategy, run: LaunchSettings) -> int:
     return size
 
 
-def read(words: Sequence[str]) -> Reading:
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command has one of its arguments."""
+    return any(is_flag_of(TRAINER, word) for word in words)
+
+
+def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What torchtitan's arguments say."""
     given: dict[str, str | None] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
-            name, equals, _ = word[2:].replace("-", "_").partition("=")
-            given[name] = word.partition("=")[2] if equals else None
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            given[name] = value if equals else None
         elif word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
             given["activation_checkpoint.mode"] = word.partition(":")[2]
         elif name and given[name] is None:

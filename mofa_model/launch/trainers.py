@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Final, Protocol
 
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import USUAL, Framework, framework
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, torchtitan
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.megatron import STATE_SPACE, counted_layers
 from mofa_model.launch.shell import words_of
-from mofa_model.launch.table import table
 from mofa_model.placement import stages_in_order
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
@@ -86,14 +88,38 @@ def _said(strategy: Strategy, axis: Axis) -> str:
     return f"{word.key}={word.write(strategy)}"
 
 
-_WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
-    megatron.TRAINER: megatron.write,
-    torchtitan.TRAINER: torchtitan.write,
-    nemo.TRAINER: nemo.write,
-    deepspeed.TRAINER: deepspeed.write,
-    accelerate.TRAINER: accelerate.write,
+class Trainer(Protocol):
+    """A module of this folder that writes and reads a trainer's launches."""
+
+    @property
+    def TRAINER(self) -> str:
+        """Its id, in `axes/frameworks.toml` and as `--launch` takes it."""
+
+    def write(self, strategy: Strategy, run: LaunchSettings, /) -> Launch:
+        """The words that make it run a layout."""
+
+    def matches(self, words: Sequence[str], /) -> bool:
+        """Whether a command is one of its launches."""
+
+    def read(self, words: Sequence[str], open_file: OpenFile | None = None, /) -> Reading:
+        """What a command of its says."""
+
+
+def _others() -> Iterator[Any]:
+    """Modules of this folder that are trainers and are not listed."""
+    for module in iter_modules([str(Path(__file__).parent)]):
+        if module.name != "trainers":
+            found = import_module(f"{__package__}.{module.name}")
+            if hasattr(found, "TRAINER"):
+                yield found
+
+
+_LISTED: Final[tuple[Trainer, ...]] = (megatron, torchtitan, nemo, deepspeed, accelerate)
+_TRAINERS: Final[Mapping[str, Trainer]] = {
+    trainer.TRAINER: trainer for trainer in (*_LISTED, *_others())
 }
-TRAINERS: Final = tuple(_WRITERS)
+"""By their ids; they are asked in this order whether a command is theirs."""
+TRAINERS: Final = tuple(_TRAINERS)
 """What `--launch` takes."""
 _FILES: Final[Mapping[str, Callable[[Mapping[str, Any]], Reading]]] = {
     torchtitan.TRAINER: torchtitan.read_document,
@@ -118,7 +144,7 @@ def launch(
     asynchronous: bool = True,
 ) -> Launch:
     """A layout in a trainer's own words, with checkpoints every `interval_steps` [1]; None = the trainer's own."""
-    if trainer not in _WRITERS:
+    if trainer not in _TRAINERS:
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
@@ -127,7 +153,7 @@ def launch(
     run.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
     said = _left_to_people(run)
-    found = _WRITERS[trainer](strategy, run)
+    found = _TRAINERS[trainer].write(strategy, run)
     return replace(found, notes=(*found.notes, *said)) if said else found
 
 
@@ -160,11 +186,9 @@ def _settings(
 
 def _left_to_people(run: LaunchSettings) -> list[str]:
     """What the trainer can do but is told elsewhere."""
-    notes = (
-        []
-        if run.optimizer == USUAL
-        else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
-    )
+    notes: list[str] = []
+    if run.optimizer != USUAL:
+        notes.append(f"choose the optimizer {run.optimizer} in the trainer's own words")
     if run.adapters:
         notes.append(
             "say the adapters and the weights they stand beside in the trainer's own words"
@@ -176,22 +200,15 @@ def _left_to_people(run: LaunchSettings) -> list[str]:
     return notes
 
 
-def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What a launch command says; `open_file` reads configuration files that it names, None = they stay closed.
 
     >>> read(["--tensor-model-parallel-size", "8", "--micro-batch-size", "2"]).layout["mbs"]
     2
     """
-    if any(is_flag_of(megatron.TRAINER, word) for word in words):
-        return megatron.read(words)
-    if any(is_flag_of(torchtitan.TRAINER, word) for word in words):
-        return torchtitan.read(words)
-    if any(nemo.matches(word) for word in words):
-        return nemo.read(words)
-    if any(word.partition("=")[0] in {"--deepspeed", "--deepspeed_config"} for word in words):
-        return deepspeed.read(words, open_file)
-    if accelerate.matches(words):
-        return accelerate.read(words, open_file)
+    for trainer in _TRAINERS.values():
+        if trainer.matches(words):
+            return trainer.read(words, open_file)
     path = next((word for word in words if word.endswith(formats.ENDINGS)), None)
     if path is not None and open_file is not None:
         document = formats.document_of(open_file(path), path)
@@ -206,7 +223,7 @@ def read_layout(
     gpus: int,
     *,
     layers: int | None = None,
-    open_file: Callable[[str], str] | None = None,
+    open_file: OpenFile | None = None,
     field: str = "current",
     unpriced: Callable[[str], object] = str,
 ) -> Strategy:
@@ -234,60 +251,4 @@ def read_layout(
 
 
 def _is_launch(words: Sequence[str]) -> bool:
-    return any(nemo.matches(word) or word.endswith(formats.ENDINGS) for word in words)
-
-
-def is_flag_of(trainer: str, word: str) -> bool:
-    """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
-    known = table(trainer)
-    if trainer == torchtitan.TRAINER and word.startswith(
-        ("activation-checkpoint:", "activation_checkpoint:")
-    ):
-        return True
-    if not word.startswith("--"):
-        return False
-    name = word[2:].partition("=")[0]
-    spelled = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
-    return (spelled in known.kinds and not _shared(spelled)) or spelled in known.older
-
-
-def _shared(name: str) -> bool:
-    """Flags that are not Megatron's alone: they do not tell whose command it is."""
-    return name in {"bf16", "fp16", "seq-length", "num-layers"}
-
-
-def refused_in(words: Sequence[str], trainer: str) -> str:
-    """Why a layout cannot stand beside an argument and its value, which are priced as something else; empty where it can."""
-    name, equals, value = words[0].lstrip("-+").partition("=")
-    flags = trainer != nemo.TRAINER
-    if name in table(trainer).kinds or flags != words[0].startswith("--"):
-        return ""
-    name = name.replace("_", "-") if trainer == megatron.TRAINER else name.replace("-", "_")
-    try:
-        table(trainer).not_priced({name: value if equals else "".join(words[1:])})
-    except BadValue as error:
-        return f"{error}; take it out"
-    return ""
-
-
-def argument_of(word: str, trainer: str) -> str:
-    """Name of the argument that a word is, as the tables have it; empty where it is none of the trainer's."""
-    if trainer == nemo.TRAINER:
-        return word.lstrip("+").partition("=")[0] if nemo.matches(word) else ""
-    if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
-        return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
-    if not word.startswith("--"):
-        return ""
-    name = word[2:].partition("=")[0]
-    name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
-    known = table(trainer)
-    return name if name in known.kinds or name in known.older else ""
-
-
-def values_of(name: str, trainer: str) -> int:
-    """How many of the words that follow an argument are its values, at most. [1]"""
-    today, fixed = table(trainer).today(name, None)
-    kind = table(trainer).kinds.get(today, "flag")
-    if kind in {"flag", "word"} or kind.startswith("word:") or fixed is not None:
-        return 0
-    return 64 if kind.startswith("words:") else 1
+    return nemo.matches(words) or any(word.endswith(formats.ENDINGS) for word in words)

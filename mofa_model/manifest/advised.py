@@ -203,8 +203,8 @@ def trainer_of(framework: str) -> str:
     """
     try:
         return presets.stack(framework).launch
-    except InputError:
-        return ""
+    except InputError:  # nobody described its software stack
+        return framework if framework in TRAINERS else ""
 
 
 def framework_for(trainer: str, framework: str) -> str:

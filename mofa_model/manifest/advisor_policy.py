@@ -168,10 +168,7 @@ class NamespaceBudget(Part):
 class AdvisorPolicySpec(Part):
     """Which existing kinds of jobs are advised in a namespace, and with which defaults."""
 
-    kinds: Annotated[list[KindRef], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("apiVersion", "kind"),
-    )
+    kinds: Annotated[list[KindRef], Field(max_length=16)] = keyed("apiVersion", "kind")
     """Kinds whose jobs are advised without an annotation of their own."""
     selector: LabelSelector = default(LabelSelector)
     """Labels that a job must have; none = every job of these kinds. A plain map of labels is read as its matchLabels."""
@@ -202,8 +199,5 @@ class AdvisorPolicyStatus(Part):
     """Generation of the spec that this status is of."""
     jobs: Zero | None = None
     """Jobs that the policy applies to."""
-    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("type"),
-    )
+    conditions: Annotated[list[Condition], Field(max_length=16)] = keyed("type")
     """Ready."""

@@ -122,10 +122,7 @@ class CalibrationStatus(Part):
     """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
     asked: Annotated[str, Field(max_length=64)] | None = None
     """The factors with which every job was asked whether they change its answer; where they are those above, nobody asks again."""
-    evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("job"),
-    )
+    evidence: Annotated[list[Taught], Field(max_length=16)] = keyed("job")
     """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
     @property
@@ -190,10 +187,7 @@ class StorageTier(Part):
 class Storage(Part):
     """Where checkpoints go, nearest first."""
 
-    tiers: Annotated[list[StorageTier], Field(max_length=3)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    tiers: Annotated[list[StorageTier], Field(max_length=3)] = keyed("name")
     """Tiers, nearest first."""
     slowdown_percent: Annotated[int, Field(ge=0, le=1000)] = round(100 * COPY_SLOWDOWN)
     """How much slower steps are while a copy is in flight: 88 was measured where a process beside the trainer copies, 122 where
@@ -244,17 +238,11 @@ class HangPart(Part):
 class Failures(Part):
     """What is assumed of failures and recoveries."""
 
-    classes: Annotated[list[FailureClass], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    classes: Annotated[list[FailureClass], Field(max_length=MOST)] = keyed("name")
     """Recovery classes; those that are missing are assumed as in section 3.4 of the paper."""
     prior_weight: Positive = "2"
     """Failures that the assumptions are worth when they are blended with history."""
-    domains: Annotated[list[FailureDomain], Field(max_length=8)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    domains: Annotated[list[FailureDomain], Field(max_length=8)] = keyed("name")
     """What fails together."""
     queue_seconds: Seconds = 0
     """Mean wait in the scheduler's queue."""
@@ -354,20 +342,13 @@ class ClusterProfileStatus(Part):
     """Generation of the spec that this status is of."""
     nodes: Nodes | None = None
     """The pool's nodes."""
-    failures: Annotated[list[HistoryRow], Field(max_length=MOST)] = Field(
-        default_factory=list, json_schema_extra=keyed("name")
-    )
+    failures: Annotated[list[HistoryRow], Field(max_length=MOST)] = keyed("name")
     """History by recovery class."""
     total: AllClasses | None = None
     """All recovery classes together."""
-    days: Annotated[list[DayPart], Field(max_length=800)] = Field(
-        default_factory=list, json_schema_extra=keyed("date", "witness")
-    )
+    days: Annotated[list[DayPart], Field(max_length=800)] = keyed("date", "witness")
     """Deprecated: what version 0.1.0 kept here. It is moved to the FailureLedger of the same name, and never written again."""
-    weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("date"),
-    )
+    weeks: Annotated[list[WeekPart], Field(max_length=53)] = keyed("date")
     """Deprecated, like the days."""
     history_time: Moment | None = None
     """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
@@ -375,10 +356,7 @@ class ClusterProfileStatus(Part):
     """What running jobs taught about predictions."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one, median of running jobs."""
-    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("type"),
-    )
+    conditions: Annotated[list[Condition], Field(max_length=16)] = keyed("type")
     """Ready, HistoryComplete, AssumptionsHold, NodesExclusive."""
 
     def evidence(self) -> dict[str, FailureEvidence]:

@@ -184,10 +184,7 @@ class DayPart(Part):
     """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
     covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
     """Time of the day for which it looked."""
-    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    classes: Annotated[list[DayRow], Field(max_length=MOST)] = keyed("name")
     """By recovery class."""
 
 
@@ -200,10 +197,7 @@ class WeekPart(Part):
     """Its Monday in UTC."""
     covered_seconds: Annotated[int, Field(ge=0, le=604_807, examples=[604_800])]
     """Time of the week for which somebody looked."""
-    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    classes: Annotated[list[DayRow], Field(max_length=MOST)] = keyed("name")
     """By recovery class."""
 
 

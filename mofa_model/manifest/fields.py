@@ -20,7 +20,6 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    StringConstraints,
     model_validator,
 )
 from pydantic.alias_generators import to_camel, to_snake
@@ -119,92 +118,66 @@ def _keyed(part: type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     )
 
 
-def keyed(*by: str) -> dict[str, Any]:
-    """Schema of a list whose items are found by a key, so that server-side apply merges it."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*by]}
+def keyed(*by: str) -> Any:
+    """A list, empty by default, whose items are found by a key: server-side apply merges it."""
+    extra: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*by]}
+    return Field(default_factory=list, json_schema_extra=extra)
 
 
 UNIQUE: Final[dict[str, Any]] = {"x-kubernetes-list-type": "set"}
 """Schema of a list of plain values, each of them once."""
 
 
+def _text(most: int, pattern: str | None, example: str | None, *, least: int = 1) -> Any:
+    """Text of `least` to `most` characters."""
+    examples = None if example is None else [example]
+    return Field(min_length=least, max_length=most, pattern=pattern, examples=examples)
+
+
+def _whole(least: int, most: int, example: int) -> Any:
+    """A whole number between two bounds."""
+    return Field(ge=least, le=most, examples=[example])
+
+
 def _more_than_nothing(right: str) -> Rule:
     """A text whose number is more than zero."""
-    return Rule(
-        "self.matches('[1-9]')", right, lambda text: any(digit in text for digit in "123456789")
-    )
+    return Rule("self.matches('[1-9]')", right, lambda text: bool(re.search("[1-9]", text)))
 
 
-Text: TypeAlias = Annotated[
-    str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])
-]
+Text: TypeAlias = Annotated[str, _text(1024, None, "…", least=0)]
 """A sentence."""
 Word: TypeAlias = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"
-    ),
-    Field(examples=["h100-80gb-sxm"]),
+    str, _text(128, r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$", "h100-80gb-sxm")
 ]
 """A preset's id or alias."""
-Name: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"),
-    Field(examples=["h100-east"]),
-]
+Name: TypeAlias = Annotated[str, _text(253, r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "h100-east")]
 """The name of an object."""
-Key: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._-]+$"),
-    Field(examples=["config.json"]),
-]
+Key: TypeAlias = Annotated[str, _text(253, r"^[A-Za-z0-9._-]+$", "config.json")]
 """A key of a ConfigMap."""
 Version: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+(/[a-z0-9]+)?$"),
-    Field(examples=["jobset.x-k8s.io/v1alpha2"]),
+    str, _text(253, r"^[a-z0-9.-]+(/[a-z0-9]+)?$", "jobset.x-k8s.io/v1alpha2")
 ]
 """An apiVersion."""
-Kind: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$"),
-    Field(examples=["JobSet"]),
-]
+Kind: TypeAlias = Annotated[str, _text(63, r"^[A-Z][A-Za-z0-9]*$", "JobSet")]
 """A kind."""
-Layout: TypeAlias = Annotated[
-    str, StringConstraints(min_length=1, max_length=1000), Field(examples=["tp=8,pp=4,dp=32"])
-]
+Reason: TypeAlias = Annotated[str, _text(64, "^[A-Z][A-Za-z0-9]*$", None)]
+"""A reason in one word."""
+Layout: TypeAlias = Annotated[str, _text(1000, None, "tp=8,pp=4,dp=32")]
 """A strategy as text."""
-Argument: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=0, max_length=4096),
-    Field(examples=["--tensor-model-parallel-size"]),
-]
+Argument: TypeAlias = Annotated[str, _text(4096, None, "--tensor-model-parallel-size", least=0)]
 """One word of a launch command."""
 Label: TypeAlias = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
-    ),
-    Field(examples=["nvidia.com/gpu.product"]),
+    str, _text(253, r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", "nvidia.com/gpu.product")
 ]
 """A label's key."""
-SeriesLabel: TypeAlias = Annotated[
-    str, StringConstraints(min_length=1, max_length=128, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")
-]
+SeriesLabel: TypeAlias = Annotated[str, _text(128, r"^[a-zA-Z_][a-zA-Z0-9_]*$", None)]
 """A label of series, as Prometheus has it."""
-LabelValue: TypeAlias = Annotated[
-    str, StringConstraints(min_length=0, max_length=256), Field(examples=["NVIDIA-H100-80GB-HBM3"])
-]
+LabelValue: TypeAlias = Annotated[str, _text(256, None, "NVIDIA-H100-80GB-HBM3", least=0)]
 """A label's value."""
-Decimal: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=24, pattern=r"^[0-9]{1,12}(\.[0-9]{1,9})?$"),
-    Field(examples=["0.90"]),
-]
+Decimal: TypeAlias = Annotated[str, _text(24, r"^[0-9]{1,12}(\.[0-9]{1,9})?$", "0.90")]
 """A number that may have a fraction, zero or more."""
 Positive: TypeAlias = Annotated[Decimal, _more_than_nothing("give more than 0")]
-"""The same, more than nothing."""
+"""A decimal above zero."""
 Fraction: TypeAlias = Annotated[
     Decimal,
     Rule(
@@ -213,50 +186,39 @@ Fraction: TypeAlias = Annotated[
         lambda text: 0 < float(text) <= 1,
     ),
 ]
-"""The same, more than nothing and at most the whole."""
+"""A decimal above zero and at most one."""
 AtLeastOne: TypeAlias = Annotated[
     Decimal, Rule("double(self) >= 1.0", "give 1 or more", lambda text: float(text) >= 1)
 ]
-"""The same, at least one."""
-Signed: TypeAlias = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=24, pattern=r"^-?[0-9]{1,12}(\.[0-9]{1,9})?$"),
-    Field(examples=["-0.03"]),
-]
-"""The same with a sign."""
+"""A decimal of one or more."""
+Signed: TypeAlias = Annotated[str, _text(24, r"^-?[0-9]{1,12}(\.[0-9]{1,9})?$", "-0.03")]
+"""A decimal that may be negative."""
 Tokens: TypeAlias = Annotated[
     str,
-    StringConstraints(
-        min_length=1, max_length=24, pattern=r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$"
-    ),
-    Field(examples=["15T"]),
+    _text(24, r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$", "15T"),
     _more_than_nothing("give more than 0"),
 ]
 """A large whole number with a suffix."""
 Size: TypeAlias = Annotated[
     str,
-    StringConstraints(
-        min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$"
-    ),
-    Field(examples=["6.4 TB"]),
+    _text(32, r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$", "6.4 TB"),
     _more_than_nothing("give more than 0 bytes"),
 ]
 """Bytes."""
 Rate: TypeAlias = Annotated[
     str,
-    StringConstraints(
-        min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[kKMGTPE]?i?(B|bit)/s$"
-    ),
-    Field(examples=["400 Gbit/s"]),
+    _text(32, r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[kKMGTPE]?i?(B|bit)/s$", "400 Gbit/s"),
     _more_than_nothing("give more than 0 B/s"),
 ]
 """Bytes or bits per second."""
 Fabric: TypeAlias = Annotated[
     str,
-    StringConstraints(
-        min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"
+    Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$",
+        examples=["ndr", "400 Gbit/s"],
     ),
-    Field(examples=["ndr", "400 Gbit/s"]),
     Rule(
         "!self.matches('^[0.]+ ?[A-Za-z]+/s$')",
         "give more than 0 B/s",
@@ -265,32 +227,26 @@ Fabric: TypeAlias = Annotated[
 ]
 """A fabric preset, or a bandwidth."""
 Moment: TypeAlias = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"
-    ),
-    Field(examples=["2026-01-31T09:30:00Z"]),
+    str, _text(32, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$", "2026-01-31T09:30:00Z")
 ]
 """A point in time, in UTC."""
-Degree: TypeAlias = Annotated[int, Field(ge=1, le=65536, examples=[8])]
+Degree: TypeAlias = Annotated[int, _whole(1, 65536, 8)]
 """A parallel degree."""
-Devices: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[8])]
+Devices: TypeAlias = Annotated[int, _whole(1, 1024, 8)]
 """GPUs of a node, or a part of them."""
-Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000, examples=[256])]
+Count: TypeAlias = Annotated[int, _whole(1, 10_000_000, 256)]
 """A whole number of one or more."""
-Layers: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[126])]
+Layers: TypeAlias = Annotated[int, _whole(1, 1024, 126)]
 """Layers of a model: eight times as many as the deepest that is trained."""
-Zero: TypeAlias = Annotated[int, Field(ge=0, le=10_000_000, examples=[0])]
+Zero: TypeAlias = Annotated[int, _whole(0, 10_000_000, 0)]
 """A whole number of zero or more."""
-Big: TypeAlias = Annotated[
-    int, Field(ge=0, le=9_000_000_000_000_000_000, examples=[85_899_345_920])
-]
+Big: TypeAlias = Annotated[int, _whole(0, 9_000_000_000_000_000_000, 85_899_345_920)]
 """A whole number that may need 63 bits."""
-Seconds: TypeAlias = Annotated[int, Field(ge=0, le=315_360_000, examples=[600])]
+Seconds: TypeAlias = Annotated[int, _whole(0, 315_360_000, 600)]
 """Whole seconds, up to ten years."""
-SomeSeconds: TypeAlias = Annotated[int, Field(ge=1, le=315_360_000, examples=[600])]
+SomeSeconds: TypeAlias = Annotated[int, _whole(1, 315_360_000, 600)]
 """Whole seconds, at least one."""
-Percent: TypeAlias = Annotated[int, Field(ge=0, le=100, examples=[10])]
+Percent: TypeAlias = Annotated[int, _whole(0, 100, 10)]
 """A share in percent."""
 
 

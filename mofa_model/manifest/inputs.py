@@ -33,11 +33,11 @@ from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import (
     LIMITS,
     Architecture,
+    AxisBounds,
     ClusterPart,
     Constraints,
     ExpertPart,
     Model,
-    Range,
     TrainingJobSpec,
 )
 from mofa_model.presets import huggingface
@@ -219,11 +219,11 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
     return tuple(
         f"{word.key}{_said(bound)}"
         for word in LIMITS
-        if (bound := getattr(given, word.field)) not in (None, Range())
+        if (bound := getattr(given, word.field)) not in (None, AxisBounds())
     )
 
 
-def _said(bound: Range | list[str] | bool) -> str:
+def _said(bound: AxisBounds | list[str] | bool) -> str:
     """What a limit says, with its sign."""
     if isinstance(bound, bool):
         return f"={'true' if bound else 'false'}"

@@ -15,6 +15,7 @@ from mofa_model.manifest.fields import (
     Layout,
     Moment,
     Part,
+    Reason,
     Seconds,
     Signed,
     Text,
@@ -38,7 +39,7 @@ class Interruption(Part):
 class Lost(Part):
     """Time that went into something else than new steps."""
 
-    cause: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    cause: Reason
     """What it went into."""
     seconds: Seconds
     """How much so far."""
@@ -69,13 +70,11 @@ class Observed(Part):
     """Who says so: the exporter of the device, or the trainer, whose allocator reserved so much, beside which there is more."""
     interruptions: Zero | None = None
     """Interruptions so far."""
-    interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = Field(
-        default_factory=list, json_schema_extra=keyed("name", "cause")
+    interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = keyed(
+        "name", "cause"
     )
     """The same by recovery class and cause."""
-    lost: Annotated[list[Lost], Field(max_length=8)] = Field(
-        default_factory=list, json_schema_extra=keyed("cause")
-    )
+    lost: Annotated[list[Lost], Field(max_length=8)] = keyed("cause")
     """Lost time by what it went into."""
     since: Moment | None = None
     """Since when this is counted."""
@@ -92,7 +91,7 @@ class Condition(Part):
     """Which aspect."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
-    reason: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    reason: Reason
     """Why, in one word."""
     message: Annotated[str, Field(max_length=1024)] = ""
     """Why, in one sentence."""
@@ -240,7 +239,7 @@ class Rejected(Part):
 
     atomic = True
 
-    reason: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    reason: Reason
     """Why."""
     count: Big
     """How many."""
@@ -266,9 +265,7 @@ class Inputs(Part):
 
     nodes: Zero
     """Nodes."""
-    failure: Annotated[list[FailurePart], Field(max_length=MOST)] = Field(
-        default_factory=list, json_schema_extra=keyed("name")
-    )
+    failure: Annotated[list[FailurePart], Field(max_length=MOST)] = keyed("name")
     """Failure rates by recovery class."""
     learned: Decimal | None = None
     """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
@@ -299,9 +296,7 @@ class TrainingJobStatus(Part):
         default_factory=list
     )
     """What is most likely best, worth a try, and the best of other kinds."""
-    rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(
-        default_factory=list, json_schema_extra=keyed("reason")
-    )
+    rejected: Annotated[list[Rejected], Field(max_length=16)] = keyed("reason")
     """What was left out, by reason."""
     inputs: Inputs | None = None
     """What the advice used."""
@@ -309,7 +304,5 @@ class TrainingJobStatus(Part):
     """What the running job does."""
     health: Text = ""
     """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run, or starts."""
-    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
-        default_factory=list, json_schema_extra=keyed("type")
-    )
+    conditions: Annotated[list[Condition], Field(max_length=16)] = keyed("type")
     """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate, MemoryAccurate."""

@@ -16,6 +16,7 @@ from mofa_model import presets
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
+from mofa_model.kinds.pods import PRODUCT
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.documents import LARGEST, Documents, Item
@@ -82,11 +83,7 @@ def _texts() -> Mapping[str, str]:
     return {path.stem: path.read_text("utf-8") for path in found}
 
 
-PRODUCTS: Final = (
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-    "cloud.google.com/gke-accelerator",
-)
+PRODUCTS: Final = (PRODUCT, "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
 """Labels of nodes that say which GPU they have."""
 PROFILE, POLICY = "ClusterProfile", "AdvisorPolicy"
 _NAME_ONE: Final = "name one in an AdvisorPolicy, or give one with --profile"

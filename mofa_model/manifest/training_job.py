@@ -228,7 +228,7 @@ class ClusterPart(Part):
     """GPUs of one pod, between which NVLink is used; missing = all that the job has on a node."""
 
 
-class Range(Part):
+class AxisBounds(Part):
     """The values of an axis: listed, or between two bounds."""
 
     rules = (
@@ -272,7 +272,7 @@ LIMITS: Final = tuple(
 
 def _limit(word: AxisWord) -> tuple[Any, Any]:
     """Type and field of a limit."""
-    kind: Any = bool if word.place == Switch.place else Range
+    kind: Any = bool if word.place == Switch.place else AxisBounds
     extra: Any = None
     if words := word.listed():
         kind = Annotated[list[Literal[words]], Field(min_length=1, max_length=len(words))]  # type: ignore[valid-type]

@@ -1,5 +1,6 @@
 """The hand-written pages are true: what they name exists, and every symptom leads to its cure."""
 
+import json
 import re
 import tomllib
 from importlib.metadata import entry_points
@@ -60,10 +61,12 @@ def test_figures_of_the_questions_are_those_of_the_product():
     for figure in ("100m", "256Mi"):
         assert figure in page
         assert figure in values
+    asked = json.loads((ROOT / "tests/data/trainer_options.json").read_text("utf-8"))
+    assert asked.keys() <= {*TRAINERS}
     named = (
         re.search(r"\*\*Which trainers\?\*\* (.*) have flags", page)[1].lower().replace("-lm", "")
     )
-    assert {one.strip(" ,") for one in re.split(r",|\band\b", named)} - {""} == set(TRAINERS)
+    assert {one.strip(" ,") for one in re.split(r",|\band\b", named)} - {""} == set(asked)
 
 
 def test_what_the_pages_have_people_install_is_there():

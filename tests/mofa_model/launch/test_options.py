@@ -26,7 +26,13 @@ TITAN = "--parallelism.tensor_parallel_degree 2"
 PAGE = (Path(__file__).parents[3] / "docs" / "launch.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+def test_the_parsers_that_were_asked_are_those_of_trainers_that_are_launched():
+    """A new trainer is asked once `tools/options.py` has its parser."""
+    assert {*RECORD} <= {*TRAINERS}
+    assert len(RECORD) >= 5
+
+
+@pytest.mark.parametrize("trainer", RECORD)
 def test_every_option_of_a_parser_is_read_refused_or_named(trainer):
     said = RECORD[trainer]
     assert said["release"] == table(trainer).release
@@ -44,7 +50,7 @@ def test_every_option_of_a_parser_is_read_refused_or_named(trainer):
     assert f"| `{trainer}` | {' | '.join(map(str, numbers))} |" in PAGE
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("trainer", RECORD)
 def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
     known = table(trainer)
     bare = {option.removeprefix("--") for option in RECORD[trainer]["options"]}

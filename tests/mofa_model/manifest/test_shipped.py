@@ -86,7 +86,10 @@ def test_advise_gives_each_job_the_strategy_that_annotate_writes(capsys, monkeyp
 
 @pytest.mark.parametrize("path", WITHOUT, ids=shown)
 def test_what_is_no_job_passes_through_annotate_unchanged(path):
-    assert annotated(path) == (0, path.read_text("utf-8"), "")
+    code, out, err = annotated(path)
+    assert (code, out) == (0, path.read_text("utf-8"))
+    assert "nothing to annotate" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", WITHOUT, ids=shown)
