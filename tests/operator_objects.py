@@ -382,7 +382,7 @@ class World:
             return decide_profile(snapshot, SETTINGS)
         if key.kind == ADVISOR_POLICY:
             return decide_policy(snapshot)
-        unasked = (store or self.store).unasked
+        unasked = (store or self.store).pending
         since = unasked.holding(key)
         answer = self.answer(snapshot) if needs_answer(snapshot) else None
         self.due |= unasked.asked(key, since)

@@ -25,7 +25,7 @@ from mofa_operator.keys import (
     key_of,
 )
 from mofa_operator.objects import LiveObject, LiveTrainingJob, live
-from mofa_operator.observe.cluster.relations import Uses, wanted
+from mofa_operator.observe.cluster.relations import Dependencies, objects_named
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import NodeFacts, facts_of
 from mofa_operator.snapshot import Named
@@ -121,7 +121,7 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
         for _ in range(_HOPS):
             keys = [
                 key
-                for key in wanted(job.key, Uses(asks=False), job.body, named)
+                for key in objects_named(job.key, Dependencies(asks=False), job.body, named)
                 if key.kind != CONFIG_MAP
             ]
             for key in keys:

@@ -1,8 +1,8 @@
-"""Objects as bytes: what is kept of a body, and marks that tell whether a new one says anything new.
+"""Objects as bytes: what is kept of a body, and digests that show whether a new body differs.
 
-A mark is a digest. Of each object two are kept, because they are nobody else's and ours: `theirs` covers what a decision
-depends on (spec, labels, the annotations that people write), `ours` covers what we write (the other annotations under our
-prefix, and the status of our kinds). Resource versions, managed fields and the status of foreign kinds are in neither.
+Of each object two digests are kept: `theirs` covers what a decision depends on (spec, labels, the annotations that people write),
+`ours` covers what we write (the other annotations under our prefix, and the status of our kinds). Resource versions, managed fields
+and the status of foreign kinds are in neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,7 +22,7 @@ from mofa_operator.objects import FOREIGN, STATUS, LiveObject, LiveProfile, Writ
 from mofa_operator.words import MANAGER
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""Where kubectl keeps a copy of the whole object."""
+"""Annotation in which kubectl keeps a copy of the whole object."""
 
 
 def packed(value: Any) -> bytes:
@@ -35,46 +35,6 @@ def packed(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
-
-
-@dataclass(slots=True)
-class StoredBody:
-    """One object, as it is kept."""
-
-    version: str
-    """Its resource version."""
-    raw: bytes
-    """Its body, packed."""
-    theirs: bytes
-    """Mark of what others write."""
-    ours: bytes
-    """Mark of what we write."""
-    relevance: bytes = b""
-    """Of a ClusterProfile: mark of what jobs take from it."""
-    ahead: int = 0
-    """Above zero while the echo of our own write is outstanding: how many older events are still let pass."""
-    told: bool = False
-    """Whether that echo has nothing to say: what the API server answered held no news of others."""
-
-    def is_old(self, version: str) -> bool:
-        """Whether an event that brings this version says nothing new."""
-        if self.ahead and older(version, self.version):
-            self.ahead -= 1
-            return True
-        if not version or version != self.version or (self.ahead and not self.told):
-            return False
-        self.ahead = 0
-        return True
-
-
-def stored(kind: Kind, body: Body) -> StoredBody:
-    """What is kept of a slim body."""
-    return StoredBody(version_of(body), kept(body), theirs(kind, body), ours(kind, body))
-
-
-def kept(body: Body) -> bytes:
-    """A body as JSON in exactly as many bytes as it needs: the buffer that the packer hands out is a multiple of that."""
-    return bytes(memoryview(packed(body)))
 
 
 def unpacked(text: bytes) -> Any:
@@ -90,10 +50,48 @@ def digest(value: Any) -> bytes:
     return hashlib.blake2b(packed(value), digest_size=16).digest()
 
 
+@dataclass(slots=True)
+class StoredBody:
+    """One object, as it is kept."""
+
+    version: str
+    """Its resource version."""
+    raw: bytes
+    """Its body, packed."""
+    theirs: bytes
+    """Digest of what others write."""
+    ours: bytes
+    """Digest of what we write."""
+    relevance: bytes = b""
+    """Of a ClusterProfile: digest of what jobs take from it."""
+    ahead: int = 0
+    """While the echo of our own write is outstanding: how many older events are still ignored."""
+    settled: bool = False
+    """Whether that echo brings nothing: the API server's answer held no change of others."""
+
+    def is_old(self, version: str) -> bool:
+        """Whether an event of this version brings nothing."""
+        if self.ahead and older(version, self.version):
+            self.ahead -= 1
+            return True
+        if not version or version != self.version or (self.ahead and not self.settled):
+            return False
+        self.ahead = 0
+        return True
+
+
+def stored(kind: Kind, body: Body) -> StoredBody:
+    """What is kept of a slim body."""
+    return StoredBody(version_of(body), kept(body), theirs(kind, body), ours(kind, body))
+
+
+def kept(body: Body) -> bytes:
+    """A body as JSON in exactly as many bytes as it needs: the packer's own buffer is larger."""
+    return bytes(memoryview(packed(body)))
+
+
 def slim(kind: Kind, body: Body) -> Body:
-    """A body without kubectl's copy of itself; lists leave kind and version out, here they are. Of managed fields it keeps
-    whose hand our annotations are of, where it is not ours.
-    """
+    """A body with kind and version, without kubectl's copy of it and its managed fields; foreign hands on our annotations stay."""
     metadata = {
         key: value
         for key, value in part(body, "metadata").items()
@@ -103,14 +101,12 @@ def slim(kind: Kind, body: Body) -> Body:
         metadata[FOREIGN] = foreign
     annotations = part(metadata, "annotations")
     if _LAST_APPLIED in annotations:
-        metadata["annotations"] = {
-            key: value for key, value in annotations.items() if key != _LAST_APPLIED
-        }
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
     return {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 def theirs(kind: Kind, body: Body) -> bytes:
-    """Mark of what others write and a decision depends on."""
+    """Digest of what others write and a decision depends on."""
     metadata, annotations = part(body, "metadata"), part(body, "metadata", "annotations")
     return digest(
         [
@@ -125,29 +121,27 @@ def theirs(kind: Kind, body: Body) -> bytes:
 
 
 def ours(kind: Kind, body: Body) -> bytes:
-    """Mark of what we write: where somebody else changed it, it has to be put right."""
+    """Digest of what we write: where somebody else changed it, it has to be put right."""
     annotations = part(body, "metadata", "annotations")
     written = {key: value for key, value in annotations.items() if is_output(key)}
     return digest([written, body.get("status") if kind in OURS else None])
 
 
 def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
-    """Annotations under our prefix whose value is not of our hand, and of our kinds the status, where anybody else wrote a part
-    of it; and whose it is. The API server keeps account of that.
-    """
+    """Our annotations whose value another manager wrote, and of our kinds the status; the manager of each, by managed fields."""
     written = [name for name in part(metadata, "annotations") if is_output(name)]
     if not written:
         return {}
-    hands, status = dict[str, Written](), dict[str, str]()
+    managers, status = dict[str, Written](), dict[str, str]()
     for entry in items(metadata.get("managedFields")):
         manager = text_of(entry.get("manager"))
         fields = part(entry, "fieldsV1")
-        hands.setdefault(manager, {}).update(part(fields, "f:metadata", "f:annotations"))
+        managers.setdefault(manager, {}).update(part(fields, "f:metadata", "f:annotations"))
         if kind in OURS and "f:status" in fields and manager != MANAGER:
             status[STATUS] = manager
-    own = hands.pop(MANAGER, {})
+    own = managers.pop(MANAGER, {})
     return status | {
-        name: next((manager for manager, owned in hands.items() if f"f:{name}" in owned), "")
+        name: next((manager for manager, owned in managers.items() if f"f:{name}" in owned), "")
         for name in written
         if f"f:{name}" not in own
     }
@@ -168,31 +162,35 @@ def older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
-# ClusterProfiles as they stand, unpacked once and not for every job that asks.
+class _Unpacked(NamedTuple):
+    """A ClusterProfile, and the bytes that it and its ledger were unpacked from."""
+
+    raw: bytes
+    ledger: bytes
+    profile: LiveProfile
 
 
-class Unpacked:
-    """The last one of each name."""
+class ProfileCache:
+    """ClusterProfiles, unpacked once and not for every job that asks."""
 
     def __init__(self) -> None:
-        """None was asked for yet."""
-        self._held: dict[Key, tuple[bytes, bytes, LiveProfile]] = {}
+        self._profiles: dict[Key, _Unpacked] = {}
 
     def profile(
         self, key: Key, stands: StoredBody | None, ledger: StoredBody | None
     ) -> LiveProfile | None:
-        """A profile and its ledger, as they are kept; None where there is no profile."""
+        """A profile with its ledger; None where there is no profile."""
         if stands is None:
             return None
-        beside = b"" if ledger is None else ledger.raw
-        held = self._held.get(key)
-        if held is None or held[0] is not stands.raw or held[1] is not beside:
+        counted = b"" if ledger is None else ledger.raw
+        known = self._profiles.get(key)
+        if known is None or known.raw is not stands.raw or known.ledger is not counted:
             named = Key(FAILURE_LEDGER, "", key.name)
-            counted = None if ledger is None else LiveObject(named, unpacked(beside))
-            found = LiveProfile(key, unpacked(stands.raw), counted)
-            self._held[key] = held = stands.raw, beside, found
-        return held[2]
+            beside = None if ledger is None else LiveObject(named, unpacked(counted))
+            profile = LiveProfile(key, unpacked(stands.raw), beside)
+            self._profiles[key] = known = _Unpacked(stands.raw, counted, profile)
+        return known.profile
 
     def forget(self, key: Key) -> None:
-        """It is no more."""
-        self._held.pop(key, None)
+        """It is gone."""
+        self._profiles.pop(key, None)

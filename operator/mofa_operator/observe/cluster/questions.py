@@ -15,7 +15,7 @@ from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
 from mofa_operator.observe.cluster.bodies import digest, packed
-from mofa_operator.observe.cluster.relations import ListedPolicy, Uses, policy_for, texts_of
+from mofa_operator.observe.cluster.relations import Dependencies, ListedPolicy, policy_for, texts_of
 from mofa_operator.snapshot import Named, Question
 from mofa_operator.words import Aspect
 
@@ -43,7 +43,7 @@ def question_bytes(question: Question) -> bytes:
 
 
 def training_question(
-    job: LiveTrainingJob, profile: LiveProfile | None, uses: Uses, named: Named
+    job: LiveTrainingJob, profile: LiveProfile | None, dependencies: Dependencies, named: Named
 ) -> Question:
     """What a TrainingJob asks."""
     spec = job.body.get("spec")
@@ -52,7 +52,7 @@ def training_question(
     return Question(
         job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
         profiles=profiles,
-        config_maps=texts_of(job.key, uses, job.body, named),
+        config_maps=texts_of(job.key, dependencies, job.body, named),
     )
 
 
@@ -60,7 +60,7 @@ def existing_question(
     job: LiveObject,
     profiles: Sequence[LiveProfile],
     policies: Sequence[ListedPolicy],
-    uses: Uses,
+    dependencies: Dependencies,
     named: Named,
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
@@ -81,7 +81,7 @@ def existing_question(
         policies=()
         if policy is None
         else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
-        config_maps=texts_of(job.key, uses, job.body, named),
+        config_maps=texts_of(job.key, dependencies, job.body, named),
         beside=tuple(_plain(one) for one in named.beside),
     )
 

@@ -1,11 +1,11 @@
-"""Everything that was seen of the cluster, in memory: level state, told object by object, asked for by key.
+"""Everything that was seen of the cluster, in memory: put in object by object, asked for by key.
 
     put(kind, body) ─▶ keys whose decision may change        drop(kind, namespace, name) ─▶ the same
     wrote(key, body)                                         what the API server answered to a write of ours
-    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete, frozen, nothing in it points back here
+    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete and frozen; nothing in it points back here
 
-A change that no decision depends on is silent: heartbeats, resource versions, the status of foreign kinds, the echo of our own
-writes. What came with such an echo without being ours, as an edit that we had not seen, is told when the echo arrives.
+A change that no decision depends on returns no key: heartbeats, resource versions, the status of foreign kinds, the echo of our own
+writes. An edit of somebody else that came with such an echo returns its key when the echo arrives.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from mofa_operator.keys import (
 )
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
 from mofa_operator.observe.cluster.bodies import (
+    ProfileCache,
     StoredBody,
-    Unpacked,
     kept,
     older,
     ours,
@@ -40,15 +40,19 @@ from mofa_operator.observe.cluster.bodies import (
     unpacked,
     version_of,
 )
-from mofa_operator.observe.cluster.questions import existing_question, relevance, training_question
+from mofa_operator.observe.cluster.questions import (
+    existing_question,
+    relevance,
+    training_question,
+)
 from mofa_operator.observe.cluster.relations import (
+    Dependents,
+    PendingReadvice,
     Policies,
-    Relations,
-    Unasked,
+    dependencies_of,
     names_others,
+    objects_named,
     profile_keys,
-    uses_of,
-    wanted,
 )
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.snapshot import (
@@ -67,7 +71,9 @@ from mofa_operator.snapshot import (
 from mofa_operator.workloads import LiveWorkload
 
 _IN_FLIGHT: Final = 8
-"""Events older than a write of ours that may come after its answer; then what comes is taken at its word, as after a restore. [1]"""
+"""Older events that may arrive after the answer to a write of ours; later ones are taken as they are, as after a restore. [1]"""
+_SAME: Final = 0.01
+"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
@@ -75,15 +81,14 @@ class Store:
     """The cluster as it was last seen."""
 
     def __init__(self, kinds: Collection[Kind] = KINDS, pools: Pools | None = None) -> None:
-        """Nothing was seen yet; `kinds` are those of jobs that are watched, `pools` how their nodes are counted."""
+        """`kinds` are those of jobs that are watched, `pools` is how their nodes are counted."""
         self._kinds = kinds
         self._entries: dict[Key, StoredBody] = {}
-        self._pools, self._relations = pools or Pools(), Relations()
-        self.listed = self._pools.listed  # once all nodes that there are were put in
+        self._pools, self._dependents = pools or Pools(), Dependents()
+        self.listed = self._pools.listed  # called once all nodes that exist were put in
         self.policies = Policies()
-        self._measured, self._unpacked = Measured(), Unpacked()
-        self.unasked = Unasked()
-        """Jobs that were not asked yet whether what was taught lately changes their answer."""
+        self._measured, self._profiles = Measurements(), ProfileCache()
+        self.pending = PendingReadvice()
 
     def put(self, kind: Kind, body: Body) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
@@ -96,7 +101,7 @@ class Store:
         return self._put(key, entry, slim(kind, body))
 
     def drop(self, kind: Kind, namespace: str, name: str) -> frozenset[Key]:
-        """Forget an object; its own key is in the result, so that what is exported of it goes too."""
+        """Forget an object; its own key is in the result, so that its metrics go too."""
         key = Key(kind, namespace, name)
         if kind == NODE:
             return profile_keys(self._pools.put(name, None))
@@ -108,18 +113,18 @@ class Store:
         if kind == FAILURE_LEDGER:
             return profile_keys([name])
         if kind == CLUSTER_PROFILE:
-            beside = profile_keys(self._pools.select(name, None))
+            sharing = profile_keys(self._pools.select(name, None))
             self._measured.forget_profile(name)
-            self.unasked.settled(name)
-            self._unpacked.forget(key)
-            return self._relations.of_profile(name) | self.policies.naming(name) | beside | {key}
-        concerned = (
-            self._relations.unlink(key) | set(self._relations.owners(key)) | self.unasked.gone(key)
-        )
+            self.pending.settled(name)
+            self._profiles.forget(key)
+            jobs = self._dependents.of_profile(name)
+            return jobs | self.policies.naming(name) | sharing | {key}
+        owners = frozenset(self._dependents.owners(key))
+        concerned = self._dependents.unlink(key) | owners | self.pending.gone(key)
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
-        """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
+        """Take in the API server's answer to a write of ours: its echo is no change, and older events are stale."""
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
@@ -128,22 +133,21 @@ class Store:
         entry.raw = kept(slim(key.kind, body))
         entry.version, entry.ours = version, ours(key.kind, body)
         entry.ahead = _IN_FLIGHT
-        entry.told = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
+        entry.settled = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
         if key.kind == CLUSTER_PROFILE and (profile := self.profile(key.name)) is not None:
-            self.unasked.take(profile, self._relations.of_profile(key.name))
+            self.pending.take(profile, self._dependents.of_profile(key.name))
 
     def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
-        """Take in what Prometheus said of a pool; the result is the profile's key where that says anything new."""
+        """Take in what Prometheus shows of a pool; the result is the profile's key where that is new."""
         key = Key(CLUSTER_PROFILE, "", profile)
-        told = key in self._entries and self._measured.set_history(profile, history)
-        return frozenset({key} if told else ())
+        is_new = key in self._entries and self._measured.set_history(profile, history)
+        return frozenset({key} if is_new else ())
 
     def set_watched(self, profile: str, days: tuple[Day, ...]) -> frozenset[Key]:
-        """Take in what the watch saw of a pool; the result is the profile's key where that says anything new."""
+        """Take in what the watch saw of a pool; the result is the profile's key where that is new."""
         key = Key(CLUSTER_PROFILE, "", profile)
-        return frozenset(
-            {key} if key in self._entries and self._measured.set_watched(profile, days) else ()
-        )
+        is_new = key in self._entries and self._measured.set_watched(profile, days)
+        return frozenset({key} if is_new else ())
 
     def set_running(
         self,
@@ -152,14 +156,15 @@ class Store:
         alive: Alive | None = None,
         unseen: str | None = None,
     ) -> frozenset[Key]:
-        """Take in what a job was seen to do, or why that is not known; the result is its key where that says anything new."""
-        told = key in self._entries and self._measured.set_running(key, running, alive, unseen)
-        return frozenset({key} if told else ())
+        """Take in what a job does, or why that is unknown; the result is its key where that is new."""
+        is_new = key in self._entries and self._measured.set_running(key, running, alive, unseen)
+        return frozenset({key} if is_new else ())
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a running job says of its profile; the result is the profile's key where that is new."""
-        told = self._measured.set_taught(key, profile, evidence if key in self._entries else None)
-        return frozenset({Key(CLUSTER_PROFILE, "", profile)}) if told else _NONE
+        known = evidence if key in self._entries else None
+        is_new = self._measured.set_taught(key, profile, known)
+        return profile_keys([profile] if is_new else ())
 
     def keys(self, *kinds: Kind) -> list[Key]:
         """Keys of all objects of some kinds."""
@@ -167,7 +172,7 @@ class Store:
         return [key for key in self._entries if key.kind in kinds] + nodes
 
     def differs(self, kind: Kind, body: Body) -> bool:
-        """Whether an object is otherwise than it was last seen, in anything that matters here."""
+        """Whether an object is not as it was last seen, in anything that a decision depends on."""
         key = key_of(kind, body)
         if kind == NODE:
             return self._pools.facts(key.name) != facts_of(body)
@@ -175,7 +180,7 @@ class Store:
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
     def body(self, key: Key) -> Body | None:
-        """An object as it was last seen, and as it came; None where there is none."""
+        """The body of an object as it was last seen; None where there is none."""
         return None if (entry := self._entries.get(key)) is None else unpacked(entry.raw)
 
     def live(self, key: Key) -> LiveObject | None:
@@ -187,7 +192,7 @@ class Store:
     def profile(self, name: str) -> LiveProfile | None:
         """A ClusterProfile by its name; None where there is none."""
         key, ledger = Key(CLUSTER_PROFILE, "", name), Key(FAILURE_LEDGER, "", name)
-        return self._unpacked.profile(key, self._entries.get(key), self._entries.get(ledger))
+        return self._profiles.profile(key, self._entries.get(key), self._entries.get(ledger))
 
     def profiles(self) -> list[LiveProfile]:
         """Every ClusterProfile, by name."""
@@ -203,40 +208,43 @@ class Store:
 
     def named(self, key: Key) -> str | None:
         """The ClusterProfile that a job, its policy or a TrainingJob about it names."""
-        return self._relations.uses(next(iter(self._relations.owners(key)), key)).profile or None
+        owner = next(iter(self._dependents.owners(key)), key)
+        return self._dependents.dependencies(owner).profile or None
 
     def target(self, key: Key) -> LiveObject | None:
-        """The object that a job's targetRef names, as it was last seen; None where there is none."""
-        named = self._relations.uses(key).target
-        return None if named is None else self.live(named)
+        """The object that a job's targetRef names; None where there is none."""
+        target = self._dependents.dependencies(key).target
+        return None if target is None else self.live(target)
 
     def owner(self, key: Key) -> str | None:
-        """Name of the TrainingJob whose targetRef names an existing job, the first one, or of the job that made it; else None."""
-        owners = self._relations.owners(key)
-        return next((owner.name for owner in owners), None) or self._relations.uses(key).made_by
+        """The first TrainingJob whose targetRef names an existing job, or the job that made it, by name."""
+        owners = self._dependents.owners(key)
+        return owners[0].name if owners else self._dependents.dependencies(key).made_by
 
     def means(self, key: Key) -> list[LiveProfile]:
         """ClusterProfiles that an existing job may mean, as far as they exist."""
-        named = self._relations.uses(key).profile
-        return self.profiles() if named is None else [one] if (one := self.profile(named)) else []
+        name = self._dependents.dependencies(key).profile
+        return self.profiles() if name is None else [one] if (one := self.profile(name)) else []
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
-        """Objects that a job or its pods name and that its answer depends on, but for those that were read already."""
+        """Objects that a job or its pods name, that its answer depends on, and that were not read yet."""
         if not self.names_others(key):
             return []
-        return wanted(key, self._relations.uses(key), unpacked(self._entries[key].raw), named)
+        body = unpacked(self._entries[key].raw)
+        return objects_named(key, self._dependents.dependencies(key), body, named)
 
     def names_others(self, key: Key) -> bool:
-        """Whether a job that asks names others on which its answer depends; sometimes one that names none."""
-        entry = self._entries.get(key)
-        return entry is not None and names_others(key.kind, self._relations.uses(key), entry.raw)
+        """Whether a job that asks may name others on which its answer depends."""
+        if (entry := self._entries.get(key)) is None:
+            return False
+        return names_others(key.kind, self._dependents.dependencies(key), entry.raw)
 
     def snapshot(
         self, key: Key, now: float, named: Named | None = None
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
-        """All that a decision about an object needs; None where the object is gone, or nothing is decided about it.
+        """Everything that a decision about an object needs; None where it is gone, or nothing is decided about it.
 
-        `now` is in seconds of the epoch [s], `named` holds what it names (`wanted`).
+        `now` is in seconds of the epoch [s], `named` holds the objects that it names (`wanted`).
         """
         stands, named = self.live(key), named or Named()
         if isinstance(stands, LiveTrainingJob):
@@ -248,8 +256,8 @@ class Store:
                 shared=self._pools.shared(key.name),
                 **self._measured.of_profile(key.name),
                 influence=self.policies.influence(),
-                jobs=len(self._relations.of_profile(key.name)),
-                all_asked=not self.unasked.left(key.name),
+                jobs=len(self._dependents.of_profile(key.name)),
+                all_asked=not self.pending.left(key.name),
                 now=now,
             )
         if stands is None:
@@ -257,93 +265,84 @@ class Store:
         if key.kind == ADVISOR_POLICY:
             profile = self.policies.profile(key)
             missing = bool(profile) and profile not in self._pools.profiles()
-            jobs = self._relations.under(key)
+            jobs = self._dependents.under(key)
             return PolicySnapshot(policy=stands, jobs=jobs, profile_missing=missing, now=now)
         return self._existing(stands, named, now) if key.kind in JOBS else None
 
     def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:
-        uses = self._relations.uses(job.key)
-        profile = self.profile(uses.profile or "")
-        owners = [] if uses.target is None else self._relations.owners(uses.target)
-        owner = next((other.name for other in owners[:1] if other != job.key), None)
-        found = JobSnapshot(
+        dependencies = self._dependents.dependencies(job.key)
+        profile, target = self.profile(dependencies.profile or ""), dependencies.target
+        owners = [] if target is None else self._dependents.owners(target)
+        owner = owners[0].name if owners and owners[0] != job.key else None
+        return JobSnapshot(
             job=job,
-            question=training_question(job, profile, uses, named),
-            target=self.live(uses.target) if uses.target is not None and owner is None else None,
+            question=training_question(job, profile, dependencies, named),
+            target=self.live(target) if target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
             asks_anew=profile is not None and not profile.is_asked,
+            **self._measured.of_job(job.key),
             now=now,
         )
-        return self._sighted(found)
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
-        uses, meant, owner = self._relations.uses(job.key), self.means(job.key), self.owner(job.key)
-        question = existing_question(job, meant, self.policies.of(job.key.namespace), uses, named)
-        anew = not all(one.is_asked for one in meant)
-        return self._sighted(
-            JobSnapshot(job=job, question=question, owned_by=owner, asks_anew=anew, now=now)
+        dependencies, meant = self._dependents.dependencies(job.key), self.means(job.key)
+        policies = self.policies.of(job.key.namespace)
+        return JobSnapshot(
+            job=job,
+            question=existing_question(job, meant, policies, dependencies, named),
+            owned_by=self.owner(job.key),
+            asks_anew=not all(profile.is_asked for profile in meant),
+            **self._measured.of_job(job.key),
+            now=now,
         )
-
-    def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
-        """With what the last look at the job brought."""
-        return replace(snapshot, **self._measured.sighted(snapshot.job.key))
 
     def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""
         kind, stands = key.kind, live(key.kind, body)
         fresh = self._entries[key] = stored(kind, body)
-        fresh.relevance = relevance(stands) if isinstance(stands, LiveProfile) else b""
-        told = entry is None or entry.theirs != fresh.theirs
+        edited = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = (
-            frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
+            frozenset({key}) if edited or (entry and entry.ours != fresh.ours) else _NONE
         )
         if isinstance(stands, LiveProfile):
+            fresh.relevance = relevance(stands)
             own |= self.policies.naming(key.name) if entry is None else _NONE
             own |= profile_keys(self._pools.select(key.name, stands.asked.node_selector))
-            changed = entry is None or entry.relevance != fresh.relevance
-            jobs = self._relations.of_profile(key.name)
-            self.unasked.take(stands, jobs)
-            return own | jobs if changed else own
+            jobs = self._dependents.of_profile(key.name)
+            self.pending.take(stands, jobs)
+            return own if entry is not None and entry.relevance == fresh.relevance else own | jobs
         if kind == FAILURE_LEDGER:
             return profile_keys([key.name] if own else ())
         if kind == ADVISOR_POLICY:
-            return own | self._put_policy(key, body) if told else own
-        concerned = frozenset(self._relations.owners(key)) if own else _NONE
-        if told:
-            uses = uses_of(stands, self.policies.of(key.namespace), self._kinds)
-            concerned |= self._relations.link(key, uses)
+            return own | self._put_policy(key, body) if edited else own
+        concerned = frozenset(self._dependents.owners(key)) if own else _NONE
+        if edited:
+            policies = self.policies.of(key.namespace)
+            dependencies = dependencies_of(stands, policies, self._kinds)
+            concerned |= self._dependents.link(key, dependencies)
             if entry is None:
-                self.unasked.came(key, uses)
+                self.pending.came(key, dependencies)
         return own | {k for k in concerned if k in self._entries}
 
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
-        """Take in a policy, or its end: every existing job of its namespace may now be opted in, or no longer."""
+        """Take in a policy, or its end: it may opt in any existing job of its namespace, or no longer."""
         self.policies.put(key, body)
-        jobs = self._relations.existing_in(key.namespace)
-        told = set(jobs)
+        jobs = self._dependents.existing_in(key.namespace)
+        policies, concerned = self.policies.of(key.namespace), set(jobs)
         for job in filter(None, map(self.live, jobs)):
-            told |= self._relations.link(
-                job.key, uses_of(job, self.policies.of(key.namespace), self._kinds)
-            )
-        return frozenset(k for k in told if k in self._entries)
+            dependencies = dependencies_of(job, policies, self._kinds)
+            concerned |= self._dependents.link(job.key, dependencies)
+        return frozenset(k for k in concerned if k in self._entries)
 
 
-# What was measured of objects, beside what the API server says of them: histories of pools, running jobs, what they taught.
-
-_SAME: Final = 0.01
-"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
-
-
-class Measured:
-    """The last measurement of each; every `set` says whether it brings anything new."""
+class Measurements:
+    """The last measurement of each pool and job, beside what the API server shows; every `set` returns whether it is new."""
 
     def __init__(self) -> None:
-        """Nothing was measured yet."""
         self._histories: dict[str, History | NoHistory] = {}
         self._watched: dict[str, tuple[Day, ...]] = {}
-        self._running: dict[Key, tuple[Running | None, Alive | None]] = {}
-        self._unseen: dict[Key, str] = {}
+        self._jobs: dict[Key, dict[str, Any]] = {}
         self._taught: dict[Key, tuple[str, JobEvidence]] = {}
 
     def of_profile(self, profile: str) -> dict[str, Any]:
@@ -354,15 +353,12 @@ class Measured:
             "taught": tuple(said for name, said in self._taught.values() if name == profile),
         }
 
-    def sighted(self, key: Key) -> dict[str, Any]:
-        """What the last look at a job brought, as fields of its snapshot; where nobody looked, why."""
-        if key not in self._running:
-            return {"unseen": self._unseen.get(key, "")}
-        running, alive = self._running[key]
-        return {"running": running, "alive": alive, "looked": True}
+    def of_job(self, key: Key) -> dict[str, Any]:
+        """What the last look at a job brought, as fields of its snapshot."""
+        return self._jobs.get(key, {})
 
     def set_history(self, profile: str, history: History | NoHistory) -> bool:
-        """Take in what Prometheus said; when it was asked is no news."""
+        """Take in a history; a later moment alone is not new."""
         before = self._histories.get(profile)
         self._histories[profile] = history
         if isinstance(before, History) and isinstance(history, History):
@@ -378,50 +374,47 @@ class Measured:
     def set_running(
         self, key: Key, running: Running | None, alive: Alive | None, unseen: str | None = None
     ) -> bool:
-        """Take in what a job was seen to do; that time passes is news of one that is there, and may be due a step.
+        """Take in what a job does; a later moment is new where the job is there, as a step may be due.
 
-        `unseen` says that nobody knows it any more, and why, where that is the job's own doing; empty where it is not.
+        `unseen` means that this is unknown; it holds the reason where the job's own spec is the reason, and is empty otherwise.
         """
-        before = self._running.get(key), self._unseen.get(key, "")
-        self._running.pop(key, None)
-        self._unseen.pop(key, None)
+        before = self._jobs.pop(key, {})
         if unseen is None:
-            self._running[key] = running, alive
+            self._jobs[key] = {"running": running, "alive": alive, "looked": True}
         elif unseen:
-            self._unseen[key] = unseen
-        return before != (self._running.get(key), self._unseen.get(key, ""))
+            self._jobs[key] = {"unseen": unseen}
+        return before != self._jobs.get(key, {})
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> bool:
-        """Take in what a running job says of its profile, None where it says nothing; an end is no news."""
+        """Take in what a running job says of its profile; None = nothing, which is never new."""
         _, before = self._taught.pop(key, (profile, None))
         if evidence is None:
             return False
         self._taught[key] = profile, evidence
         if before is None or (before.log_memory is None) != (evidence.log_memory is None):
             return True
-        by = (
+        change = (
             evidence.log_ratio - before.log_ratio,
             (evidence.log_memory or 0.0) - (before.log_memory or 0.0),
         )
-        return max(map(abs, by)) > _SAME
+        return max(map(abs, change)) > _SAME
 
     def forget(self, key: Key) -> None:
-        """A job is no more."""
-        self._running.pop(key, None)
-        self._unseen.pop(key, None)
+        """Forget a job."""
+        self._jobs.pop(key, None)
         self._taught.pop(key, None)
 
     def forget_profile(self, profile: str) -> None:
-        """A profile is no more."""
+        """Forget a profile."""
         self._histories.pop(profile, None)
         self._watched.pop(profile, None)
 
 
-# What is asked of a Workload that waits: what its job asks, of the size that there is room for.
+# --------------------------------------------------------------------- a Workload of Kueue that waits
 
 
 def speaker(store: Store, workload: LiveWorkload) -> Key:
-    """Who speaks for a Workload: the TrainingJob about its job, its job, or itself where nobody knows that."""
+    """The object that asks for a Workload: the TrainingJob about its job, its job, or itself where its job is unknown."""
     job = workload.job
     if job is None:
         return workload.key
@@ -430,13 +423,9 @@ def speaker(store: Store, workload: LiveWorkload) -> Key:
 
 
 def check_snapshot(
-    store: Store,
-    workload: LiveWorkload,
-    checks: tuple[str, ...],
-    now: float,
-    named: Named,
+    store: Store, workload: LiveWorkload, checks: tuple[str, ...], now: float, named: Named
 ) -> CheckSnapshot:
-    """All that the answer of our checks needs; `now` in seconds of the epoch [s], `named` is what the speaker names."""
+    """Everything that the answer of our AdmissionChecks needs; `named` holds what the speaker names. `now` in [s]"""
     found = store.snapshot(speaker(store, workload), now, named)
     job = found if isinstance(found, JobSnapshot) else None
     existing = store.snapshot(workload.job or workload.key, now, named)
@@ -453,12 +442,17 @@ def check_snapshot(
 
 
 def _sized(job: JobSnapshot, workload: LiveWorkload) -> Question | None:
-    """What a job asks, of the size that there is room for."""
+    """What a job asks, at the size that there is room for; None where that size cannot be asked for."""
     question, (room, asked) = job.question, workload.share
     if room == asked:
         return question
     if job.job.key.kind != TRAINING_JOB:
-        policies = tuple(_of_any_kind(one) for one in question.policies)
+        # a policy lists the job's kind, and a Workload is of another: its list must not count here
+        specs = [mapping(policy.get("spec")) for policy in question.policies]
+        policies = tuple(
+            {**policy, "spec": {name: value for name, value in spec.items() if name != "kinds"}}
+            for policy, spec in zip(question.policies, specs, strict=True)
+        )
         return replace(question, job={**question.job, **workload.admitted}, policies=policies)
     nodes = at(question.job, "spec", "cluster", "nodes")
     if not isinstance(nodes, int) or not asked or nodes * room % asked:
@@ -466,9 +460,3 @@ def _sized(job: JobSnapshot, workload: LiveWorkload) -> Question | None:
     spec = mapping(question.job.get("spec"))
     cluster = mapping(spec.get("cluster")) | {"nodes": nodes * room // asked}
     return replace(question, job={**question.job, "spec": spec | {"cluster": cluster}})
-
-
-def _of_any_kind(policy: Body) -> Body:
-    """A policy without the kinds that it lists: it was found by the job's, and a Workload is of another."""
-    spec = {key: value for key, value in mapping(policy.get("spec")).items() if key != "kinds"}
-    return {**policy, "spec": spec}
