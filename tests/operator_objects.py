@@ -382,10 +382,10 @@ class World:
             return decide_profile(snapshot, SETTINGS)
         if key.kind == ADVISOR_POLICY:
             return decide_policy(snapshot)
-        unasked = (store or self.store).pending
-        since = unasked.holding(key)
+        pending = (store or self.store).pending
+        since = pending.holding(key)
         answer = self.answer(snapshot) if needs_answer(snapshot) else None
-        self.due |= unasked.asked(key, since)
+        self.due |= pending.asked(key, since)
         return job(snapshot, answer, SETTINGS)
 
     def answer(self, snapshot):

@@ -142,7 +142,7 @@ class Reconciler:
         """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
         key, answer = snapshot.job.key, None
         now: JobSnapshot | None = snapshot
-        since = self.store.unasked.holding(key)
+        since = self.store.pending.holding(key)
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same: an answer may take a while."""
@@ -177,7 +177,7 @@ class Reconciler:
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(now, answer, self.settings.loop, why), started)
-            self.enqueuer.enqueue(self.store.unasked.asked(key, since))
+            self.enqueuer.enqueue(self.store.pending.asked(key, since))
             _check(performed)
         else:
             self.queue.add(key)
