@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -292,18 +292,25 @@ def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
 
 
 def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
-    """The profile of a job: the one that it may mean, else the only one whose nodes its pods select; empty where none is told."""
+    """The pool of a job: the only one that it may mean and whose nodes its pods can use; empty where that is not clear."""
     speaker = fleet.speaker(key)
     if speaker is not None:
         return speaker.asked.profile
-    meant = fleet.store.means(key)
-    if len(meant) == 1:
-        return meant[0].key.name
-    if not isinstance(key.kind, JobKind):
-        return ""
     try:
-        selector = demand_of(job.body).selector
+        selector = demand_of(job.body).selector if isinstance(key.kind, JobKind) else {}
     except InputError:
-        return ""
-    fitting = [one for one in meant if one.asked.node_selector.items() <= selector.items()]
-    return fitting[0].key.name if len(fitting) == 1 else ""
+        selector = {}
+    meant = [one for one in fleet.store.means(key) if _can_use(fleet, one, selector)]
+    if len(meant) > 1:  # who names all labels of a pool means that one
+        meant = [one for one in meant if one.asked.node_selector.items() <= selector.items()]
+    return meant[0].key.name if len(meant) == 1 else ""
+
+
+def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, str]) -> bool:
+    """Whether pods with a selector can run on a node of a pool; where no node of it is seen, whether no label differs."""
+    of_pool = profile.asked.node_selector
+    if any(of_pool.get(label, value) != value for label, value in selector.items()):
+        return False
+    members = count(of_pool, fleet.nodes.items()).names
+    labels = (fleet.nodes[name].labels for name in members)
+    return not members or any(selector.items() <= node.items() for node in labels)
