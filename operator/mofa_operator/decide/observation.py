@@ -1,25 +1,14 @@
-"""What is seen of the device memory of a running job, beside what was predicted of the layout that it runs.
+"""What a running job does, against what was predicted of it: figures, conditions, and one word for its health.
 
-    limits          above which it is worth a look: the upper end of the band, and where allocators begin to retry
-    memory_found    the condition: within the band or not, short of memory, or running though it cannot fit
+Figures have three digits and are seldom written: when one moved by `material` and `quiet` seconds have passed. The time
+of the last write stands beside them, so a restart forgets nothing. Conditions speak of the written figures, and so they
+do not flicker.
 
-What an allocator reserved is less than all that is in use, so it is held against upper ends alone.
+A step is due, counted from the last look, so that no step can be missed while nobody looks:
 
-
-How a running job does, in one word, and until when its next step is due.
-
-    a step      `stuck_steps` times its predicted time, or the observed one where that is longer; at least `stuck_least`
-    the first   before that the start: `start_least`, or `STARTS` times the recovery of a whole job that the advice counts
-                with where that is longer, for it loads, compiles and warms up as a start does
-
-What is due is held against the moment of the look, never against now: while nobody looks, no step can be missed.
-
-
-What a running job was seen to do, as it is shown in its status: three digits, seldom written, and only when it matters.
-
-What stands is written anew when a figure moved by `material` or more and `quiet` seconds have passed since the last time;
-that time stands beside the figures, so that a restart forgets nothing. Conditions speak of what is written, and so they
-do not flicker either.
+    a step          after `stuck_steps` times its predicted or observed time, whichever is longer; at least `stuck_least`
+    the first step  that long after the start, which may last `start_least`, or `STARTS` mean recoveries of a whole job,
+                    because a start loads, compiles and warms up as a recovery does
 """
 
 from __future__ import annotations
@@ -43,79 +32,20 @@ from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
 
 DEVICE, ALLOCATOR = "Device", "Allocator"
-"""Who tells the memory: the exporter of the device, or the trainer's allocator, beside which there is more in use."""
-_NONE: Final[Mapping[str, float]] = {}
-
-
-def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
-    """Device memory above which what runs is worth a look; none where nothing is seen that can be. [B]"""
-    seen = None if running is None else figure(running.memory_bytes)
-    if seen is None or implausible(seen, answer):
-        return _NONE
-    band = predicted_memory(answer)
-    told = {} if band is None else {"prediction": band.upper}
-    return told | {"device": PRESSED * answer.room_bytes}
-
-
-def predicted_memory(answer: Answer) -> Range | None:
-    """Peak device memory of the layout that the job is said to run, else of the advised one, with its band. [B]"""
-    today = answer.says.current
-    return (
-        answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
-    )
-
-
-def implausible(seen: float, answer: Answer) -> str:
-    """Why so much memory in use cannot be; empty where it can. [B]"""
-    if seen <= 0:
-        return "a device that trains holds something"
-    if seen > answer.device_bytes:
-        return f"a device has {_gib(answer.device_bytes)}"
-    return ""
-
-
-def memory_found(shown: ShownFigures, answer: Answer) -> Condition:
-    """Whether the device memory of a job that runs is what was predicted of it."""
-    seen, band = shown.memory_bytes, predicted_memory(answer)
-    is_part = shown.memory_source == ALLOCATOR
-    is_too_large = band is not None and band.target > answer.room_bytes
-    if band is None or (seen is None and not is_too_large):
-        word = (
-            "there is no prediction"
-            if band is None
-            else "no series tells the device memory of its pods"
-        )
-        return _memory("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
-    word = "reserved by its allocator" if is_part else "in use"
-    told = "" if seen is None else f"{_gib(seen)} are {word}, "
-    told += f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
-    if seen is not None and (why := implausible(seen, answer)):
-        return _memory(
-            "False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing"
-        )
-    is_short = seen is not None and seen >= PRESSED * answer.room_bytes
-    if is_short:
-        told += f"; from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
-    if is_too_large:
-        told += f"; by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
-        return _memory("False", Reason.RUNS_ANYWAY, told)
-    if is_short:
-        return _memory("False", Reason.SHORT_OF_MEMORY, told)
-    if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
-        return _memory("False", Reason.OUTSIDE_BAND, told)
-    return _memory("True", Reason.WITHIN_BAND, told)
-
-
-def _memory(state: State, reason: Reason, message: str) -> Condition:
-    return Condition(Aspect.MEMORY_ACCURATE, state, reason, message)
-
-
-def _gib(value: float) -> str:
-    return f"{value / GIB:.1f} GiB"
-
-
+"""Source of the memory figure: the exporter of the device, or the trainer's allocator, which sees only a part."""
 STARTS: Final = 3.0
 """Mean recoveries of a whole job that its start may last. Ours. [1]"""
+MOST_COUNTED: Final = 10_000_000
+"""Most interruptions that a status holds; a tenant may claim more, and the whole status would be refused. [1]"""
+MOST_MFU: Final = 0.9
+"""No figure above this model FLOPs utilisation is believed: the best published runs reach 0.6 to 0.7. Ours. [1]"""
+FARTHEST: Final = (0.25, 2.0)
+"""A job outside these ratios of observed to predicted throughput teaches nothing; above, it is not believed. Ours. [1]"""
+_FIGURES: Final = (
+    "tokens_per_second", "step_milliseconds", "checkpoint_interval_seconds", "ettr", "memory_bytes", "interruptions", "lost",
+)  # fmt: skip
+"""Figures whose change is worth a write; the number of the step alone is not."""
+_WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
 _HEALTH: Final[Mapping[str, Health]] = {
     Reason.WITHIN_BAND: Health.HEALTHY,
     Reason.OBSERVED: Health.HEALTHY,
@@ -125,156 +55,64 @@ _HEALTH: Final[Mapping[str, Health]] = {
     Reason.STUCK: Health.STUCK,
     Reason.NOT_SEEN: Health.NOT_SEEN,
 }
-
-
-def health(accurate: Condition, memory: Condition) -> str:
-    """The word for what was found of PredictionAccurate; empty where that says nothing of a job that runs.
-
-    Device memory that cannot be takes the word Healthy away: what is seen is then not of this job, or not on these devices.
-    """
-    word = _HEALTH.get(accurate.reason, "")
-    return (
-        Health.DRIFTING if word == Health.HEALTHY and memory.reason == Reason.IMPLAUSIBLE else word
-    )
-
-
-def has_stepped(alive: Alive) -> bool:
-    """Whether it finished a step since it started."""
-    return alive.step_at is not None and alive.step_at >= alive.since
-
-
-def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float | None:
-    """Until when the next step is due, in seconds of the epoch; None where nobody can say. [s]
-
-    Of a trainer that counts no steps only the first is awaited: while it publishes a speed, it trains.
-    """
-    alive, running = snapshot.alive, snapshot.running
-    if alive is None or (running is not None and alive.step_at is None):
-        return None
-    step = max(settings.stuck_steps * _step_seconds(alive, answer), settings.stuck_least)
-    if alive.step_at is not None and has_stepped(alive):
-        return alive.step_at + step
-    return alive.since + max(settings.start_least, STARTS * _restart(answer)) + step
-
-
-def _step_seconds(alive: Alive, answer: Answer) -> float:
-    """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
-    advised = band.target if (band := answer.figures.get("step_seconds")) else 0.0
-    today = (
-        None
-        if answer.says.current is None
-        else answer.says.current.predicted.step_milliseconds.target
-    )
-    return max(number(advised), number(today) / 1000, number(alive.step_seconds))
-
-
-def _restart(answer: Answer) -> float:
-    """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
-    times = (
-        number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB
-    )
-    return max(times, default=0.0)
-
-
-_FIGURES: Final = (
-    "tokens_per_second",
-    "step_milliseconds",
-    "checkpoint_interval_seconds",
-    "ettr",
-    "memory_bytes",
-    "interruptions",
-    "lost",
-)
-"""Figures whose relative change matters; a step that advances is no news."""
-MOST_COUNTED: Final = 10_000_000
-"""Most interruptions that a status holds; a tenant may claim any number, and one too large would cost the whole status. [1]"""
-MOST_MFU: Final = 0.9
-"""Model FLOPs utilisation above which no figure is believed: the best published runs reach 0.6 to 0.7. Ours. [1]"""
-FARTHEST: Final = (0.25, 2.0)
-"""Observed over predicted throughput below and above which a job teaches nothing; above, it is not believed either. Ours. [1]"""
-_WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
+_NONE: Final[Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedStatus:
-    """What is shown of a running job."""
+    """What a status shows of a running job."""
 
     observed: Written
     """`status.observed`; empty where nothing was ever seen."""
     record: str
-    """What the operator notes of the run for itself, written when that is; empty where nothing was ever seen."""
+    """The operator's own record of the run, written together with `observed`."""
     found: tuple[Condition, Condition]
-    """Whether it can be seen, and whether that is what was predicted."""
+    """The conditions ObservationAvailable and PredictionAccurate."""
     memory: Condition
-    """Whether its device memory is what was predicted."""
+    """The condition MemoryAccurate."""
     due: float | None = None
-    """Until when the next step is due, where it would be seen; in seconds of the epoch. [s]"""
+    """When the next step is due, if it would be seen; in seconds of the epoch. [s]"""
     again: float | None = None
-    """A change waits for its time to be written; look again after this. [s]"""
+    """Time until a change may be written. [s]"""
 
     @property
     def health(self) -> str:
-        """The column HEALTH."""
-        return health(self.found[1], self.memory)
+        """The column HEALTH. Memory that cannot be means that other devices are seen, so the job is not Healthy."""
+        word = _HEALTH.get(self.found[1].reason, "")
+        is_doubtful = word == Health.HEALTHY and self.memory.reason == Reason.IMPLAUSIBLE
+        return Health.DRIFTING if is_doubtful else word
 
 
 def observed_status(
     snapshot: JobSnapshot, answer: Answer, settings: LoopSettings
 ) -> ObservedStatus:
     """What to show, given what stands."""
-    job = snapshot.job
+    job, running = snapshot.job, snapshot.running
     stands = job.observed if isinstance(job, LiveTrainingJob) else {}
-    record = job.record
     step_due = due(snapshot, answer, settings)
-    if not snapshot.looked or snapshot.running is None:
+    is_watched = snapshot.alive is not None and snapshot.alive.watched
+    shown_due = step_due if is_watched else None
+    if not snapshot.looked or running is None:
         found = _unseen(snapshot, step_due)
         unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
         unseen = unseen or replace(found[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
         return ObservedStatus(
-            observed=stands,
-            record=record,
-            found=found,
-            memory=unseen,
-            due=_told(snapshot, step_due),
+            observed=stands, record=job.record, found=found, memory=unseen, due=shown_due
         )
-    fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
+    fresh = _written(running, residual(running, answer), snapshot.now)
     old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
     new = glance(ShownFigures, fresh)
     wait = _wait(old, new, snapshot.now, settings) if stands else 0.0
-    shown = fresh if wait == 0 else stands
-    available, accurate = _found(new if wait == 0 else old, snapshot, answer)
+    is_written = wait == 0
+    shown = new if is_written else old
+    available, accurate = _found(shown, snapshot, answer)
     return ObservedStatus(
-        observed=shown,
-        record=snapshot.running.record if wait == 0 else record,
+        observed=fresh if is_written else stands,
+        record=running.record if is_written else job.record,
         found=(available, _stuck(snapshot, step_due) or accurate),
-        memory=memory_found(new if wait == 0 else old, answer),
-        due=_told(snapshot, step_due),
+        memory=memory_found(shown, answer),
+        due=shown_due,
         again=wait or None,
-    )
-
-
-def drifts(
-    observed: float,
-    predicted: Range,
-    *,
-    threshold: float = 0.15,
-    drifting: bool = False,
-) -> bool:
-    """Whether an observed throughput contradicts its prediction: outside the band, and off the target by the threshold.
-
-    The residual counts to the percent, as it is shown. What drifts already, drifts until it is off by less than two thirds of
-    the threshold or back in the band, so that the verdict does not flicker.
-
-    >>> band = Range(lower=92.0, target=100.0, upper=110.0)
-    >>> drifts(85.0, band), drifts(88.0, band), drifts(92.0, band)
-    (True, False, False)
-    >>> drifts(88.0, band, drifting=True)
-    True
-    """
-    if predicted.lower <= observed <= predicted.upper:
-        return False
-    return round(abs(observed / predicted.target - 1), 2) >= (
-        threshold * 2 / 3 if drifting else threshold
     )
 
 
@@ -289,13 +127,32 @@ def seen_tokens(running: Running | None) -> float | None:
     return None if running is None else figure(running.tokens_per_second)
 
 
+def predicted_tokens(answer: Answer) -> float:
+    """Predicted tokens per second of the layout that runs; 0 where nothing is predicted. [1/s]"""
+    band = _tokens(answer)
+    return 0.0 if band is None else max(0.0, band.target)
+
+
+def _tokens(answer: Answer) -> Range | None:
+    """Tokens per second of the layout in spec.current, else of the advised one. [1/s]"""
+    today = answer.says.current
+    if today is None:
+        return answer.figures.get("tokens_per_second")
+    return today.predicted.tokens_per_second.band
+
+
+def predicted_memory(answer: Answer) -> Range | None:
+    """Peak device memory of the layout in spec.current, else of the advised one. [B]"""
+    today = answer.says.current
+    return (
+        answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
+    )
+
+
 def doubted(seen: float, answer: Answer) -> str:
     """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
-    tokens, mfu = (
-        band.target if (band := answer.figures.get(name)) else 0.0
-        for name in ("tokens_per_second", "mfu")
-    )
-    reached = mfu * seen / tokens if tokens else 0.0
+    tokens, mfu = answer.figures.get("tokens_per_second"), answer.figures.get("mfu")
+    reached = mfu.target * seen / tokens.target if tokens and mfu and tokens.target else 0.0
     if reached > MOST_MFU:
         return f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is believed"
     target = predicted_tokens(answer)
@@ -304,160 +161,218 @@ def doubted(seen: float, answer: Answer) -> str:
     return ""
 
 
-def predicted_tokens(answer: Answer) -> float:
-    """Predicted tokens per second of the layout that runs; 0 where nothing is predicted. [1/s]"""
-    band = _band(answer)
-    return 0.0 if band is None else max(0.0, band.target)
+def implausible(seen: float, answer: Answer) -> str:
+    """Why so much memory in use cannot be; empty where it can. [B]"""
+    if seen <= 0:
+        return "a device that trains holds something"
+    return f"a device has {_gib(answer.device_bytes)}" if seen > answer.device_bytes else ""
 
 
-def _band(answer: Answer) -> Range | None:
-    """Tokens per second of the layout that the job is said to run, else of the advised one; None = nothing is predicted. [1/s]"""
-    today = answer.says.current
-    return (
-        answer.figures.get("tokens_per_second")
-        if today is None
-        else today.predicted.tokens_per_second.band
+def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
+    """Limits of device memory: the upper end of the prediction, and where allocators begin to retry. [B]"""
+    seen = None if running is None else figure(running.memory_bytes)
+    if seen is None or implausible(seen, answer):
+        return _NONE
+    band = predicted_memory(answer)
+    predicted = {} if band is None else {"prediction": band.upper}
+    return predicted | {"device": PRESSED * answer.room_bytes}
+
+
+def drifts(
+    observed: float, predicted: Range, *, threshold: float = 0.15, drifting: bool = False
+) -> bool:
+    """Whether an observed throughput is outside its band and off the target by the threshold.
+
+    The residual counts to the percent, as it is shown. A job that drifts does so until it is back in the band or off by
+    less than two thirds of the threshold, so that the verdict does not flicker.
+
+    >>> band = Range(lower=92.0, target=100.0, upper=110.0)
+    >>> drifts(85.0, band), drifts(88.0, band), drifts(92.0, band)
+    (True, False, False)
+    >>> drifts(88.0, band, drifting=True)
+    True
+    """
+    if predicted.lower <= observed <= predicted.upper:
+        return False
+    off = round(abs(observed / predicted.target - 1), 2)
+    return off >= (threshold * 2 / 3 if drifting else threshold)
+
+
+def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float | None:
+    """When the next step is due, in seconds of the epoch; None where that cannot be said. [s]
+
+    A trainer that counts no steps is held to its first step alone: while it publishes a speed, it trains.
+    """
+    alive, running = snapshot.alive, snapshot.running
+    if alive is None or (running is not None and alive.step_at is None):
+        return None
+    step = max(settings.stuck_steps * _step_seconds(alive, answer), settings.stuck_least)
+    if alive.step_at is not None and _has_stepped(alive):
+        return alive.step_at + step
+    recoveries = (
+        number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB
     )
+    start = max(settings.start_least, STARTS * max(recoveries, default=0.0))
+    return alive.since + start + step
+
+
+def _has_stepped(alive: Alive) -> bool:
+    """Whether it finished a step since it started."""
+    return alive.step_at is not None and alive.step_at >= alive.since
+
+
+def _step_seconds(alive: Alive, answer: Answer) -> float:
+    """The longest time expected of a step: as advised, as predicted of today's layout, as observed. [s]"""
+    advised, current = answer.figures.get("step_seconds"), answer.says.current
+    today = None if current is None else current.predicted.step_milliseconds.target
+    expected = 0.0 if advised is None else advised.target
+    return max(number(expected), number(today) / 1000, number(alive.step_seconds))
+
+
+def memory_found(shown: ShownFigures, answer: Answer) -> Condition:
+    """The condition MemoryAccurate of a job that runs."""
+
+    def found(state: State, reason: Reason, message: str) -> Condition:
+        return Condition(Aspect.MEMORY_ACCURATE, state, reason, message)
+
+    seen, band, room = shown.memory_bytes, predicted_memory(answer), answer.room_bytes
+    is_part = shown.memory_source == ALLOCATOR  # so it is held against upper ends alone
+    is_too_large = band is not None and band.target > room
+    if band is None or (seen is None and not is_too_large):
+        reason = Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED
+        unseen = "no series tells the device memory of its pods"
+        return found("Unknown", reason, "there is no prediction" if band is None else unseen)
+    message = f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
+    if seen is not None:
+        use = "reserved by its allocator" if is_part else "in use"
+        message = f"{_gib(seen)} are {use}, {message}"
+        if why := implausible(seen, answer):
+            message += f"; that cannot be: {why}; it teaches nothing"
+            return found("False", Reason.IMPLAUSIBLE, message)
+    is_short = seen is not None and seen >= PRESSED * room
+    if is_short:
+        message += (
+            f"; from {_gib(PRESSED * room)} on allocators retry, which slows a run before it fails"
+        )
+    if is_too_large:
+        message += (
+            f"; by the model it cannot fit in {_gib(room)}, and it runs: the model is wrong here"
+        )
+        return found("False", Reason.RUNS_ANYWAY, message)
+    if is_short:
+        return found("False", Reason.SHORT_OF_MEMORY, message)
+    if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
+        return found("False", Reason.OUTSIDE_BAND, message)
+    return found("True", Reason.WITHIN_BAND, message)
+
+
+def _gib(value: float) -> str:
+    return f"{value / GIB:.1f} GiB"
 
 
 def _wait(
     stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings
 ) -> float | None:
     """How long a new reading has to wait; None where it says nothing new. [s]"""
+
+    def ratio(figures: ShownFigures) -> float | None:
+        return None if figures.residual is None else 1 + figures.residual
+
     pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
-    pairs.append((_ratio(stands), _ratio(fresh)))
+    pairs.append((ratio(stands), ratio(fresh)))
     if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
     return left(stands.time, settings.quiet, now)
 
 
-def _ratio(figures: ShownFigures) -> float | None:
-    """Observed over predicted throughput. [1]"""
-    return None if figures.residual is None else 1 + figures.residual
-
-
-def _told(snapshot: JobSnapshot, step_due: float | None) -> float | None:
-    """A step is due where it would be seen."""
-    return step_due if snapshot.alive is not None and snapshot.alive.watched else None
-
-
 def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Condition | None:
-    """That a step is overdue; None where it is not, or where it would not be seen."""
+    """The condition of a job whose step is overdue and would be seen."""
     alive = snapshot.alive
     if alive is None or not alive.watched or step_due is None or alive.at <= step_due:
         return None
-    if alive.step_at is not None and has_stepped(alive):
+    what = f"it is there since {moment(alive.since)}, and no step has finished"
+    if alive.step_at is not None and _has_stepped(alive):
         what = f"no step has finished since {moment(alive.step_at)}"
-    else:
-        what = f"it is there since {moment(alive.since)}, and no step has finished"
     late = f"{what}; one was due by {moment(step_due)}"
     return Condition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
 
 
 def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Condition, Condition]:
-    """No step advances: it does not run, starts, is stuck, or nobody sees it; or nobody looked, and what was seen, stands.
+    """The conditions where no step advances, or nobody looked.
 
-    The first and the last are said in the same words: that a first look found nothing is no news, and no reason to write.
+    A first look that finds nothing says the same as no look, and so it causes no write.
     """
-    alive = snapshot.alive
+    alive, job = snapshot.alive, snapshot.job
     if snapshot.looked and alive is not None and step_due is not None:
-        visible = Condition(
-            Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "a step of it would be seen"
-        )
+        there = f"it is there since {moment(alive.since)}"
         if (stuck := _stuck(snapshot, step_due)) is not None:
-            return visible, stuck
+            return _available("True", Reason.OBSERVED, "a step of it would be seen"), stuck
         if alive.at > step_due:
-            return _both(
-                Reason.NOT_SEEN,
-                f"it is there since {moment(alive.since)}, but no series of its trainer is",
-                "False",
-            )
-        if not has_stepped(alive):
-            return _both(
-                Reason.STARTING,
-                f"it is there since {moment(alive.since)}; a first step is due by {moment(step_due)}",
-            )
+            return _both(Reason.NOT_SEEN, f"{there}, but no series of its trainer is", "False")
+        if not _has_stepped(alive):
+            return _both(Reason.STARTING, f"{there}; a first step is due by {moment(step_due)}")
     if snapshot.unseen:
         return _both(Reason.SERIES_REFUSED, snapshot.unseen, "False")
     fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
-    job = snapshot.job
-    if (snapshot.looked and alive is None) or not (
-        isinstance(job, LiveTrainingJob) and job.observed
-    ):
+    was_seen = isinstance(job, LiveTrainingJob) and bool(job.observed)
+    if (snapshot.looked and alive is None) or not was_seen:
         return fresh
-    stand = [standing(job, one.aspect) for one in fresh]
-    return stand[0] or fresh[0], stand[1] or fresh[1]
-
-
-def _both(
-    reason: Reason, message: str, available: State = "Unknown"
-) -> tuple[Condition, Condition]:
-    """The same reason of both aspects."""
-    return (
-        Condition(Aspect.OBSERVATION_AVAILABLE, available, reason, message),
-        Condition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message),
-    )
+    return standing(job, fresh[0].aspect) or fresh[0], standing(job, fresh[1].aspect) or fresh[1]
 
 
 def _found(
     shown: ShownFigures, snapshot: JobSnapshot, answer: Answer
 ) -> tuple[Condition, Condition]:
-    """Whether it can be seen, and whether that is what was predicted."""
-    seen, source = shown.tokens_per_second, shown.source
-    band = _band(answer)
+    """The conditions of a job that runs."""
+    seen, source, band = shown.tokens_per_second, shown.source, _tokens(answer)
     if seen is None:
         silent = f"it runs, but {source or 'its source'} shows no tokens per second"
-        return (
-            Condition(Aspect.OBSERVATION_AVAILABLE, "False", Reason.NO_OBSERVATION, silent),
-            Condition(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.NO_OBSERVATION, silent),
-        )
-    visible = Condition(
-        Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, f"{source} shows its throughput"
-    )
+        return _both(Reason.NO_OBSERVATION, silent, "False")
+    visible = _available("True", Reason.OBSERVED, f"{source} shows its throughput")
+
+    def accurate(state: State, reason: Reason, message: str) -> tuple[Condition, Condition]:
+        return visible, Condition(Aspect.PREDICTION_ACCURATE, state, reason, message)
+
     if band is None:
-        return visible, Condition(
-            Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
-        )
+        return accurate("Unknown", Reason.OBSERVED, "there is no prediction")
+    today = answer.says.current
+    is_other = today is not None and today.strategy not in {"", answer.says.strategy}
     message = (
         f"{quantity(seen)} tokens/s are seen, {quantity(band.target)} predicted "
-        f"({quantity(band.lower)} to {quantity(band.upper)}){_of_today(answer)}"
+        f"({quantity(band.lower)} to {quantity(band.upper)})"
+        f"{' of the layout in spec.current' if is_other else ''}"
     )
     if doubt := doubted(seen, answer):
-        return visible, Condition(
-            Aspect.PREDICTION_ACCURATE,
-            "False",
-            Reason.IMPLAUSIBLE,
-            f"{message}; {doubt}; it teaches nothing",
-        )
+        return accurate("False", Reason.IMPLAUSIBLE, f"{message}; {doubt}; it teaches nothing")
     stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
     if drifts(seen, band, drifting=drifting):
-        return visible, Condition(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
-    return visible, Condition(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
+        return accurate("False", Reason.DRIFTING, message)
+    return accurate("True", Reason.WITHIN_BAND, message)
 
 
-def _of_today(answer: Answer) -> str:
-    """Of which layout the prediction is, where it is not the advised one."""
-    today = answer.says.current
-    advised = answer.says.strategy
-    return (
-        "" if today is None or today.strategy in {"", advised} else " of the layout in spec.current"
-    )
+def _available(state: State, reason: Reason, message: str) -> Condition:
+    return Condition(Aspect.OBSERVATION_AVAILABLE, state, reason, message)
+
+
+def _both(
+    reason: Reason, message: str, available: State = "Unknown"
+) -> tuple[Condition, Condition]:
+    """The same reason for both conditions."""
+    unknown = Condition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message)
+    return _available(available, reason, message), unknown
 
 
 def _written(running: Running, off: float | None, now: float) -> Written:
-    """A reading as `status.observed`."""
+    """A reading as `status.observed`; `off` is the residual."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
-    interval, ettr, since = (
-        figure(running.checkpoint_interval),
-        figure(running.ettr),
-        figure(running.since),
+    interval, ettr = figure(running.checkpoint_interval), figure(running.ettr)
+    since, memory = figure(running.since), figure(running.memory_bytes)
+    source = DEVICE if running.whole_device else ALLOCATOR
+    counts = sorted(
+        (key, min(n, MOST_COUNTED)) for key, n in running.interruptions.items() if n > 0
     )
-    memory = figure(running.memory_bytes)
-    counts = {
-        key: min(count, MOST_COUNTED) for key, count in running.interruptions.items() if count > 0
-    }
-    told: Written = {
+    status: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),
         "stepMilliseconds": None if step_time is None else digits(1000 * step_time),
@@ -466,21 +381,21 @@ def _written(running: Running, off: float | None, now: float) -> Written:
         "ettr": None if ettr is None else f"{max(0.0, min(ettr, 1.0)):.3f}",
         "residual": None if off is None else f"{off:.3f}",
         "memoryBytes": None if memory is None else digits(max(0.0, memory)),
-        "memorySource": None if memory is None else DEVICE if running.whole_device else ALLOCATOR,
+        "memorySource": None if memory is None else source,
         "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),
         "interruptionsBy": [
             {"name": name, "cause": cause.capitalize(), "count": count}
-            for (name, cause), count in sorted(counts.items())
+            for (name, cause), count in counts
         ][: 4 * len(RecoveryClass)],
         "lost": [
-            {"cause": _camel(cause), "seconds": round(lost)}
-            for cause, lost in sorted(running.lost.items())
-            if figure(lost) and _camel(cause)
+            {"cause": _camel(cause), "seconds": round(seconds)}
+            for cause, seconds in sorted(running.lost.items())
+            if figure(seconds) and _camel(cause)
         ][:8],
         "since": None if since is None else moment(since),
         "time": moment(now),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in status.items() if value is not None}
 
 
 def _camel(word: str) -> str:
