@@ -24,6 +24,10 @@ Cell: TypeAlias = str | int | float | bool | None
 _DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
 """Units that people read with a prefix in the cell, not in the heading."""
 
+_BAR: Final = 24
+"""Characters of the longest bar. [1]"""
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
 
@@ -307,3 +311,18 @@ def _lines(row: list[list[str]], widths: list[int], columns: tuple[Column, ...])
         )
         for i in range(height)
     ]
+
+
+def bars(values: Sequence[float | None], width: int = _BAR) -> list[str]:
+    """A bar for each number, the largest `width` characters wide; empty where there is no number.
+
+    >>> bars([4.0, 2.0, 1.0, None], width=4)
+    ['████', '██', '█', '']
+    """
+    most = max((value for value in values if value is not None), default=0.0)
+    return ["" if value is None or most <= 0 else _bar(value / most * width) for value in values]
+
+
+def _bar(length: float) -> str:
+    whole, eighths = divmod(round(8 * max(0.0, length)), 8)
+    return ("█" * whole + _EIGHTHS[eighths]).rstrip()

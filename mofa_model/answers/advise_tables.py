@@ -10,12 +10,11 @@ from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted
 from mofa_model.advice.reasons import gained
 from mofa_model.bands import Basis, in_percent
-from mofa_model.bars import bars
 from mofa_model.launch import Launch
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
-from mofa_model.tables import Cell, Column, Table
+from mofa_model.tables import Cell, Column, Table, bars
 from mofa_model.units import DAY, GIB, Range
 
 _DISTANCE: Final = (

@@ -14,10 +14,10 @@ import dataclasses
 import shlex
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from numbers import Integral
 from numbers import Real as AnyReal
-from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
 
 from mofa_model.errors import BadValue, UnknownName
 
@@ -92,7 +92,7 @@ class Option:
         return [word for one in several for word in (*flag, str(one))]
 
 
-def option(
+def declared(
     reader: Callable[[Any, str], Any],
     flags: str,
     text: str,
@@ -108,30 +108,53 @@ def option(
 
     A field without a `group` stands in the group of the field before it.
     """
-    *names_of_option, last = flags.split(" ")
-    asked = (*names_of_option, last) if last.startswith("-") else tuple(names_of_option)
-    metavar = "" if last.startswith("-") else last
+    *words, last = flags.split(" ")
+    is_option = last.startswith("-")
     how = {
-        "reader": reader, "flags": asked or (last,), "metavar": metavar, "text": text,
-        "default": default, "group": group, "choices": choices, "bounds": bounds, "presets": presets,
-    }  # fmt: skip
+        "reader": reader,
+        "flags": (*words, last) if is_option else tuple(words) or (last,),
+        "metavar": "" if is_option else last,
+        "text": text,
+        "default": default,
+        "group": group,
+        "choices": choices,
+        "bounds": bounds,
+        "presets": presets,
+    }
     return field(default=default, kw_only=kw_only, metadata=how)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+def option(
+    reader: Callable[[Any, str], Any], flags: str, text: str, default: Any = None, **how: Any
+) -> Any:
+    """A field that may be left out."""
+    return declared(reader, flags, text, default=default, **how)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared,))
 class Question:
-    """What somebody asks; subclasses are frozen dataclasses whose fields are made by `option`."""
+    """What somebody asks; subclasses are frozen dataclasses.
+
+    Fields are made by `option`; those that have to be said, or come first, by `declared`.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     options: ClassVar[dict[str, Option]] = {}
     """How each field is asked, by its name."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
-        group, cls.options = "", {}
-        for one in dataclasses.fields(cls):
-            group = group if one.metadata["group"] is None else one.metadata["group"]
-            cls.options[one.name] = Option(name=one.name, **{**one.metadata, "group": group})
+        own = {name: made for name, made in vars(cls).items() if isinstance(made, Field)}
+        cls.options = {**cls.options}
+        group = ""
+        for name, made in own.items():
+            how = dict(made.metadata)
+            group = how["group"] = group if how["group"] is None else how["group"]
+            cls.options[name] = Option(name=name, **how)
+
+    def __new__(cls, *_args: Any, **_words: Any) -> Self:
+        """Make the class a dataclass first: with forty fields that takes time, which help can save."""
+        as_dataclass(cls)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Bring every field to its form."""
@@ -149,6 +172,13 @@ class Question:
         """The command line that asks the same."""
         said = (self.options[name].words(value) for name, value in self.given().items())
         return shlex.join(["mofa", verb, *(word for words in said for word in words)])
+
+
+def as_dataclass(kind: type[Question]) -> None:
+    """Make a class of questions the dataclass that it declares, once."""
+    for base in reversed(kind.__mro__):
+        if issubclass(base, Question) and base.options and "__dataclass_fields__" not in vars(base):
+            dataclass(frozen=True)(base)
 
 
 Q = TypeVar("Q", bound=Question)

@@ -14,6 +14,7 @@ from mofa_model.answers.question import (
     Number,
     Question,
     Variations,
+    declared,
     names,
     number,
     option,
@@ -46,24 +47,21 @@ class TrainingQuestion(Question):
         text,
         "--model MODEL",
         "preset, a model hub's config.json, or its id there: ORG/NAME",
-        default=None,
         group=_JOB,
         presets="models",
     )
     sequence_length: Number | None = option(
-        number, "--seq S", "tokens in a sequence, for example 8192 or 8k", default=None
+        number, "--seq S", "tokens in a sequence, for example 8192 or 8k"
     )
     global_batch_size: Number | None = option(
         number,
         "--batch-size --global-batch B",  # the first is what people call it elsewhere
         "sequences in an optimizer step, or '4M tokens'",
-        default=None,
     )
     tokens: Number | None = option(
         number,
         "--tokens T",
         "tokens of the whole run, for example 15T (default: the objective is the step alone)",
-        default=None,
     )
     precision: Names = option(
         names,
@@ -84,55 +82,48 @@ class TrainingQuestion(Question):
         text,
         "--documents L[:SHARE],…",
         "lengths of the documents that are packed into a sequence, for example 512:3,8k",
-        default=None,
     )
     imbalance: Number | None = option(
         number,
         "--imbalance MEAN[:SPREAD]",
         "load of the fullest rank of experts over the mean, and its standard deviation over"
         " layers and micro-batches: 1.4:0.3",
-        default=None,
     )
     gpu: str | None = option(
         text,
         "--gpu GPU",
         "device, or a cloud's machine: h100-sxm, p5.48xlarge",
-        default=None,
         group=_MACHINES,
         presets="devices",
     )
     gpus: Number | None = option(
-        number, "--gpus N", "devices, whole nodes or a part of one; or --nodes", default=None
+        number, "--gpus N", "devices, whole nodes or a part of one; or --nodes"
     )
-    nodes: Number | None = option(number, "--nodes N", "nodes; or --gpus", default=None)
+    nodes: Number | None = option(number, "--nodes N", "nodes; or --gpus")
     gpus_per_node: int | None = option(
         whole,
         "--gpus-per-node N",
         "devices that share a host (default: as the device's system has)",
-        default=None,
     )
     domain: int | None = option(
         whole,
         "--domain N",
         "devices that share a scale-up link (default: as the device's system has)",
-        default=None,
     )
     scale_up: str | None = option(
         text,
         "--scale-up LINK",
         "fabric or bandwidth inside a node: nvlink4, '450 GB/s'",
-        default=None,
         presets="fabrics",
     )
     scale_out: str | None = option(
         text,
         "--scale-out LINK",
         "fabric or bandwidth of one device between nodes: ndr, '400 Gbit/s'",
-        default=None,
         presets="fabrics",
     )
     host_memory: str | None = option(
-        text, "--host-memory SIZE", "main memory of a node, for example '2 TiB'", default=None
+        text, "--host-memory SIZE", "main memory of a node, for example '2 TiB'"
     )
     oversubscription: float = option(
         real, "--oversubscription X", "how much thinner the spine is", default=1.0
@@ -144,21 +135,16 @@ class TrainingQuestion(Question):
         text,
         "--framework NAME",
         "trainer, which restricts what is searched (default: the best of all)",
-        default=None,
         group=_SOFTWARE,
     )
     stack: str | None = option(
         text,
         "--stack NAME",
         "stack whose measured constants are used (default: the trainer's)",
-        default=None,
         presets="stacks",
     )
     framework_version: str | None = option(
-        text,
-        "--release R",
-        "release of the stack (default: the newest that is listed)",
-        default=None,
+        text, "--release R", "release of the stack (default: the newest that is listed)"
     )
     roofline: str = option(
         text,
@@ -176,14 +162,12 @@ class LayoutQuestion(TrainingQuestion):
         number,
         "--max-nodes N",
         "advise at most so many nodes, perhaps fewer; in place of --nodes and --gpus",
-        default=None,
         group=_MACHINES,
     )
     objective: str | None = option(
         text,
         "--objective",
         "what is best (default: time, or what the manifest says)",
-        default=None,
         choices=("time", "throughput", "cost"),
         group=_ANSWER,
     )
@@ -194,7 +178,6 @@ class LayoutQuestion(TrainingQuestion):
         text,
         "--allow",
         "choose also what no measured run of the stack has",
-        default=None,
         choices=("experimental",),
     )
     by_estimate: bool = option(
@@ -208,7 +191,6 @@ class LayoutQuestion(TrainingQuestion):
         text,
         "--current LAYOUT",
         "today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside the advice",
-        default=None,
     )
     constraints: Names = option(
         names, "--constraint AXIS=…", "fix, list or bound an axis: tp=1,2, pp<=8", default=()
@@ -218,24 +200,19 @@ class LayoutQuestion(TrainingQuestion):
         real,
         "--failure-rate R",
         "failures per node-day (default: 0.005, the paper's)",
-        default=None,
         bounds=(0, 1e4),  # more is a slip of the pen
         group=_FAILING,
     )
     hang: str | None = option(
-        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)", default=None
+        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
     )
     checkpoint_bandwidth: str | None = option(
-        text,
-        "--checkpoint-bandwidth BW",
-        "what a node writes to storage (default: 2 GB/s)",
-        default=None,
+        text, "--checkpoint-bandwidth BW", "what a node writes to storage (default: 2 GB/s)"
     )
     checkpoint_size: str | None = option(
         text,
         "--checkpoint-size SIZE",
         "size of a whole checkpoint (default: weights and optimizer states)",
-        default=None,
     )
     sync: bool = option(
         switch, "--sync", "training waits for the write (default: only for the copy)", default=False
@@ -245,7 +222,7 @@ class LayoutQuestion(TrainingQuestion):
 class AdviceQuestion(LayoutQuestion):
     """Which strategy and which checkpoint interval are best."""
 
-    file: str | None = option(
+    file: str | None = declared(
         text,
         "FILE",
         "a job's manifest, in place of the flags, - is standard input; or a model's config.json",
@@ -266,7 +243,6 @@ class AdviceQuestion(LayoutQuestion):
         text,
         "--launch TRAINER",
         "trainer whose arguments are printed: megatron, torchtitan, nemo, deepspeed or accelerate",
-        default=None,
     )
     probe: int = option(
         whole,
@@ -281,7 +257,6 @@ class AdviceQuestion(LayoutQuestion):
         text,
         "--runs FILE",
         "what such runs measured: runs.csv with step_seconds filled in (docs/search.md)",
-        default=None,
     )
 
 
@@ -292,7 +267,6 @@ class ExplainQuestion(TrainingQuestion):
         text,
         "--strategy TEXT",
         "the layout, tp=8,pp=4,…, or a trainer's flags; dp follows from the devices",
-        default=None,
         group="",
     )
     evidence: bool = option(
@@ -317,51 +291,42 @@ class SweepQuestion(LayoutQuestion):
         text,
         "--strategy TEXT",
         "price this layout everywhere (default: search the best at each point)",
-        default=None,
     )
 
 
 class ReliabilityQuestion(Question):
     """A job on nodes that fail, and how it saves."""
 
-    nodes: float = option(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)
-    step: str = option(
+    nodes: float = declared(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)
+    step: str = declared(
         text, "--step TIME", "step time without failures, for example '28 s'", group=_JOB
     )
     profile: str | None = option(
         text,
         "--profile NAME|FILE",
         "failures, recoveries, spares and storage of a ClusterProfile: a bundled one or a manifest",
-        default=None,
         group=_FAILURES,
     )
     rate: float | None = option(
         real,
         "--rate R",
         "assumed failures per node-day (default: 0.005, the paper's)",
-        default=None,
         bounds=(0, 1e4),  # more is a slip of the pen
     )
     prior_weight: float | None = option(
         real,
         "--prior-weight W",
         "failures that the assumption is worth; inf = certain (default: 2)",
-        default=None,
         bounds=(1e-6, math.inf),
     )
     failures: int | None = option(
         whole,
         "--failures K",
         "failures seen; with --node-days, in place of --rate",
-        default=None,
         bounds=(0, 1e12),
     )
     node_days: float | None = option(
-        real,
-        "--node-days D",
-        "node-days in which they were seen",
-        default=None,
-        bounds=(1e-6, 1e15),
+        real, "--node-days D", "node-days in which they were seen", bounds=(1e-6, 1e15)
     )
     classes: Names = option(
         names,
@@ -370,7 +335,7 @@ class ReliabilityQuestion(Question):
         default=(),
     )
     mttr: str | None = option(
-        text, "--mttr TIME", "one recovery time for all failures, in place of classes", default=None
+        text, "--mttr TIME", "one recovery time for all failures, in place of classes"
     )
     domains: Names = option(
         names,
@@ -385,13 +350,10 @@ class ReliabilityQuestion(Question):
         default="exponential",
     )
     queue: str | None = option(
-        text,
-        "--queue MEAN[:LAW[:CV]]",
-        "queue that recoveries of pods and jobs wait in",
-        default=None,
+        text, "--queue MEAN[:LAW[:CV]]", "queue that recoveries of pods and jobs wait in"
     )
     hang: str | None = option(
-        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)", default=None
+        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
     )
     idle_recovery: bool = option(
         switch, "--idle-recovery", "nothing fails while the job recovers", default=False
@@ -400,30 +362,23 @@ class ReliabilityQuestion(Question):
         whole,
         "--spares N",
         "spare nodes (default: a broken node is replaced at once)",
-        default=None,
         bounds=(0, 1e7),
     )
     repair: str = option(
         text, "--repair TIME", "repair time of a node, with --spares", default="24 h"
     )
     save: str | None = option(
-        text,
-        "--save TIME[,…]",
-        "blocking part of a save (default: 30 s)",
-        default=None,
-        group=_CHECKPOINTS,
+        text, "--save TIME[,…]", "blocking part of a save (default: 30 s)", group=_CHECKPOINTS
     )
     copy: str | None = option(
         text,
         "--copy TIME[,…]",
         "background copy until a save is durable, as many as in --save (default: 0 s)",
-        default=None,
     )
     slowdown: float | None = option(
         real,
         "--slowdown X",
         "slowdown of steps while copying, 0.02 = 2 % (default: 0.88, as measured)",
-        default=None,
         bounds=(0, 1e3),
     )
     storage: Names = option(
@@ -434,24 +389,19 @@ class ReliabilityQuestion(Question):
         default=(),
     )
     checkpoint_size: str | None = option(
-        text, "--checkpoint-size BYTES", "size of a checkpoint, for --storage", default=None
+        text, "--checkpoint-size BYTES", "size of a checkpoint, for --storage"
     )
     model: str | None = option(
         text,
         "--model MODEL",
         "preset or config.json whose size gives the checkpoint's, in place of --checkpoint-size",
-        default=None,
         presets="models",
     )
     precision: str = option(
         text, "--precision P", "training recipe of --model", default="bf16", presets="precisions"
     )
     shards: int | None = option(
-        whole,
-        "--shards N",
-        "ranks that write distinct shards (default: all GPUs)",
-        default=None,
-        bounds=(1, 1e9),
+        whole, "--shards N", "ranks that write distinct shards (default: all GPUs)", bounds=(1, 1e9)
     )
     gpus_per_node: int = option(
         whole, "--gpus-per-node N", "GPUs in a node", default=8, bounds=(1, 1e6)
@@ -465,15 +415,11 @@ class EttrQuestion(ReliabilityQuestion):
         whole,
         "--interval K",
         "steps between saves (default: the best)",
-        default=None,
         bounds=_MOST_STEPS,
         group=_ANSWER,
     )
     every: str | None = option(
-        text,
-        "--every 1,M,N",
-        "saves of the nearest tier for one of each tier (default: the best)",
-        default=None,
+        text, "--every 1,M,N", "saves of the nearest tier for one of each tier (default: the best)"
     )
     method: str = option(
         text, "--method", "the model that answers", default="exact", choices=("exact", "paper")
@@ -483,23 +429,13 @@ class EttrQuestion(ReliabilityQuestion):
         whole, "--curve N", "list N intervals around the best", default=0, bounds=(0, 10_000)
     )
     vary: str | None = option(
-        text,
-        "--vary FIELD=VALUES",
-        "best interval at each value: rate=0.0025..0.04, save=2s,20s",
-        default=None,
+        text, "--vary FIELD=VALUES", "best interval at each value: rate=0.0025..0.04, save=2s,20s"
     )
     total_steps: float | None = option(
-        real,
-        "--total-steps S",
-        "steps of the run: adds the time to finish",
-        default=None,
-        bounds=(1, 1e15),
+        real, "--total-steps S", "steps of the run: adds the time to finish", bounds=(1, 1e15)
     )
     deadline: str | None = option(
-        text,
-        "--deadline TIME",
-        "time to finish in, with --total-steps: adds nodes and spares",
-        default=None,
+        text, "--deadline TIME", "time to finish in, with --total-steps: adds nodes and spares"
     )
     scaling: float = option(
         real, "--scaling X", "step time goes as nodes^-X", default=1.0, bounds=(0, 2)
@@ -520,17 +456,10 @@ class SimulateQuestion(ReliabilityQuestion):
         whole, "--seed N", "seed of the random numbers", default=1, bounds=(0, math.inf)
     )
     interval: int | None = option(
-        whole,
-        "--interval K",
-        "steps between saves (default: the best)",
-        default=None,
-        bounds=_MOST_STEPS,
+        whole, "--interval K", "steps between saves (default: the best)", bounds=_MOST_STEPS
     )
     every: str | None = option(
-        text,
-        "--every 1,M,N",
-        "saves of the nearest tier for one of each tier (default: the best)",
-        default=None,
+        text, "--every 1,M,N", "saves of the nearest tier for one of each tier (default: the best)"
     )
     timeline: int = option(
         whole,

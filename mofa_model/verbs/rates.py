@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
-from mofa_model.errors import BadValue, Missing
-from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.errors import BadFile, BadValue, Missing
+from mofa_model.files import from_csv, from_headed_csv, read_text
+from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
+from mofa_model.tables import Column, Table
+from mofa_model.units import DAY, Range
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
-    from mofa_model.reliability.observed import ObservedFailures
+    from mofa_model.reliability.observed import Assessment, ObservedFailures
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
@@ -116,7 +120,6 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Check the assumptions."""
     from mofa_model.reliability.observed import assess
-    from mofa_model.verbs import rates_answer
 
     _check(arguments)
     observed = _observed(arguments)
@@ -136,7 +139,7 @@ def run(arguments: Namespace) -> int:
         alarm=arguments.alarm,
         recovery=recovery,
     )
-    output.emit(arguments.output, rates_answer.tables(found), rates_answer.document(found))
+    output.emit(arguments.output, _tables(found), _document(found))
     return CONTRADICTED if arguments.check and found.contradicted else 0
 
 
@@ -155,7 +158,6 @@ def _check(arguments: Namespace) -> None:
 
 def _observed(arguments: Namespace) -> ObservedFailures:
     from mofa_model.reliability.observed import ObservedFailures
-    from mofa_model.verbs import rates_files
 
     ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
     if all(way is None for way in ways):
@@ -166,7 +168,7 @@ def _observed(arguments: Namespace) -> ObservedFailures:
     if arguments.prometheus is not None:
         return _live(arguments.prometheus, arguments.profile)
     if arguments.events is not None:
-        return rates_files.read(
+        return _from_files(
             arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days
         )
     if arguments.node_days is None:
@@ -274,3 +276,231 @@ def _pairs(text: str, field: str) -> dict[str, float]:
             raise BadValue(field, text, "write CLASS=NUMBER, each class once, separated by commas")
         found[name] = value
     return found
+
+
+def _tables(found: Assessment) -> list[Table]:
+    """Rates with their verdicts, recovery times, the worst nodes."""
+    columns = (
+        Column("class"),
+        Column("failures"),
+        Column("expected", wide=True),
+        Column("assumed"),
+        Column("observed"),
+        Column("lower"),
+        Column("upper"),
+        Column("exact lower", wide=True),
+        Column("exact upper", wide=True),
+        Column("prior", unit="%", wide=True),
+        Column("evidence", wide=True),
+        Column("verdict"),
+        Column("since", wide=True),
+    )
+    rows = tuple(
+        (r.name, r.failures, r.expected, r.assumed, r.mean, r.lower, r.upper, r.exact_lower, r.exact_upper,
+         r.prior_weight, r.evidence, r.verdict.value, r.since)
+        for r in found.rates
+    )  # fmt: skip
+    covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
+    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
+    notes += [
+        f"Since {r.since} {r.name} fails {r.ratio:.2g} times as often as assumed."
+        for r in found.rates
+        if r.since is not None and r.ratio is not None
+    ]
+    if found.trend is not None:
+        score, p = found.trend
+        word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
+        notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
+    tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
+    if found.outlooks:
+        tables.append(
+            Table(
+                title="Failures of all classes in the next days",
+                columns=(Column("days"), Column("lower"), Column("expected"), Column("upper")),
+                rows=tuple((one.days, one.lower, one.mean, one.upper) for one in found.outlooks),
+                notes=("With the exposure of the last week.",),
+            )
+        )
+    if found.recoveries:
+        tables.append(
+            Table(
+                title="Mean recovery time",
+                columns=(
+                    Column("class"),
+                    *(Column(name, unit="s") for name in ("lower", "mean", "upper")),
+                ),
+                rows=tuple(
+                    (name, r.mean.lower, r.mean.target, r.mean.upper)
+                    for name, r in found.recoveries.items()
+                ),
+            )
+        )
+    if found.dispersion is not None:
+        d = found.dispersion
+        word = (
+            "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
+        )
+        tables.append(
+            Table(
+                title="Worst nodes",
+                columns=(Column("node"), Column("failures"), Column("chance")),
+                rows=tuple((name, count, float(chance)) for name, count, chance in d.worst),
+                notes=(f"Dispersion {d.index:.2f}, p = {d.p_value:.3g}: {word}.",),
+            )
+        )
+    return tables
+
+
+def _document(found: Assessment) -> dict[str, Any]:
+    """The answer for machines."""
+    return {
+        **output.as_data(found),
+        "shares": {name: _bounds(share) for name, share in found.shares.items()},
+        "recoveries": {
+            name: _bounds(seen.mean) | {"law": output.as_data(seen.law)}
+            for name, seen in found.recoveries.items()
+        },
+        "contradicted": found.contradicted,
+    }
+
+
+def _bounds(posterior: Range) -> dict[str, Any]:
+    return {"mean": posterior.target, "low": posterior.lower, "high": posterior.upper}
+
+
+def _from_files(
+    events: str, exposure: str | None, node_days: float | None, possible: float | None
+) -> ObservedFailures:
+    """What the files say was observed."""
+    from mofa_model.reliability.observed import ObservedFailures
+
+    if (exposure is None) == (node_days is None):
+        raise BadValue(
+            "--exposure",
+            exposure,
+            "give node-days by node with --exposure, or in all with --node-days",
+        )
+    by_node, whole = ({}, possible) if exposure is None else _exposure(exposure, possible)
+    failed: dict[str, list[float | None]] = {}
+    nodes: dict[str, int] = {}
+    done: dict[str, tuple[float, ...]] = {}
+    still: dict[str, tuple[float, ...]] = {}
+    for line, row in _rows(events, ("node", "class")):
+        name, node = row["class"], row["node"]
+        nodes[node] = nodes.get(node, 0) + 1
+        if by_node and node not in by_node:
+            raise BadFile(events, f"line {line}: node {node[:60]!r} has no node-days in {exposure}")
+        failed.setdefault(name, []).append(
+            _moment(row["time"], events, line) if row.get("time") else None
+        )
+        if row.get("recovery_seconds"):
+            lasted = _number(row["recovery_seconds"], events, line)
+            kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
+            kind[name] = (*kind.get(name, ()), lasted)
+    times = [at for moments in failed.values() for at in moments if at is not None]
+    start, window = _window(times, by_node)
+    exposed = sum(by_node.values()) if node_days is None else node_days
+    classes = {
+        name: FailureEvidence(failures=len(every), node_days=exposed)
+        for name, every in failed.items()
+    }
+    dated = window > 0 and len(times) == sum(nodes.values())
+    return ObservedFailures(
+        classes=classes,
+        past=_days(failed, exposed, start, window) if dated else (),
+        possible=whole,
+        by_node=nodes if by_node else {},
+        node_days_by_node=by_node,
+        times=tuple(min(time - start, window) for time in times) if window else (),
+        window=window,
+        recoveries=done,
+        open_recoveries=still,
+    )
+
+
+def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], float | None]:
+    by_node: dict[str, float] = {}
+    whole = 0.0
+    for line, row in _rows(path, ("node", "node_days")):
+        days = _number(row["node_days"], path, line)
+        whole += (
+            _number(row["possible_node_days"], path, line)
+            if row.get("possible_node_days")
+            else math.nan
+        )
+        if days > 0:
+            by_node[row["node"]] = by_node.get(row["node"], 0.0) + days
+    if not by_node:
+        raise BadFile(path, "has no node with node-days above zero")
+    return by_node, whole if possible is None and math.isfinite(whole) else possible
+
+
+def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    text = read_text(path)
+    _, names = next(from_csv(text, path), (1, list[str]()))
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise BadFile(
+            path, f"has no column {', '.join(missing)}; its first line must name the columns"
+        )
+    for line, row in from_headed_csv(text, path):
+        told = {name: cell.strip() for name, cell in row.items()}
+        for name in needed:
+            if not told.get(name):
+                raise BadFile(path, f"line {line}: {name} is empty")
+        yield line, told
+
+
+def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float]:
+    """Start and length of the window that the trend is tested in: as long as the longest watched node. [s]"""
+    if len(times) < 2 or not by_node:
+        return 0.0, 0.0
+    longest = max(by_node.values()) * DAY
+    start = min(times) if max(times) - min(times) > longest or min(times) > longest else 0.0
+    return start, max(longest, max(times) - start)
+
+
+def _days(
+    failed: dict[str, list[float | None]], exposed: float, start: float, window: float
+) -> tuple[DatedEvidence, ...]:
+    """Failures by day since the start of the window, over which the exposure is spread evenly."""
+    count = math.ceil(window / DAY)
+    counts = {name: [0] * count for name in failed}
+    for name, moments in failed.items():
+        for at in moments:
+            counts[name][min(int(((at or start) - start) / DAY), count - 1)] += 1
+    return tuple(
+        DatedEvidence(
+            date=datetime.fromtimestamp(start + day * DAY, UTC).date().isoformat(),
+            days=1.0,
+            classes={
+                name: FailureEvidence(failures=many[day], node_days=exposed / count)
+                for name, many in counts.items()
+            },
+        )
+        for day in range(count)
+    )
+
+
+def _moment(text: str, path: str, line: int) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadFile(
+            path, f"line {line}: {text[:60]!r} is no time; write seconds or ISO 8601"
+        ) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _number(text: str, path: str, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise BadFile(path, f"line {line}: {text[:60]!r} is not a number that is zero or more")
+    return value

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.bars import bars
+from mofa_model.tables import bars
 
 
 def length(bar):
