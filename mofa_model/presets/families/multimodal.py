@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from mofa_model.blocks import Layer
 from mofa_model.blocks.encoder import Encoder
-from mofa_model.presets.families import dense, mixtures
+from mofa_model.presets.families.decoders import GEMMA3, LLAMA4, QWEN2, Family
 from mofa_model.presets.families.fields import Fields
 from mofa_model.presets.families.parts import called
 from mofa_model.spec import Run, Transformer
 
 
-def seeing(
-    f: Fields, text: Callable[[Fields], Transformer], tower: Encoder, **defaults: Any
-) -> Transformer:
+def seeing(f: Fields, text: Family, tower: Encoder, **defaults: Any) -> Transformer:
     """The decoder inside the file, or beside its `vision_config`, behind a tower; `defaults` are those of the decoder's fields."""
     inner = f
     if f.value("text_config") is not None:
@@ -55,10 +53,10 @@ def qwen2_5_vl(f: Fields) -> Transformer:
         input_bias=False,
         norm_vectors=1,
     )
-    return seeing(f, dense.qwen2, tower)
+    return seeing(f, QWEN2, tower)
 
 
-GEMMA3: Mapping[str, Any] = {
+_GEMMA3_TEXT: Mapping[str, Any] = {
     "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
     "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
 }  # fmt: skip
@@ -94,7 +92,7 @@ def gemma3(f: Fields) -> Transformer:
         projector=(),
         projector_bias=False,
     )
-    return seeing(f, dense.gemma3, tower, **GEMMA3)
+    return seeing(f, GEMMA3, tower, **_GEMMA3_TEXT)
 
 
 def llama4(f: Fields) -> Transformer:
@@ -119,4 +117,4 @@ def llama4(f: Fields) -> Transformer:
         projector=widths,
         projector_bias=False,
     )
-    return seeing(f, mixtures.llama4, tower)
+    return seeing(f, LLAMA4, tower)
