@@ -1,16 +1,19 @@
 """Which layers really lie on which pipeline stage, with embedding and head.
 
-Stages that hold the same are one *kind*; a kind has a count and the position of its first member. So a layout of 64 stages is
-three or four kinds, and everything per stage is an array of kinds [K, ...] instead of [stages, ...].
+Stages that hold the same are one *kind*; a kind has a count and the position of its first member.
+So a layout of 64 stages is three or four kinds, and everything per stage is an array of kinds [K,
+...] instead of [stages, ...].
 
 Rules, by what trainers do:
-    even   layers / stages each, the remainder to the first stages; embedding on the first stage, head on the last (Megatron)
-    slots  as `even`, but where layers do not divide, embedding and head count as one layer each (Megatron's
-           account-for-embedding options; BLOOM, Llama 3.1)
-    cost   blocks are dealt by parameter cost: a stage closes when the running cost reaches its share (nanotron)
+    even   layers / stages each, the remainder to the first stages; embedding on the first stage,
+           head on the last (Megatron)
+    slots  as `even`, but where layers do not divide, embedding and head count as one layer each
+           (Megatron's account-for-embedding options; BLOOM, Llama 3.1)
+    cost   blocks are dealt by parameter cost: a stage closes when the running cost reaches its
+           share (nanotron)
     a layout in Megatron's words, as Et*3|(tt|)*6L, where a run states one
-Where layers begin with different blocks, as attention and a state space, `slots` deals virtual stages by that cost too: such
-trainers are told which layers lie where.
+Where layers begin with different blocks, as attention and a state space, `slots` deals virtual
+stages by that cost too: such trainers are told which layers lie where.
 """
 
 from __future__ import annotations
@@ -63,14 +66,15 @@ class Stages:
 
     def of(self, rows: NDArray[np.int64]) -> Stages:
         """Those of some of the layouts."""
-        # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
+        # take() keeps the rows side by side. Plain indexing leaves kinds innermost, and every
+        # equation then takes twice as long.
         return Stages(
             *(np.take(getattr(self, name), rows, axis=-1) for name in field_names(Stages))
         )
 
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
-    """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
+    """The kinds of stages of a family's layouts; `axes` is 1 where the question has other arrays."""
     rule = _rule(model, rule)
     patterns = _patterns(model)
     given = (strategy.pp, strategy.vpp, *_numbers(model))
@@ -102,7 +106,7 @@ def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.in
     """
     key = np.zeros(columns[0].shape, dtype=np.int64)
     for column in columns:
-        # One number in all rows is the rule. Small whole numbers need no sorting: they are their own place.
+        # Most columns have one number in all rows. Small whole numbers are their own place.
         if np.all(column == column[0]):
             continue
         small = column.max() < 1024 and np.all(column == np.floor(column)) and column.min() >= 0
@@ -119,7 +123,7 @@ def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
-    """What `distinct` rows have, given to every row by its position among these; what is one number stays one.
+    """Values of `distinct` rows for every row, by its position among these; one number stays one.
 
     >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
     (array([7., 5., 7.]), 3.0)
@@ -178,7 +182,7 @@ def _numbers(model: Transformer) -> list[Numeric]:
 def _kinds(
     rule: str, folded: bool, patterns: _Patterns, pp: float, vpp: float, *numbers: float
 ) -> tuple[tuple[float, ...], ...]:
-    """Distinct stages as (count, position, embedding, head, layers of each kind), in order of position."""
+    """Distinct stages as (count, position, embedding, head, layers of each kind), in order."""
     kinds: dict[tuple[float, ...], list[float]] = {}
     for position, kind in enumerate(_every(rule, folded, patterns, pp, vpp, *numbers)):
         kinds.setdefault(kind, [0, position])[0] += 1
@@ -201,7 +205,10 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
 def _every(
     rule: str, folded: bool, patterns: _Patterns, pp: float, vpp: float, *numbers: float
 ) -> list[tuple[float, ...]]:
-    """Every stage as (embedding, head, layers of each kind), in order; in a V both virtual stages of a device together."""
+    """Every stage as (embedding, head, layers of each kind), in order.
+
+    In a V both virtual stages of a device count together.
+    """
     if folded:
         line = _every(rule, False, patterns, 2.0 * pp, 1.0, *numbers)
         return [
@@ -257,12 +264,13 @@ def layout_stages(layout: str, field: str = "layout") -> list[str]:
     """What each virtual stage holds by a layout in Megatron's words, in order of the network.
 
         layout    stages with | between them; a stage may be empty, and commas say nothing
-        E t m L   embedding, a layer, a prediction module, the loss: E is the first of all, L the last
+        E t m L   embedding, a layer, a prediction module, the loss: E comes first, L last
         x*n       x so often, x being one of these signs or |
         (...)*n   what stands in the brackets so often, its own repeats and its | with it
 
-    Brackets inside of brackets, which Megatron itself does not read, are written out first. Source: megatron-core,
-    transformer/pipeline_parallel_layer_layout.py, parse_str_to_list and validate_layer_layout.
+    Brackets inside of brackets, which Megatron itself does not read, are written out first. Source:
+    megatron-core, transformer/pipeline_parallel_layer_layout.py, parse_str_to_list and
+    validate_layer_layout.
 
     >>> layout_stages("Et*2|(t*3|)*2,tmL")
     ['Ett', 'ttt', 'ttt', 'tmL']
@@ -292,7 +300,7 @@ def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
 def stages_in_order(
     model: Transformer, strategy: Strategy, rule: str
 ) -> tuple[tuple[Layer, ...], ...]:
-    """Layers of every virtual stage in order of the network, where they are dealt by what they cost; else nothing.
+    """Layers of every virtual stage in order, where they are dealt by cost; else nothing.
 
     >>> from mofa_model.presets import model
     >>> stages_in_order(model("llama3-8b"), Strategy(pp=4), "slots")
@@ -309,7 +317,7 @@ def stages_in_order(
 
 
 def _rule(model: Transformer, rule: str) -> str:
-    """The rule, or `unlike` where a trainer that can be told a layout has layers that do not cost the same."""
+    """The rule, or `unlike` where it is `slots` and layers do not cost the same."""
     if rule not in RULES:
         try:
             layout_stages(rule)
@@ -335,7 +343,7 @@ def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
 
 
 def _dealt_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[int, int, int]]:
-    """(layers, embedding, head) of each stage when blocks are dealt by cost, in order of the network."""
+    """(layers, embedding, head) of each stage in order, when blocks are dealt by cost."""
     costs = [
         ("embedding", 0.0),
         *(("layer", layer) for layer in layers),

@@ -1,9 +1,10 @@
-"""What is chosen: the parallel layout and the features that trade time for memory; and its axes, one row each.
+"""What is chosen: the parallel layout and the features that trade time for memory; and its axes.
 
-Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values. So one `Strategy` is
-either a single layout or a *family* of layouts that differ in degrees alone, and every equation takes both.
+Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values. So one
+`Strategy` is either a single layout or a *family* of layouts that differ in degrees alone, and every
+equation takes both.
 
-    strategy_text.parse_strategy("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective,optimizer=distributed")
+    strategy_text.parse_strategy("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective")
 
 A field that people choose belongs to one row of `AXES`; `dp` follows from the others.
 """
@@ -136,7 +137,7 @@ class Strategy:
 
     @property
     def data_ranks(self) -> Numeric:
-        """Ranks that hold the same dense weights and share gradients: data times context parallelism. [1]"""
+        """Ranks that hold the same dense weights and share gradients: those of dp and cp. [1]"""
         return self.dp * self.cp
 
     @property
@@ -146,7 +147,7 @@ class Strategy:
 
     @property
     def global_micro_batch(self) -> Numeric:
-        """Sequences in one micro-batch of all data-parallel ranks: what must divide the global batch. [1]"""
+        """Sequences in a micro-batch of all data-parallel ranks; it divides the global batch. [1]"""
         return self.dp * self.mbs
 
     def __len__(self) -> int:
@@ -179,75 +180,96 @@ _FROM_ZERO: Final = tuple(
 
 AXES: Final = (
     degree(
-        "tp", tried.of_all(*tried.TENSOR), 2, about="Tensor-parallel size.", example="tp=4,8", feature="tp", local=True,
-        rules=rules.TENSOR, stuck="no tensor-parallel size is left",
+        "tp", tried.of_all(*tried.TENSOR), 2, about="Tensor-parallel size.", example="tp=4,8",
+        feature="tp", local=True, rules=rules.TENSOR, stuck="no tensor-parallel size is left",
     ),
     Axis(
-        name="context", fields=("context_mode", "cp"), parts=Context, scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
-        listed=tried.context_sizes, only_named=lambda one: one.mode in {ContextMode.ALL_GATHER, ContextMode.HIERARCHICAL}, off=Context(ContextMode.RING, 1),
+        name="context", fields=("context_mode", "cp"), parts=Context, scope=Scope.SHAPE,
+        tried=tried.contexts, complexity=6, listed=tried.context_sizes,
+        only_named=lambda value: value.mode in {ContextMode.ALL_GATHER, ContextMode.HIERARCHICAL},
+        off=Context(ContextMode.RING, 1),
         words=(
             Number(key="cp", field="cp", about="Context-parallel size."),
-            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
+            Choice(
+                key="cp-mode", field="context_mode", about="How context parallelism communicates.",
+                choices=ContextMode,
+            ),
         ),
-        values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
-        supported=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
+        values="none; ring and all-to-all (all-gather and USP where they are asked for) of "
+        f"{', '.join(map(str, tried.CONTEXT))}",
+        example="cp<=4`, `cp-mode=ring", supported=Framework.splits, local=True,
+        rules=rules.CONTEXT, columns=rules.context_columns,
         stuck="no context-parallel size is left",
     ),
     degree(
-        "pp", tried.stage_counts, 3, about="Pipeline stages.", example="pp=8..32", feature="pp", rules=rules.STAGES,
-        values="every number up to layers + 2 that divides the devices",
+        "pp", tried.stage_counts, 3, about="Pipeline stages.", example="pp=8..32", feature="pp",
+        rules=rules.STAGES, values="every number up to layers + 2 that divides the devices",
         stuck="no number of pipeline stages goes with the devices",
     ),
     degree(
-        "mbs", tried.of_all(*tried.BATCH), 4, about="Sequences in a micro-batch.", example="mbs=3", local=True,
-        rules=rules.BATCH,
+        "mbs", tried.of_all(*tried.BATCH), 4, about="Sequences in a micro-batch.",
+        example="mbs=3", local=True, rules=rules.BATCH,
         stuck="the global batch goes with no number of data-parallel ranks and micro-batches",
     ),
     Axis(
-        name="pipeline", fields=("schedule", "vpp"), parts=Pipeline, scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
-        listed=tried.virtual_stages, only_named=lambda one: one.schedule is V_HALF,  # no trainer runs it
+        name="pipeline", fields=("schedule", "vpp"), parts=Pipeline, scope=Scope.SHAPE,
+        tried=tried.pipelines, complexity=8, listed=tried.virtual_stages,
+        only_named=lambda value: value.schedule is V_HALF,  # no trainer runs it
         words=(
             Number(key="vpp", field="vpp", about="Virtual stages per device."),
-            Choice(key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES),
+            Choice(
+                key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES
+            ),
         ),
-        values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers or layers + 2;"
-        " zero-bubble (ZB-H1); ZBV and DualPipeV, which are V-shaped, with 2; DualPipe; V-half with 2 where it is asked for",
-        example="schedule=1f1b`, `vpp=2,4", supported=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
+        values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers"
+        " or layers + 2; zero-bubble (ZB-H1); ZBV and DualPipeV, which are V-shaped, with 2;"
+        " DualPipe; V-half with 2 where it is asked for",
+        example="schedule=1f1b`, `vpp=2,4", supported=Framework.runs, rules=rules.PIPELINE,
+        columns=rules.pipeline_columns,
         stuck="no pipeline schedule goes with layers, stages and micro-batches",
     ),
     degree(
-        "ep", tried.expert_groups, 5, about="Expert-parallel size.", example="ep=64", feature="ep", local=True,
-        values="divisors of the experts; 1 in a dense model", stuck="no expert-parallel size is left",
+        "ep", tried.expert_groups, 5, about="Expert-parallel size.", example="ep=64",
+        feature="ep", local=True, values="divisors of the experts; 1 in a dense model",
+        stuck="no expert-parallel size is left",
     ),
     degree(
-        "etp", tried.of_experts(*tried.EXPERT_TENSOR), 7, about="Tensor-parallel size inside an expert.", example="etp=1",
-        feature="etp", local=True, rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
+        "etp", tried.of_experts(*tried.EXPERT_TENSOR), 7,
+        about="Tensor-parallel size inside an expert.", example="etp=1", feature="etp",
+        local=True, rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
     ),
     degree(
-        "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks", assumed=False, local=True,
-        stuck="no number of chunks is left",
+        "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks",
+        assumed=False, local=True, stuck="no number of chunks is left",
     ),
     Axis(
-        name="chunk_layers", fields=("chunk_layers",), scope=Scope.SHAPE, tried=tried.of_all(0), complexity=21, off=0,
-        words=(Number(key="chunk-layers", field="chunk_layers", least=0),), feature="chunks", assumed=False,
-        values="all; a number of a stage where it is asked for", example="chunk-layers=0,2,4", rules=rules.CHUNKS,
+        name="chunk_layers", fields=("chunk_layers",), scope=Scope.SHAPE, tried=tried.of_all(0),
+        complexity=21, off=0, words=(Number(key="chunk-layers", field="chunk_layers", least=0),),
+        feature="chunks", assumed=False, values="all; a number of a stage where it is asked for",
+        example="chunk-layers=0,2,4", rules=rules.CHUNKS,
         stuck="whole experts leave no layer to run in chunks",
     ),
     switch(
-        "sp", "sp", Scope.WORK, tried.of_all(False, True), 9, field="sequence_parallel", example="sp=true", feature="sp",
-        about="Whether norms and residuals are sharded over tp.",
+        "sp", "sp", Scope.WORK, tried.of_all(False, True), 9, field="sequence_parallel",
+        example="sp=true", feature="sp", about="Whether norms and residuals are sharded over tp.",
         apart={"no sequence parallelism": lambda value: not value},
         value_rules=rules.sequence_parallel_rules, idle=rules.ones("tp"),
     ),
     Axis(
-        name="sharding", fields=("sharding", "shard"), parts=Shard, scope=Scope.STATE, tried=tried.shards, complexity=10,
-        listed=tried.shard_groups,
-        words=(Optimizer(key="optimizer", field="sharding"), Number(key="shard", field="shard", least=0)),
-        limits=(
-            Sharded(key="sharding", field="sharding", about="What data-parallel ranks share out."),
+        name="sharding", fields=("sharding", "shard"), parts=Shard, scope=Scope.STATE,
+        tried=tried.shards, complexity=10, listed=tried.shard_groups,
+        words=(
+            Optimizer(key="optimizer", field="sharding"),
             Number(key="shard", field="shard", least=0),
         ),
-        values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a scale-up domain",
+        limits=(
+            Sharded(
+                key="sharding", field="sharding", about="What data-parallel ranks share out."
+            ),
+            Number(key="shard", field="shard", least=0),
+        ),
+        values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a"
+        " scale-up domain",
         example="sharding=distributed,zero3@node", supported=Framework.shards,
         apart={
             "replicated states": lambda value: value.level is Sharding.NONE,
@@ -258,16 +280,18 @@ AXES: Final = (
         value_rules=rules.sharding_rules, idle=rules.alone,
     ),
     Axis(
-        name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"), parts=Recomputation,
-        scope=Scope.WORK, tried=tried.recomputations, complexity=16,
+        name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"),
+        parts=Recomputation, scope=Scope.WORK, tried=tried.recomputations, complexity=16,
         words=(Recomputed(key="recompute", field="recompute", about="Activation recomputation."),),
-        values="none; sets of modules;"
-        f" whole layers: {', '.join(map(str, tried.RECOMPUTED))} of a stage, or all",
+        values="none; sets of modules; whole layers: "
+        f"{', '.join(map(str, tried.RECOMPUTED))} of a stage, or all",
         example="recompute=none,full:2", supported=Framework.recomputes,
         apart={
             "full recomputation": lambda value: value.mode is Recompute.FULL,
             "no full recomputation": lambda value: value.mode is not Recompute.FULL,
-            "recomputed experts": lambda value: value.mode is Recompute.SELECTIVE and "moe" in value.modules,
+            "recomputed experts": lambda value: (
+                value.mode is Recompute.SELECTIVE and "moe" in value.modules
+            ),
         },
         value_rules=rules.recompute_rules,
     ),
@@ -275,51 +299,67 @@ AXES: Final = (
         name="offload", fields=("offload",), scope=Scope.WORK, tried=tried.offloads, complexity=18,
         words=(
             Offloaded(
-                key="offload", field="offload", about="What may wait in host memory between forward and backward.",
+                key="offload", field="offload",
+                about="What may wait in host memory between forward and backward.",
             ),
         ),
-        values="none, and what the trainer can offload: by default all activations but the inputs of layers",
+        values="none, and what the trainer can offload: by default all activations but the inputs"
+        " of layers",
         example="offload=activations`, `offload=core_attn+moe_act", supported=Framework.moves,
         apart={"offload": bool, "offloaded experts": lambda value: bool(value & EXPERT_INPUTS)},
         value_rules=rules.offload_rules,
     ),
     Axis(
-        name="optimizer", fields=("optimizer",), scope=Scope.STATE, tried=tried.of_all(*Placement), complexity=17,
-        limits=(Choice(key="optimizer", field="optimizer", about="Where optimizer states live.", choices=Placement),),
+        name="optimizer", fields=("optimizer",), scope=Scope.STATE,
+        tried=tried.of_all(*Placement), complexity=17,
+        limits=(
+            Choice(
+                key="optimizer", field="optimizer", about="Where optimizer states live.",
+                choices=Placement,
+            ),
+        ),
         values="states on the device, on the host", example="optimizer=device",
         off=Placement.DEVICE, feature="optimizer_host",
         apart={"host optimizer": lambda value: value is Placement.HOST},
         value_rules=rules.placement_rules,
     ),
     switch(
-        "host_weights", "host-weights", Scope.STATE, tried.of_all(False, True), 22, example="host-weights=true",
-        only_named=bool, feature="host_weights", assumed=False, apart={"host weights": bool},
+        "host_weights", "host-weights", Scope.STATE, tried.of_all(False, True), 22,
+        example="host-weights=true", only_named=bool, feature="host_weights", assumed=False,
+        apart={"host weights": bool},
     ),
     Axis(
-        name="graphs", fields=("graphs",), scope=Scope.WORK, tried=tried.of_all(*Graphs), complexity=19,
-        words=(Choice(key="graphs", field="graphs", choices=Graphs),),
-        values="none; partial and full where launches are half of what the products take, full without experts",
+        name="graphs", fields=("graphs",), scope=Scope.WORK, tried=tried.of_all(*Graphs),
+        complexity=19, words=(Choice(key="graphs", field="graphs", choices=Graphs),),
+        values="none; partial and full where launches are half of what the products take,"
+        " full without experts",
         example="graphs=none,partial,full", off=Graphs.NONE, feature="graphs",
-        apart={"graphs": lambda value: value is not Graphs.NONE, "partial graphs": lambda value: value is Graphs.PARTIAL},
+        apart={
+            "graphs": lambda value: value is not Graphs.NONE,
+            "partial graphs": lambda value: value is Graphs.PARTIAL,
+        },
         value_rules=rules.graphs_rules,
     ),
     switch(
-        "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",
-        feature="tensor_overlap", apart={"tensor overlap": bool},
+        "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13,
+        example="tp-overlap=false", feature="tensor_overlap", apart={"tensor overlap": bool},
         idle=rules.ones("tp"), never_slower=rules.tensor_overlap_wins,
     ),
     switch(
-        "data_overlap", "dp-overlap", Scope.STEP, tried.of_all(True, False), 12, example="dp-overlap=true",
-        feature="data_overlap", apart={"data overlap": bool}, idle=rules.alone, never_slower=rules.data_overlap_wins,
+        "data_overlap", "dp-overlap", Scope.STEP, tried.of_all(True, False), 12,
+        example="dp-overlap=true", feature="data_overlap", apart={"data overlap": bool},
+        idle=rules.alone, never_slower=rules.data_overlap_wins,
     ),
     switch(
-        "pipeline_overlap", "pp-overlap", Scope.PIPELINE, tried.of_all(True, False), 11, example="pp-overlap=false",
-        value_rules=rules.pipeline_overlap_rules, idle=rules.ones("pp"), never_slower=lambda _: True,
+        "pipeline_overlap", "pp-overlap", Scope.PIPELINE, tried.of_all(True, False), 11,
+        example="pp-overlap=false", value_rules=rules.pipeline_overlap_rules,
+        idle=rules.ones("pp"), never_slower=lambda _: True,
     ),
     switch(
-        "expert_overlap", "ep-overlap", Scope.LAYER, tried.of_experts(False, True), 14, example="ep-overlap=true",
-        feature="expert_overlap", apart={"expert overlap": bool},
-        value_rules=rules.expert_overlap_rules, idle=rules.ones("ep"), never_slower=rules.expert_overlap_wins,
+        "expert_overlap", "ep-overlap", Scope.LAYER, tried.of_experts(False, True), 14,
+        example="ep-overlap=true", feature="expert_overlap", apart={"expert overlap": bool},
+        value_rules=rules.expert_overlap_rules, idle=rules.ones("ep"),
+        never_slower=rules.expert_overlap_wins,
     ),
 )  # fmt: skip
-"""One row an axis, in the order in which the search asks them: degrees and schedule first, then the features."""
+"""One row an axis, in the order of the search: degrees and schedule first, then the features."""

@@ -1,22 +1,28 @@
-"""A strategy as one line of text, and back: what annotations and tables say, and what `--strategy` and `--current` take.
+"""A strategy as one line of text, and back.
 
-    tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed
+Annotations and tables show it; `--strategy` and `--current` take it. Full and short form:
+
+    tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,
+    optimizer=distributed
     tp8 pp8 dp32 vpp2 mbs1 sp recompute(selective) distributed 1f1b
 
-The full form always writes these eleven keys, in this order; further ones only where they differ from the default:
+The full form always writes these eleven keys, in this order; further ones only where they differ
+from the default:
 
-    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|zbv|v-half|dualpipe|dualpipev  cp-mode=ring|a2a|allgather|usp  chunks=4
+    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|zbv|v-half|dualpipe|dualpipev  chunks=4
+    cp-mode=ring|a2a|allgather|usp
     graphs=none|partial|full  tp-overlap=true  dp-overlap=false  pp-overlap=false  ep-overlap=true
 
     recompute=none | selective | selective:core_attn+mlp | full | full:4 (layers of a stage)
-    optimizer=replicated | distributed | zero2 | zero3, with -cpu where its states live in host memory
-    offload=none | activations (all but inputs of layers) | layer_input | core_attn+attn_proj (inputs of modules)
+    optimizer=replicated | distributed | zero2 | zero3, with -cpu where states live in host memory
+    offload=none | activations (all but inputs of layers) | layer_input | core_attn+attn_proj
 
-The short form, for tables, leaves out what is off or follows: degrees of one, and the schedule where it is the one that
-people mean, interleaved with vpp > 1 and 1f1b without. A degree is its key and number, a choice its word, a switch its name,
-or `no-` and its name.
+The short form, for tables, leaves out what is off or follows: degrees of one, and the schedule
+where it is the one that people mean, interleaved with vpp > 1 and 1f1b without. A degree is its key
+and number, a choice its word, a switch its name, or `no-` and its name.
 
-Reading takes both forms, mixed too, with commas or spaces between; keys come in any order, each at most once.
+Reading takes both forms, mixed too, with commas or spaces between; keys come in any order, each at
+most once.
 """
 
 from __future__ import annotations
@@ -68,7 +74,7 @@ _ALWAYS: Final = (
 
 
 def _place(word: Word) -> tuple[int, int, int]:
-    """Where a key stands in the text: those that are always written, then numbers, choices and switches."""
+    """Where a key stands: first those that are always written, then numbers, choices, switches."""
     always = _ALWAYS.index(word.key) if word.key in _ALWAYS else len(_ALWAYS)
     return always, word.place, field_names(Strategy).index(word.field)
 
@@ -91,7 +97,7 @@ _ALONE: Final = {
 def parse_strategy(
     text: object, gpus: Numeric | None = None, *, field: str = "strategy"
 ) -> Strategy:
-    """A layout from its text; `gpus` [1] gives dp where the text does not, and is checked where it does.
+    """A layout from its text; `gpus` [1] gives dp where the text does not, else checks it.
 
     >>> parse_strategy("tp=8,pp=4", gpus=64).dp
     2
@@ -123,8 +129,10 @@ def format_strategy(strategy: Strategy) -> str:
 def pair_of(part: str) -> tuple[str, str] | None:
     """Key and word of the full form that one part of either form says; None where it says neither.
 
-    >>> pair_of("tp=8"), pair_of("tp8"), pair_of("zero3-cpu"), pair_of("recompute(mlp_act layernorm)")
-    (('tp', '8'), ('tp', '8'), ('optimizer', 'zero3-cpu'), ('recompute', 'selective:mlp_act+layernorm'))
+    >>> pair_of("tp=8"), pair_of("tp8"), pair_of("zero3-cpu")
+    (('tp', '8'), ('tp', '8'), ('optimizer', 'zero3-cpu'))
+    >>> pair_of("recompute(mlp_act layernorm)")
+    ('recompute', 'selective:mlp_act+layernorm')
     """
     key, equals, word = part.lower().partition("=")
     if equals:
@@ -143,7 +151,7 @@ def pair_of(part: str) -> tuple[str, str] | None:
 
 
 def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
-    """Keys and words of the full form that a text of either says; an unknown, repeated or empty one is refused by name.
+    """Keys and words of a text, as the full form has them; an unknown or repeated key is refused.
 
     >>> pairs_of("tp8, sp")
     {'tp': '8', 'sp': 'true'}

@@ -1,4 +1,6 @@
-"""What an axis of the strategy is made of. The axes themselves are the rows of `strategy.AXES`, beside their fields.
+"""What an axis of the strategy is made of.
+
+The axes themselves are the rows of `strategy.AXES`, beside the fields of a strategy.
 
 May import: schedules, spec and what stands below. Imported by: strategy and what stands above it.
 

@@ -1,6 +1,7 @@
-"""One axis of the strategy: what it fixes, which values it has, how people say them, and when they are legal.
+"""One axis of the strategy: what it fixes, its values, how people say them, and when they are legal.
 
-Search, strategy texts, constraints, manifests, sweeps and docs walk over the rows of `strategy.AXES`, which are of this type.
+Search, strategy texts, constraints, manifests, sweeps and docs walk over the rows of
+`strategy.AXES`, which are of this type.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from mofa_model.spec import Calibration
 
 
 class Scope(enum.IntEnum):
-    """What of a step a value changes. The search asks for each part once for all that share it, in this order."""
+    """What of a step a value changes.
+
+    The search computes each part once for all values that share it, in this order.
+    """
 
     QUESTION = 0
-    """Precision and number of nodes: walked one at a time."""
+    """Precision and number of nodes: one search each."""
     SHAPE = 1
     """Degrees and schedule."""
     STATE = 2
@@ -39,22 +43,28 @@ class Scope(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One row."""
+    """One row of `AXES`. Scope SHAPE makes an axis of shapes, a later scope one of features."""
 
+    # What it fixes.
     name: str
     """What the search calls it."""
     scope: Scope
     """What of a step it changes."""
-    tried: Tried
-    """Its values, the plainest first."""
-    only_named: Callable[[Any], bool] = lambda _: False
-    """Which of them are searched only where a constraint names some."""
     fields: tuple[str, ...]
     """Fields of `Strategy` that a value fixes; of several, in the order of the value's parts."""
     parts: Callable[..., Any] | None = None
-    """What holds the values of several fields."""
+    """Makes a value of several fields."""
+
+    # Which values it has.
+    tried: Tried
+    """Values that the search tries by itself, the plainest first."""
+    only_named: Callable[[Any], bool] = lambda _: False
+    """Which of them are searched only where a constraint names this axis."""
     complexity: int
-    """Of two strategies with one score the one wins that has the plainer value on the axis where this is highest."""
+    """Breaks ties: the strategy wins that has the plainer value on the axis where this number is
+    highest."""
+
+    # How people say them.
     words: tuple[Word, ...] = ()
     """Keys of strategy texts."""
     limits: tuple[Word, ...] = ()
@@ -62,35 +72,44 @@ class Axis:
     listed: Callable[[tuple[int, ...], tuple[Any, ...]], tuple[Any, ...]] = lambda numbers, _: (
         numbers
     )
-    """What a constraint's list of numbers leaves of values, where a number is but a part of one."""
+    """The values that a constraint's list of numbers leaves of others, where a number is a part of
+    a value."""
     values: str = ""
-    """The values in the table of docs/search.md, where they are no list of words."""
+    """The values in the table of axes, where they are no list of words."""
     example: str = ""
     """A constraint, for that table."""
+    stuck: str = ""
+    """Of shapes: what an answer says where no value of this axis is legal."""
+
+    # Which trainers have them.
     off: Any = None
-    """The value that every trainer has that does not name the axis under `always`."""
+    """The value that trainers have without the feature; a trainer that cannot leave it out has the
+    axis under `always`."""
     feature: str = ""
-    """Key of frameworks.toml that says whether a trainer has the others; empty = every trainer has them."""
+    """Key of frameworks.toml that says whether a trainer has the other values; empty = every
+    trainer has them."""
     assumed: bool = True
-    """Whether a trainer has them that says nothing of it."""
+    """Whether a trainer has them where its entry lacks the key."""
     supported: Callable[[Framework, Any], bool] | None = None
     """Whether a trainer has a value, where one key does not say it."""
     apart: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
-    """Words of `apart` in frameworks.toml, and which values each means."""
+    """Words of `apart` in frameworks.toml, with the values that each means: features that a trainer
+    refuses together."""
+
+    # When they are legal.
     rules: tuple[tuple[Rejection, Rule], ...] = ()
-    """Of an axis of shapes: what rows must not do, from here on known."""
+    """Of shapes: rules of the rows of degrees, checked as soon as this axis is known."""
     columns: Callable[[tuple[Any, ...], Any], Rows] | None = None
-    """Of an axis of shapes: the columns of positions on it, where a value is no plain number."""
+    """Of shapes: the columns of positions on it, where a value is no plain number."""
     local: bool = False
-    """Of an axis of shapes: whether a layer's work on one device depends on it."""
-    stuck: str = ""
-    """Of an axis of shapes: what to say where the last shapes fell on it."""
+    """Of shapes: whether a layer's work on one device depends on it."""
     value_rules: Callable[[Any, Rows, AxisContext], Violations] | None = None
-    """Of an axis of features: what stands against a value beside each shape."""
+    """Of features: what stands against a value beside each shape."""
     idle: Callable[[Rows], Mask] | None = None
-    """Of an axis of features: rows on which it has nothing to act on, so that all its values say the same."""
+    """Of features: rows on which it has nothing to act on, so that all its values say the same."""
     never_slower: Callable[[Calibration], bool] | None = None
-    """Of a switch: whether on is proved never slower than off; then off is left out where on is legal."""
+    """Of a switch: whether on is proved never slower than off; then off is left out where on is
+    legal."""
 
     @property
     def keys(self) -> tuple[Word, ...]:
@@ -99,11 +118,9 @@ class Axis:
 
     def chosen(self, value: Any) -> dict[str, Any]:
         """Fields of `Strategy` under a value."""
-        return (
-            dict(zip(self.fields, value, strict=True))
-            if len(self.fields) > 1
-            else {self.fields[0]: value}
-        )
+        if len(self.fields) == 1:
+            return {self.fields[0]: value}
+        return dict(zip(self.fields, value, strict=True))
 
     def value_of(self, strategy: Any) -> Any:
         """The value that a strategy has."""

@@ -102,7 +102,7 @@ class Pipeline(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """ZeRO level and the ranks that share one copy: 0 = all, IN_NODE = those of a scale-up domain."""
+    """ZeRO level and the ranks that share one copy: 0 = all, IN_NODE = a scale-up domain's."""
 
     level: Sharding
     group: int

@@ -1,4 +1,4 @@
-"""What a trainer can run, from frameworks.toml: it shortens axes, and rules out a few combinations."""
+"""What a trainer can run, from frameworks.toml. It shortens axes and rules out some combinations."""
 
 from __future__ import annotations
 
@@ -51,11 +51,14 @@ class Framework:
 
     @property
     def module_sets(self) -> tuple[frozenset[str], ...]:
-        """Sets of modules that selective recomputation has here, where they are not the usual ones."""
+        """Sets of modules that it can recompute, where they are not the usual ones."""
         return tuple(frozenset(some) for some in self.given.get("module_sets", ()))
 
     def offloads(self, *, experts: bool) -> tuple[frozenset[str], ...]:
-        """What it can offload: everything but inputs of layers, or the inputs that it names, without and with experts'."""
+        """What it can offload: all activations but inputs of layers, or the inputs that it names.
+
+        With experts there is also the set with their inputs.
+        """
         named = self.given.get("offload", True)
         if isinstance(named, bool):
             return (frozenset({ACTIVATIONS}),)
@@ -69,7 +72,7 @@ class Framework:
         return tuple((first, second) for first, second in self.given.get("apart", ()))
 
     def require(self, workload: Workload) -> None:
-        """Refuse what it cannot train, by what is missing, the place in its source that says so, and who has it."""
+        """Refuse a workload that it cannot train, with what it lacks and which trainers have it."""
         if (found := self.missing(workload)) is None:
             return
         key, what = found
@@ -82,7 +85,7 @@ class Framework:
         raise BadValue("framework", self.name, f"{right}; {have(others)}")
 
     def missing(self, workload: Workload) -> tuple[str, str] | None:
-        """The first part of a workload that the trainer does not support, as a key and a description; None where it supports all."""
+        """Key and description of the first part of a workload that it does not support, or None."""
         if self.name == ANY:
             return None
         model, training, has = workload.model, workload.training, self.given.get("blocks")
@@ -214,7 +217,10 @@ def framework(name: str = ANY, *, field: str = "framework") -> Framework:
     """
     wanted = name.strip().lower()
     if wanted in _ELSEWHERE:
-        right = f"it {_ELSEWHERE[wanted]}; here are pretraining and fine-tuning, and no reinforcement learning or inference"
+        right = (
+            f"it {_ELSEWHERE[wanted]}; here are pretraining and fine-tuning, "
+            "and no reinforcement learning or inference"
+        )
         raise BadValue(field, name, right)
     names = {
         alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))

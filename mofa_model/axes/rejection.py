@@ -9,13 +9,14 @@ from typing import Final, Self
 class Rejection(enum.Enum):
     """Reasons in the order in which they are looked for: the first that holds is counted.
 
-    Each has its word, what it says to a person, and whether it is an expert rule, a default that a user may lift.
+    Each has its word, what it says to a person, and whether it is an expert rule, a default that a
+    user may lift.
     """
 
     NOT_IN_FRAMEWORK = "NotInFramework", "the trainer cannot run it"
     NOT_MEASURED = "NotMeasured", "no measured run of the stack or its relatives has it", True
     CONSTRAINT = "Constraint", "a constraint that was given rules it out"
-    # The paper's rule (section 4.1), as is the one of too few micro-batches; the other expert rules are ours.
+    # This expert rule and the one of too few micro-batches are the paper's (section 4.1).
     TENSOR_PARALLEL_CROSSES_NODE = (
         "TensorParallelCrossesNode",
         "tp is larger than the devices that share a scale-up link",
@@ -56,7 +57,10 @@ class Rejection(enum.Enum):
     )
     GRAPHS_UNNEEDED = (
         "GraphsUnneeded",
-        "CUDA graphs only where launches are half of what the products take, or where they are asked for",
+        (
+            "CUDA graphs only where launches are half of what the products take, "
+            "or where they are asked for"
+        ),
         True,
     )
     DUPLICATE = "Duplicate", "says the same as another strategy: a feature has nothing to act on"

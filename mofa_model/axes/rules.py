@@ -1,7 +1,8 @@
-"""What makes a strategy legal: rules of shapes, and rules of the features that stand beside a shape.
+"""What makes a strategy legal: rules of shapes, and rules of the features beside a shape.
 
-A rule of shapes is a mask over rows of degrees, named by its reason. It runs as soon as the axis that lists it is known, in
-the order of the list; the first that holds is the reason. Rules of a feature run afterwards, for one value beside every shape.
+A rule of shapes is a mask over rows of degrees, named by its reason. It runs as soon as the axis
+that lists it is known, in the order of the list; the first that holds is the reason. Rules of a
+feature run afterwards, for one value beside every shape.
 """
 
 from __future__ import annotations
@@ -34,17 +35,21 @@ from mofa_model.spec import Calibration, Cluster, OverlapConstants, Workload
 from mofa_model.units import Numeric, Ratio
 
 Rows = dict[str, NDArray[Any]]
-"""Columns of degrees, one entry a row. `pipeline` holds positions on its axis, `schedule` in `SCHEDULES`, `mode` in `ContextMode`."""
+"""Columns of degrees, one entry a row. `pipeline` holds positions on its axis, `schedule` in
+`SCHEDULES`, `mode` in `ContextMode`."""
 Mask = NDArray[np.bool_]
 
 SHORTEST: Final = 1024
-"""Fewest tokens of a sequence on a context-parallel rank: with fewer, attention kernels starve. Ours."""
+"""Fewest tokens of a sequence on a context-parallel rank: with fewer, attention kernels starve.
+Ours."""
 LOOPED: Final = 2
-"""Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many layers there are. [1]"""
+"""Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many
+layers there are. [1]"""
 GRADIENTS_SHARED: Final = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
 """ZeRO levels that share gradients as well."""
 LAUNCH_BOUND: Final = 0.5
-"""Launches over the least time of a layer's products from which graphs are tried: below it they gain less than a percent. [1]"""
+"""Launches over the least time of a layer's products from which graphs are tried: below it they
+gain less than a percent. [1]"""
 
 _MODES: Final = tuple(ContextMode)
 _SPLIT_HEADS: Final = _MODES.index(ContextMode.ALL_TO_ALL)
@@ -158,7 +163,7 @@ def _layers(rows: Rows, context: AxisContext) -> Any:
 
 
 def _told_layers(rows: Rows, context: AxisContext) -> Any:
-    """Pipelines of a model whose stages must be told their layers, in a trainer that cannot be told."""
+    """Pipelines of a model whose layers must be dealt one by one, in a trainer that cannot do so."""
     model, given = context.workload.model, context.framework.given
     beside = side_by_side(model) and given.get("side_by_side") == "whole"
     return (rows["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))
@@ -267,7 +272,7 @@ def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows
 
 
 def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Rows:
-    """Columns of positions on the axis of pipelines; `plain` is the position of 1F1B, which one stage has, or -1."""
+    """Columns of positions on the axis of pipelines; `plain` is the position of 1F1B, or -1."""
     schedules = np.array([SCHEDULES.index(value.schedule) for value in values])[position]
     virtual = np.array([float(value.virtual) for value in values])[position]
     plain = next((at for at, value in enumerate(values) if value.schedule == ONE_F_ONE_B), -1)
@@ -293,7 +298,7 @@ def sequence_parallel_rules(value: bool, rows: Rows, context: AxisContext) -> Vi
 
 
 def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations:
-    """A ZeRO level and its shard group: what the trainer can run, and groups that say something new."""
+    """A ZeRO level and its group: the trainer must have both, and a group changes something."""
     trainer, found = context.framework, Violations()
     if not trainer.shards_in_pipeline(value.level.value):
         found.append((Rejection.NOT_IN_FRAMEWORK, rows["pp"] > 1))
@@ -386,7 +391,7 @@ def offload_rules(value: frozenset[str], rows: Rows, _: AxisContext) -> Violatio
 
 
 def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
-    """CUDA graphs: not where shapes change from step to step, nor where the device is busy without them."""
+    """CUDA graphs: not where shapes change between steps or the device is busy without them."""
     if value is Graphs.NONE:
         return []
     model, training = context.workload.model, context.workload.training
@@ -458,21 +463,22 @@ def alone(rows: Rows) -> Mask:
 def tensor_overlap_wins(c: Calibration) -> bool:
     """Whether overlap of tensor parallelism is never slower than none.
 
-    Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
+    Overlap leaves at most the whole communication exposed, and slows compute by less than it hides.
+    Memory is the same.
     """
     k = c.overlap
     return _gentle(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
 
 
 def expert_overlap_wins(c: Calibration) -> bool:
-    """Whether overlap of the experts' exchange is never slower than none: it must not cost launches either."""
+    """Whether overlap of the experts' exchange is never slower: it must cost no launches either."""
     free = bool(np.all(np.asarray(c.host.expert_overlap) <= 0.0))
     whole = bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
     return free and _gentle(c.overlap) and whole
 
 
 def data_overlap_wins(c: Calibration) -> bool:
-    """Whether overlap of gradients and parameters is never slower than none: it slows no compute."""
+    """Whether overlap of gradients and parameters is never slower: it slows no compute."""
     k = c.overlap
     return bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0)))
 

@@ -75,7 +75,10 @@ def pipelines(context: AxisContext) -> tuple[Pipeline, ...]:
 
 
 def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
-    """Listed numbers of virtual stages: one of what is left, more of every schedule that can have them."""
+    """Pipelines with the listed numbers of virtual stages.
+
+    One virtual stage keeps the schedules that are left; more go with every schedule that has more.
+    """
     plain = tuple(one for one in left if one.virtual == 1 and 1 in numbers)
     more = [Pipeline(s, n) for s in SCHEDULES for n in numbers if n > 1 and (s.looped or s.folded)]
     return plain + tuple(one for one in more if one.schedule.looped or one in left)
@@ -106,7 +109,7 @@ def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, .
 
 
 def recomputations(context: AxisContext) -> tuple[Recomputation, ...]:
-    """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
+    """None, sets of modules (the trainer's own, or those that suit the model), and whole layers."""
     sets = context.framework.module_sets or tuple(frozenset(some) for some in _module_sets(context))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
@@ -117,7 +120,7 @@ def recomputations(context: AxisContext) -> tuple[Recomputation, ...]:
 
 
 def _module_sets(context: AxisContext) -> list[list[str]]:
-    """Fused attention computes its core again by itself, so the core is a module only where attention keeps its scores."""
+    """Sets of modules that suit the model."""
     activation, whole = (
         ("mlp_act", "mlp") if context.workload.model.experts is None else ("moe_act", "moe")
     )

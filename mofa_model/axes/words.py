@@ -1,4 +1,4 @@
-"""A key of strategy texts, constraints and manifests, for one field of `Strategy`: how its word is read and written."""
+"""Keys of strategy texts, constraints and manifests: how the word of a field is read and written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Word(ABC):
         return said.items() <= chosen.items()
 
     def names(self, said: Mapping[str, Any]) -> bool:
-        """Whether a word says all of a value, so that it need not be one that the search tries by itself."""
+        """Whether a word says all of a value, also of one that the search does not try."""
         return len(said) > 1
 
     def write(self, strategy: object) -> str:

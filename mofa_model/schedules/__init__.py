@@ -1,8 +1,9 @@
-"""The pipeline schedules, one file each: order of work, closed form, activations in flight, and what it can run.
+"""The pipeline schedules, one file each: order of work, closed form, activations, and limits.
 
-A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk over that list.
-`schedule` has the types of a schedule and its order; `replay` walks any order, and the closed forms are proved against it.
-May import: equations, spec, units, errors, numpy. Imported by: strategy and what stands above it.
+A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk
+over that list. `schedule` has the types of a schedule and its order; `replay` walks any order, and
+the closed forms are proved against it. May import: equations, spec, units, errors, numpy. Imported
+by: strategy and what stands above it.
 """
 
 from typing import Final
@@ -17,7 +18,8 @@ from mofa_model.schedules.zbv import ZBV
 from mofa_model.schedules.zero_bubble import ZERO_BUBBLE
 
 SCHEDULES: Final = (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZBV, V_HALF, DUALPIPE, DUALPIPE_V)
-"""All of them, the simplest first: of two strategies that take the same time the one with the simpler schedule wins."""
+"""All of them, the simplest first: of two strategies that take the same time the one with the
+simpler schedule wins."""
 
 __all__ = [
     "DUALPIPE",

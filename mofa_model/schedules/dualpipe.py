@@ -1,7 +1,9 @@
-"""DualPipe (DeepSeek-V3, 2024, with its published code): micro-batches from both ends, forwards paired with backwards.
+"""DualPipe (DeepSeek-V3, 2024, with its published code): micro-batches enter from both ends.
 
-Device i runs virtual stage i for the first half of the micro-batches and p - 1 - i for the second half, which enters at the
-other end; it holds the weights of both.
+Forwards of one direction are paired with backwards of the other.
+
+Device i runs virtual stage i for the first half of the micro-batches and p - 1 - i for the second
+half, which enters at the other end; it holds the weights of both.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class DualPipe(Schedule):
     both_ends: ClassVar[bool] = True
 
     def order(self, p: int, m: int, v: int = 1) -> Order:
-        """P and m are even and m >= 2 p. The first m / 2 micro-batches enter at device 0, the others at device p - 1."""
+        """P and m are even and m >= 2 p; half of the micro-batches enter at each end."""
         at_least_one(stages=p, microbatches=m)
         self.own_virtual_stages(v)
         if p % 2:
@@ -59,12 +61,14 @@ class DualPipe(Schedule):
     def time(self, flow: Flow) -> Seconds:
         """Time of DualPipe, Ours (DeepSeek-V3 gives the bubble of the case F = I >= W, tau = 0). [s]
 
-        With q = p/2 - 1 and X = x C for a pair: (p + 1) C + (m - p - 1) X on the middle devices, and the bubble
-        q (X - I - 2 W + max(I + tau, W)) + max((q + 1) F, q (I + tau)) - F; the published q (X + B - 3 W) when F = I >= W,
-        B = I + W. Exact while a pair takes at least as long as either half, and a hop at most half of F, I and W. Blocking: an
-        upper bound, as for ZB-H1. It takes m >= 2 p, as the order does.
+        With q = p/2 - 1 and X = x C for a pair: (p + 1) C + (m - p - 1) X on the middle devices,
+        and the bubble q (X - I - 2 W + max(I + tau, W)) + max((q + 1) F, q (I + tau)) - F; the
+        published q (X + B - 3 W) when F = I >= W, B = I + W. Exact while a pair takes at least as
+        long as either half, and a hop at most half of F, I and W. Blocking: an upper bound, as for
+        ZB-H1. It takes m >= 2 p, as the order does.
 
-        >>> round(float(DualPipe().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)
+        >>> round(float(DualPipe().time(flow)), 9)
         26.0
         """
         C, S, m, p, tau = flow.slowest, flow.total, flow.microbatches, flow.stages, flow.hop
@@ -86,18 +90,18 @@ class DualPipe(Schedule):
         return (p + 1) * single + (m - p - 1) * paired + bubble + hops
 
     def fill(self, flow: Flow) -> Seconds:
-        """The forwards of the others on the way in and out, where a pair takes as long as its halves, Ours. [s]"""
+        """The others' forwards, in and out, where a pair takes as long as its halves, Ours. [s]"""
         others = (flow.stages - 2) / np.maximum(flow.stages - 1, 1)
         return np.where(flow.pair < 1, 0.0, others * flow.forward * (flow.total - flow.slowest))
 
     def possible(self, *, microbatches: Count, stages: Count) -> Any:
-        """Whether stages and micro-batches are even, and there are at least two micro-batches a stage."""
+        """Whether both numbers are even, and there are at least two micro-batches a stage."""
         m, p = microbatches, stages
         return (np.mod(p, 2) == 0) & (np.mod(m, 2) == 0) & (m >= 2 * p)
 
 
 def from_both_ends(i: int, p: int, m: int) -> list[Step]:
-    """The eight phases of the published schedule; direction 0 is the one that enters at this device's end."""
+    """The eight phases of the published schedule; direction 0 enters at this device's end."""
     inside = min(i, p - 1 - i)
     outside = p // 2 - 1 - inside
     here = _BothEnds(i, p, m)
@@ -132,7 +136,7 @@ def from_both_ends(i: int, p: int, m: int) -> list[Step]:
 
 
 class _BothEnds:
-    """Writes the steps of one device of DualPipe: counts the micro-batches of each direction and the split backwards."""
+    """Steps of one device of DualPipe, with counts of each direction and of split backwards."""
 
     def __init__(self, i: int, p: int, m: int) -> None:
         entering, leaving = (i, range(m // 2)), (p - 1 - i, range(m // 2, m))

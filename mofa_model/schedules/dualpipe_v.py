@@ -1,7 +1,8 @@
-"""DualPipeV (DeepSeek, 2025): DualPipe cut in half and folded, so that a device holds one copy of what it runs.
+"""DualPipeV (DeepSeek, 2025): DualPipe cut in half and folded; a device holds one copy of weights.
 
-On p devices it is DualPipe on 2 p with twice the micro-batches, seen from its first half: what DualPipe's mirrored device does
-with the other half of the micro-batches, a device does here with its second virtual stage.
+On p devices it is DualPipe on 2 p with twice the micro-batches, seen from its first half: what
+DualPipe's mirrored device does with the other half of the micro-batches, a device does here with
+its second virtual stage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class DualPipeV(Folded):
     value: ClassVar[str] = "dualpipev"
 
     def order(self, p: int, m: int, v: int = 2) -> Order:
-        """The first half of DualPipe's devices, the micro-batches of its other end as those of the way back."""
+        """The first half of DualPipe's devices; the other end's micro-batches come back."""
         at_least_one(stages=p, microbatches=m)
         self.own_virtual_stages(v)
         if m < 2 * p:
@@ -43,7 +44,7 @@ class DualPipeV(Folded):
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
     ) -> Count:
-        """Chunks that every device holds, Source: DeepSeek's DualPipe, README: PP + 1 for PP = 2 p virtual stages. [1]
+        """Chunks of every device, Source: DeepSeek's DualPipe, README: PP + 1, with PP = 2 p. [1]
 
         >>> float(DualPipeV().in_flight(position=1, microbatches=32, stages=8))
         17.0
@@ -52,13 +53,15 @@ class DualPipeV(Folded):
         return 2.0 * stages + 1 + 0 * position  # takes the shape of the positions
 
     def time(self, flow: Flow) -> Seconds:
-        """Time of DualPipeV, Ours: that of DualPipe on 2 p devices, whose halves meet without a hop. [s]
+        """Time of DualPipeV, Ours: DualPipe on 2 p devices, whose halves meet without a hop. [s]
 
-        F, I, W, C = F + I + W and X = x C for a pair are those of one virtual stage, q = p - 1. Published is the bubble
-        q (X + B - 3 W), of a middle device, where F = I >= W and B = I + W. Exact while a hop takes at most half of F, I and W
-        and a pair half a hop more than its backward. Blocking: an upper bound, as for ZBV. It takes m >= 2 p.
+        F, I, W, C = F + I + W and X = x C for a pair are those of one virtual stage, q = p - 1.
+        Published is the bubble q (X + B - 3 W), of a middle device, where F = I >= W and B = I + W.
+        Exact while a hop takes at most half of F, I and W and a pair half a hop more than its
+        backward. Blocking: an upper bound, as for ZBV. It takes m >= 2 p.
 
-        >>> round(float(DualPipeV().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0)
+        >>> round(float(DualPipeV().time(flow)), 9)
         27.0
         """
         slowest, F, I, W, tau = folded_times(flow)
@@ -75,7 +78,7 @@ class DualPipeV(Folded):
         return (2 * p + 1) * (slowest / 2.0) + (2 * m - 2 * p - 1) * paired + bubble + hops
 
     def fill(self, flow: Flow) -> Seconds:
-        """The forwards of the others, through both virtual stages, where a pair takes as long as its halves, Ours. [s]"""
+        """The others' forwards, where a pair takes as long as its halves, Ours. [s]"""
         return np.where(flow.pair < 1, 0.0, flow.forward * (flow.total - flow.slowest))
 
     def possible(self, *, microbatches: Count, stages: Count) -> Any:

@@ -1,6 +1,7 @@
-"""Interleaved 1F1B: every device holds several virtual stages, so that the pipeline fills in smaller pieces.
+"""Interleaved 1F1B: a device holds several virtual stages, and the pipeline fills in smaller pieces.
 
-Order, time and activations are those of 1F1B with v > 1; what is its own is which numbers it can run.
+Order, time and activations are those of 1F1B with v > 1; what is its own is which numbers it can
+run.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ class Interleaved(OneFOneB):
         return np.mod(microbatches, stages) == 0
 
     def overlap_window(self, *, microbatches: Count, stages: Count, virtual: Count) -> Count:
-        """1 + (min(p, m) - 1) (v - 1) / v. Ours: a chunk runs p micro-batches in a row, so its gradients leave beside all
-        micro-batches of the chunks that come after it, and its parameters arrive beside those of the chunks before.
+        """1 + (min(p, m) - 1) (v - 1) / v. Ours.
+
+        A chunk runs p micro-batches in a row, so its gradients leave beside all
+        micro-batches of the chunks that come after it, and its parameters arrive beside those of
+        the chunks before.
 
         >>> float(Interleaved().overlap_window(microbatches=16, stages=8, virtual=4))
         6.25

@@ -1,4 +1,4 @@
-"""1F1B: one forward and one backward in turn, Eqs. (5), (9) to (12) and (23); its interleaved form takes v > 1.
+"""1F1B: one forward and one backward in turn, Eqs. (5), (9) to (12), (23); interleaved with v > 1.
 
 Device i runs the virtual stages i, p + i, 2 p + i, ...
 """
@@ -31,7 +31,7 @@ _OF_HOPS: Final = ("slowest", "microbatches", "stages", "virtual", "hop", "block
 
 @dataclass(frozen=True)
 class OneFOneB(Schedule):
-    """As few forwards as fill the stages below, then one forward and one backward in turn, then the backwards left.
+    """Forwards that fill the stages below, one forward and one backward in turn, then backwards.
 
     With virtual stages it is the interleaved order, under whichever of the two names.
     """
@@ -41,8 +41,9 @@ class OneFOneB(Schedule):
     def order(self, p: int, m: int, v: int = 1) -> Order:
         """Megatron's order: micro-batches go in groups of p through one chunk after the other.
 
-        With v > 1 a device starts with (v - 1) p + 2 (p - i - 1) forwards, p - i - 1 more than are needed to fill the
-        pipeline, which is what hides the hops later. m must be a multiple of p when v > 1, as Megatron asks.
+        With v > 1 a device starts with (v - 1) p + 2 (p - i - 1) forwards, p - i - 1 more than are
+        needed to fill the pipeline, which is what hides the hops later. m must be a multiple of p
+        when v > 1, as Megatron asks.
         """
         at_least_one(stages=p, microbatches=m, virtual_stages=v)
         if v > 1 and m % p:
@@ -56,7 +57,8 @@ class OneFOneB(Schedule):
     ) -> Count:
         """Most chunks whose activations the stage at a position holds at one time, Eq. (5). [1]
 
-        n = min(m, p - i); with virtual stages min(m v, (v - 1) p + 2 (p - i - 1) + 1), of L / (p v) layers each.
+        n = min(m, p - i); with virtual stages min(m v, (v - 1) p + 2 (p - i - 1) + 1), of L / (p v)
+        layers each.
 
         >>> float(OneFOneB().in_flight(position=1, microbatches=32, stages=8))
         7.0
@@ -70,9 +72,11 @@ class OneFOneB(Schedule):
     def time(self, flow: Flow) -> Seconds:
         """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
 
-        Departs from the paper: stages may differ, and no half bubble (the reading of the paper's tables).
+        Departs from the paper: stages may differ, and no half bubble (the reading of the paper's
+        tables).
 
-        >>> round(float(OneFOneB().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)
+        >>> round(float(OneFOneB().time(flow)), 9)
         33.0
         """
         slowest, total, virtual, forward = flow.slowest, flow.total, flow.virtual, flow.forward

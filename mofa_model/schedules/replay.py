@@ -1,10 +1,12 @@
 """One replay that walks any order of work: the closed forms of the schedules are proved against it.
 
-A step starts when its device is free and its input has arrived; nothing else is assumed. Times may carry trailing axes:
-then thousands of strategies that share an order are replayed together, each as it would be alone, bit for bit.
+A step starts when its device is free and its input has arrived; nothing else is assumed. Times may
+carry trailing axes: then thousands of strategies that share an order are replayed together, each as
+it would be alone, bit for bit.
 
-An order is walked in waves: steps of which none waits for another, so that all of a wave are walked at once. A step is one
-wave after the last of: its device's step before, and the operations that make its inputs.
+An order is walked in waves: steps of which none waits for another, so that all of a wave are walked
+at once. A step is one wave after the last of: its device's step before, and the operations that
+make its inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageTimes:
-    """Times of one micro-batch at each virtual stage; the first axis counts virtual stages, any others strategies."""
+    """Times of one micro-batch; the first axis counts virtual stages, any others strategies."""
 
     forward: Seconds
     """Forward pass. [s]"""
@@ -41,7 +43,8 @@ class StageTimes:
     weight_gradient: Seconds
     """Backward pass to the weights; a whole backward is the sum of both. [s]"""
     hop: Seconds = 0.0
-    """From a virtual stage to the next one, either way; one number, or a first axis of boundaries (of length 1: all alike). [s]"""
+    """From a virtual stage to the next one, either way; one number, or a first axis of boundaries
+    (of length 1: all alike). [s]"""
     pair: Ratio = 1.0
     """A forward and a whole backward that overlap take this share of their sum. [1]"""
 
@@ -65,8 +68,9 @@ def replay(
 ) -> Replay:
     """Walk an order with given times.
 
-    A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing until the hop is over:
-    point-to-point transfers that do not overlap. Two virtual stages of one device have no hop between them.
+    A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing
+    until the hop is over: point-to-point transfers that do not overlap. Two virtual stages of one
+    device have no hop between them.
     """
     walk = _Waves(order)
     given = _StageArrays(times, order.virtual_stages)
@@ -154,10 +158,12 @@ def _rows(field: str, value: Numeric, length: int) -> NDArray[np.float64]:
 
 
 class _Waves:
-    """Every step of an order, wave by wave. Arrays about operations have them on the first axis, [most in a step, steps].
+    """Every step of an order, wave by wave.
 
-    Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way, then one that no
-    operation makes and one that no operation takes. Where a step has fewer operations, the others take and make these.
+    Arrays about operations are [operations of a step, steps].
+    Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way,
+    then one that no operation makes and one that no operation takes. Where a step has fewer
+    operations, the others take and make these.
     """
 
     def __init__(self, order: Order) -> None:

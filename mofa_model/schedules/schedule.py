@@ -1,24 +1,27 @@
-"""What a pipeline schedule is: its order of work as data, and everything else that depends on which one it is.
+"""What a pipeline schedule is: its order of work as data, its closed forms, and what it can run.
 
     Order                       for each stage (a device), its steps, first to last
       Step                      what the device does at one time: one operation, or a pair
         Operation               kind, virtual stage, micro-batch
 
-A virtual stage is a place along the depth of the model: 0 holds the embedding, the last one holds the head. The order alone
-says which device runs it, so one replay runs all orders. `p`, `m` and `v` are the numbers of stages, micro-batches and virtual
-stages per device.
+A virtual stage is a place along the depth of the model: 0 holds the embedding, the last one holds
+the head. The order alone says which device runs it, so one replay runs all orders. `p`, `m` and `v`
+are the numbers of stages, micro-batches and virtual stages per device.
 
-A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all its chunks. The closed
-forms take sums only, the slowest device (max C_i) and the sum over devices, so a search never builds an array of stages.
+A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all
+its chunks. The closed forms take sums only, the slowest device (max C_i) and the sum over devices,
+so a search never builds an array of stages.
 
-    equal stages     every form equals the replay of its order, within the range of hops that its docstring names
-    unequal stages   with one ratio F : I : W everywhere, 1F1B is never below the replay, and equal to it (hops apart) when
-                     the last stage is a slowest one; other schedules are estimates, and the replay settles them. At p = 8,
-                     m = 32 and stages within 20 % of each other the forms are high by 1.4 % (1F1B), 2.6 % (v = 2),
-                     0.5 % (ZB-H1) and 2 % (DualPipe) on average, by 7 % at most
+    equal stages     every form equals the replay of its order, within the range of hops that its
+                     docstring names
+    unequal stages   with one ratio F : I : W everywhere, 1F1B is never below the replay, and equal
+                     to it (hops apart) when the last stage is a slowest one; other schedules are
+                     estimates, and the replay settles them. At p = 8, m = 32 and stages within 20 %
+                     of each other the forms are high by 1.4 % (1F1B), 2.6 % (v = 2), 0.5 % (ZB-H1)
+                     and 2 % (DualPipe) on average, by 7 % at most
 
-The hop is the time from one stage to the next. It delays the receiver only (`blocking=False`, overlapped), or holds the
-sender as well (`blocking=True`).
+The hop is the time from one stage to the next. It delays the receiver only (`blocking=False`,
+overlapped), or holds the sender as well (`blocking=True`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 
 class OperationKind(Enum):
-    """What an operation computes. A whole backward is an input gradient and a weight gradient in one."""
+    """What an operation computes; BACKWARD is an input gradient and a weight gradient in one."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -114,7 +117,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """One pipeline schedule. Two of one class are equal, so that a strategy can be sent to another process."""
+    """One pipeline schedule. Two of one class are equal, in another process too."""
 
     value: ClassVar[str]
     """Its word in strategies, manifests and constraints."""
@@ -124,11 +127,12 @@ class Schedule(ABC):
     """Whether the model enters at both ends: a device then holds the weights of two stages."""
 
     folded: ClassVar[bool] = False
-    """Whether the model goes down the devices and comes back in a second virtual stage: the first device holds both ends."""
+    """Whether the model goes down the devices and comes back in a second virtual stage: the first
+    device holds both ends."""
 
     @abstractmethod
     def order(self, p: int, m: int, v: int = 1) -> Order:
-        """Who does what, in which order, for p stages, m micro-batches and v virtual stages per device."""
+        """Steps of every device, for p stages, m micro-batches and v virtual stages per device."""
 
     @abstractmethod
     def in_flight(
@@ -145,7 +149,7 @@ class Schedule(ABC):
         return self.time(flow) - pipeline
 
     def overlap_window(self, *, microbatches: Count, stages: Count, virtual: Count) -> Count:
-        """Micro-batches whose compute may hide the gradients and parameters of a step; one where a device has one chunk.
+        """Micro-batches whose compute may hide gradients and parameters; 1 with one chunk a device.
 
         Gradients are whole in the last micro-batch, and parameters are wanted in the first.
         """
@@ -153,7 +157,7 @@ class Schedule(ABC):
         return 1.0
 
     def fill(self, flow: Flow) -> Seconds:
-        """Time beside m max C that no hop and no choice of features can take away, Ours; 0 where none is proved. [s]"""
+        """Time beside m max C that no feature removes, Ours; 0 where none is proved. [s]"""
         del flow
         return 0.0
 
@@ -162,7 +166,7 @@ class Schedule(ABC):
         return np.ones(np.broadcast(microbatches, stages).shape, dtype=bool)
 
     def virtual_stages(self, layers: int) -> tuple[int, ...]:
-        """Numbers of virtual stages per device that are tried for a model of so many layers; one by default."""
+        """Virtual stages per device that are tried for a model of so many layers; one by default."""
         del layers
         return (1,)
 
@@ -175,10 +179,10 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Folded(Schedule):
-    """A schedule in the shape of a V: the model goes down the devices and comes back, two virtual stages each.
+    """A schedule in the shape of a V: the model goes down the devices and comes back.
 
-    Device i runs virtual stages i and 2 p - 1 - i, so the first one holds embedding and head, and at the bottom nothing is
-    sent.
+    Device i runs virtual stages i and 2 p - 1 - i, so the first one holds embedding and head, and
+    at the bottom nothing is sent.
     """
 
     folded: ClassVar[bool] = True
@@ -190,7 +194,7 @@ class Folded(Schedule):
 
 
 def folded_times(flow: Flow) -> tuple[Seconds, ...]:
-    """A micro-batch on the slowest device; F, I, W and hop of a virtual stage on the mean of the others. [s]
+    """Micro-batch on the slowest device; F, I, W and hop of a virtual stage on the others' mean. [s]
 
     A hop that blocks is part of the work.
     """
@@ -206,7 +210,8 @@ def folded_times(flow: Flow) -> tuple[Seconds, ...]:
 def longest(times: Sequence[Seconds], *ways: tuple[Numeric, ...]) -> Seconds:
     """The longest way through an order. [s]
 
-    Each has so many forwards, input gradients, weight gradients and hops, and what it takes beside them.
+    Each has so many forwards, input gradients, weight gradients and hops, and what it takes beside
+    them.
     """
     F, I, W, tau = times
     spans = (sum(more, f * F + i * I + w * W + hops * tau) for f, i, w, hops, *more in ways)

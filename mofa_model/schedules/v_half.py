@@ -1,7 +1,10 @@
-"""V-half (Qi et al., Pipeline Parallelism with Controllable Memory, 2024): a V that holds half the activations of 1F1B.
+"""V-half: a V that holds half the activations of 1F1B.
 
-Its building block is repeated every six passes, each pass as soon as it can. What the paper does beyond that, moving passes
-of the warm-up and the cool-down forward, is left out: the bubble is about a sixth longer than theirs.
+Source: Qi et al., Pipeline Parallelism with Controllable Memory, 2024.
+
+Its building block is repeated every six passes, each pass as soon as it can. What the paper does
+beyond that, moving passes of the warm-up and the cool-down forward, is left out: the bubble is
+about a sixth longer than theirs.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from mofa_model.units import Count, Seconds
 
 @dataclass(frozen=True)
 class VHalf(Folded):
-    """A building block whose passes follow each other so closely that a device holds at most p/2 + 1 micro-batches."""
+    """A building block of passes, repeated so closely that a device holds p/2 + 1 micro-batches."""
 
     value: ClassVar[str] = "v-half"
 
@@ -46,7 +49,7 @@ class VHalf(Folded):
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
     ) -> Count:
-        """Chunks that every device holds, Source: Qi et al., 2024: two for each of (p + 2) // 2 micro-batches. [1]
+        """Chunks of every device, Source: Qi et al., 2024: two for (p + 2) // 2 micro-batches. [1]
 
         >>> float(VHalf().in_flight(position=1, microbatches=32, stages=8))
         10.0
@@ -57,11 +60,13 @@ class VHalf(Folded):
     def time(self, flow: Flow) -> Seconds:
         """Time of V-half, Ours: m max C and the longest of seven ways through its order. [s]
 
-        F, I and W are those of one virtual stage. Exact while 2 |F - I| + 2 tau <= W and a hop takes at most half of each;
-        beyond, every micro-batch adds what is missing, which is within 10 % of the replay. It takes m > p.
-        Blocking: each forward and each input gradient carries its hop.
+        F, I and W are those of one virtual stage. Exact while 2 |F - I| + 2 tau <= W and a hop
+        takes at most half of each; beyond, every micro-batch adds what is missing, which is within
+        10 % of the replay. It takes m > p. Blocking: each forward and each input gradient carries
+        its hop.
 
-        >>> round(float(VHalf().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0)
+        >>> round(float(VHalf().time(flow)), 9)
         30.0
         """
         slowest, *times = folded_times(flow)
@@ -92,7 +97,7 @@ class VHalf(Folded):
 
 
 def _repeated(i: int, p: int, m: int) -> Iterator[Step]:
-    """The order of device i: a place in time for every pass, weight gradients in those that are left."""
+    """The order of device i: passes have places in time, weight gradients fill the others."""
     down, up, gap = i, 2 * p - 1 - i, 3 if p % 2 == 0 else 0
     block = (
         (2 * i, OperationKind.FORWARD, down),

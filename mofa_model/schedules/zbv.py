@@ -1,4 +1,4 @@
-"""ZBV (Qi et al., 2024, by hand as in PyTorch): a V of two virtual stages a device, weight gradients put off at the end."""
+"""ZBV (Qi et al., 2024, by hand as in PyTorch): a V with weight gradients put off to the end."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _F, _I, _W = OperationKind.FORWARD, OperationKind.INPUT_GRADIENT, OperationKind.
 
 @dataclass(frozen=True)
 class ZeroBubbleV(Folded):
-    """No device waits once it has begun, where forward, input gradient and weight gradient take the same time.
+    """No device waits once it has begun, where all three kinds of operations take the same time.
 
-    Every backward is split. Weight gradients follow their input gradients at once, except the last i of device i.
+    Every backward is split. Weight gradients follow their input gradients at once, except the last
+    i of device i.
     """
 
     value: ClassVar[str] = "zbv"
@@ -46,7 +47,7 @@ class ZeroBubbleV(Folded):
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
     ) -> Count:
-        """Chunks that every device holds, Source: Qi et al., 2024, section 6: 2 p, as much as 1F1B on the first. [1]
+        """Chunks of every device, Source: Qi et al., 2024, section 6: 2 p, as 1F1B on the first. [1]
 
         >>> float(ZeroBubbleV().in_flight(position=1, microbatches=32, stages=8))
         16.0
@@ -55,12 +56,14 @@ class ZeroBubbleV(Folded):
         return 2.0 * stages + 0 * position  # takes the shape of the positions
 
     def time(self, flow: Flow) -> Seconds:
-        """Time of ZBV, Ours: m max C and the longest of twelve ways through its order; (p - 1) F where F = I = W. [s]
+        """Time of ZBV, Ours: m max C and the longest of twelve ways; (p - 1) F where F = I = W. [s]
 
-        F, I and W are those of one virtual stage. Exact while a hop takes at most half of each of them, and near it beyond.
-        Blocking: each forward and each input gradient carries its hop, which is an upper bound. It takes m >= 2 p - 1.
+        F, I and W are those of one virtual stage. Exact while a hop takes at most half of each of
+        them, and near it beyond. Blocking: each forward and each input gradient carries its hop,
+        which is an upper bound. It takes m >= 2 p - 1.
 
-        >>> round(float(ZeroBubbleV().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0)
+        >>> round(float(ZeroBubbleV().time(flow)), 9)
         25.5
         """
         slowest, *times = folded_times(flow)
@@ -83,12 +86,12 @@ class ZeroBubbleV(Folded):
         return flow.microbatches * slowest + np.where(flow.stages > 1, bubble, 0.0)
 
     def fill(self, flow: Flow) -> Seconds:
-        """The mean of three ways without hops, n F - W, n I and I + (n - 1) W, whatever the shares; n = p - 1, Ours. [s]"""
+        """Mean of three ways without hops, n F - W, n I, I + (n - 1) W, with n = p - 1, Ours. [s]"""
         n = flow.stages - 1
         return np.maximum(n - 2, 0) / 6.0 * (flow.total - flow.slowest) / np.maximum(n, 1)
 
     def possible(self, *, microbatches: Count, stages: Count) -> Any:
-        """Whether there is a micro-batch for every virtual stage but one: with fewer its order has gaps."""
+        """Whether every virtual stage but one has a micro-batch: with fewer, its order has gaps."""
         return np.asarray(microbatches) >= 2 * np.asarray(stages) - 1
 
 

@@ -28,8 +28,8 @@ from mofa_model.units import Count, Seconds
 class ZeroBubble(Schedule):
     """1F1B with weight gradients put off by i micro-batches on device i.
 
-    The activations that wait for them take the room that 1F1B leaves free on device i, so every device holds as much as the
-    first one.
+    The activations that wait for them take the room that 1F1B leaves free on device i, so every
+    device holds as much as the first one.
     """
 
     value: ClassVar[str] = "zero-bubble"
@@ -43,7 +43,7 @@ class ZeroBubble(Schedule):
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
     ) -> Count:
-        """Chunks that every stage holds, Ours: min(m, p), since inputs wait for their weight gradients. [1]
+        """Chunks of every stage, Ours: min(m, p), since inputs wait for their weight gradients. [1]
 
         >>> float(ZeroBubble().in_flight(position=1, microbatches=32, stages=8))
         8.0
@@ -54,11 +54,12 @@ class ZeroBubble(Schedule):
     def time(self, flow: Flow) -> Seconds:
         """Time of ZB-H1, Ours (Qi et al. give the first of three paths, for F = I = W). [s]
 
-        For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round trips where 2 tau > W;
-        exact up to there, and near it beyond.
-        Blocking: each forward and each input gradient carries its hop, which is an upper bound, since the ends send one way.
+        For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round
+        trips where 2 tau > W; exact up to there, and near it beyond. Blocking: each forward and
+        each input gradient carries its hop, which is an upper bound, since the ends send one way.
 
-        >>> round(float(ZeroBubble().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
+        >>> flow = Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)
+        >>> round(float(ZeroBubble().time(flow)), 9)
         27.0
         """
         C, S, m, p, tau = flow.slowest, flow.total, flow.microbatches, flow.stages, flow.hop
@@ -81,7 +82,7 @@ class ZeroBubble(Schedule):
         return m * C + np.where(p > 1, bubble, 0.0)
 
     def fill(self, flow: Flow) -> Seconds:
-        """The second of the three paths without hops: the forwards of the other devices, Ours. [s]"""
+        """The second of the three paths without hops: the forwards of the others, Ours. [s]"""
         return flow.forward * (flow.total - flow.slowest)
 
 

@@ -1,13 +1,14 @@
 """Finds the best of all legal strategies, and accounts for every one that it does not take.
 
-May import: estimate, reliability and what stands below; numpy and the standard library. Imported by: advice, verbs.
+May import: estimate, reliability and what stands below; numpy and the standard library. Imported
+by: advice, verbs.
 
-    explore            walks numbers of nodes and precisions; the entry, with question, candidate and ranking
+    explore            the entry: question, candidate, ranking; walks numbers of nodes and precisions
     axes               the values on every axis of one search
     constraints        what fixes, lists or bounds an axis, as people write it
     space              enumerates legal shapes and their features, and counts the rest
     lower_bound        step times that shapes cannot beat, and the order in which they are priced
-    blocks             rows of one schedule, and what each can have: options of a micro-batch, choices of overlap
+    blocks             rows of one schedule, with options of a micro-batch and choices of overlap
     optimizer_states   what stays in memory and is sent once a step
     local              the work of one device, on the distinct local shapes
     memory_fit         what has no room at all, and what fits of every state beside an option
@@ -33,7 +34,7 @@ from mofa_model.search.explore import (
 from mofa_model.search.rank import Score
 
 __all__ = [
-    "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Framework", "Ranking", "Rejection", "Score",
-    "SearchCase", "SearchQuestion", "framework", "frameworks", "parse_constraint", "parse_constraints", "require",
-    "search", "trainers",
+    "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Framework", "Ranking",
+    "Rejection", "Score", "SearchCase", "SearchQuestion", "framework", "frameworks",
+    "parse_constraint", "parse_constraints", "require", "search", "trainers",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The values on every axis of one search: every combination of them is one raw strategy, with a number of its own."""
+"""The values on every axis of one search. Each combination is a raw strategy and has an index."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from mofa_model.strategy import AXES
 
 QUESTION: Final = (
     Axis(
-        name="precision", fields=("precision",), scope=Scope.QUESTION, complexity=20, tried=lambda context: context.precisions,
+        name="precision", fields=("precision",), scope=Scope.QUESTION, complexity=20,
+        tried=lambda context: context.precisions,
         values="the recipes that were given", example="--precision bf16,fp8-current",
     ),
     Axis(
-        name="nodes", fields=("nodes",), scope=Scope.QUESTION, complexity=1, tried=lambda context: context.nodes,
+        name="nodes", fields=("nodes",), scope=Scope.QUESTION, complexity=1,
+        tried=lambda context: context.nodes,
         limits=(Number(key="nodes", field="nodes"),),
-        values="the number that was given; below a maximum: powers of two, three times those, and the maximum",
+        values="the number that was given; below a maximum: powers of two, three times those, "
+        "and the maximum",
         example="--nodes`, `--max-nodes",
     ),
 )  # fmt: skip
@@ -93,7 +96,7 @@ class Axes:
         )
 
     def known(self, has: Callable[[Axis, Any], bool], keys: Collection[str] = ()) -> Axes:
-        """The same with the values that somebody has tried, and all of axes that a constraint names."""
+        """The same with values that measured runs have, and all of axes that a constraint names."""
         asked = {axis.name for axis in EVERY if any(word.key in keys for word in axis.keys)}
         return self.where(
             lambda axis, value: axis in QUESTION or axis.name in asked or has(axis, value)
@@ -106,7 +109,7 @@ def known_axes(context: AxisContext) -> Axes:
 
 
 def node_counts(most: int) -> tuple[int, ...]:
-    """Node counts that are tried below a maximum: powers of two, three times those, and the maximum itself.
+    """Node counts that are tried: powers of two, three times those, and the maximum itself.
 
     >>> node_counts(10)
     (1, 2, 3, 4, 6, 8, 10)

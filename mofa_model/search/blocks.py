@@ -1,8 +1,8 @@
 """Cuts the legal space into blocks of rows, and says which features each row of a block can have.
 
-A block is up to `lower_bound.BLOCK` shapes of one schedule. Its strategies are its rows beside every optimizer state
-(`optimizer_states`), every option of a micro-batch (sequence parallelism, recomputation, offload, graphs) and every
-choice of overlap.
+A block is up to `lower_bound.BLOCK` shapes of one schedule. Its strategies are its rows beside
+every optimizer state (`optimizer_states`), every option of a micro-batch (sequence parallelism,
+recomputation, offload, graphs) and every choice of overlap.
 """
 
 from __future__ import annotations
@@ -143,9 +143,10 @@ def block_of(
 
 
 def with_recomputed_layers(axes: Axes, shapes: Shapes, whole: ShapeBlock) -> ShapeBlock | None:
-    """The rows of a block that can recompute a number of whole layers, once for each number; None where there are none.
+    """Rows of a block that can recompute a number of layers, once for each number; None without any.
 
-    Such numbers are degrees as well: all of them stand in one column, which is cheaper than an option for each.
+    Such numbers are degrees as well: all of them stand in one column, which is cheaper than an
+    option for each.
     """
     can = reduce(np.logical_or, whole.allowed["recompute"])
     numbers = [at for at, value in enumerate(axes["recompute"]) if _some_layers(value)]
@@ -200,7 +201,7 @@ def _overlaps(
 
 
 def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list[Choice]:
-    """Values of an axis of overlap; rows on which it has nothing to act on go with the first of them."""
+    """Values of an axis of overlap; rows where it has nothing to act on go with the first."""
     stride, own = axes.strides[axis.name], np.argmax(allowed, axis=0)
     tried = [at for at in range(len(allowed)) if np.any(allowed[at] & ~idle)] or [int(own[0])]
     return [

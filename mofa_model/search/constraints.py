@@ -1,13 +1,15 @@
-"""Constraints as people write them: each fixes, lists or bounds one axis, or bounds a number that follows from axes.
+"""Constraints as people write them: each fixes, lists or bounds one axis, or a derived number.
 
     tp=8   pp=4,8,16   mbs<=4   vpp=2..8   dp>=64   schedule=1f1b,interleaved   cp-mode=ring
-    recompute=none,selective:core_attn,full:2   sharding=distributed,zero3@node   optimizer=device   offload=none   sp=true
+    recompute=none,selective:core_attn,full:2   sharding=distributed,zero3@node   optimizer=device
+    offload=none   sp=true
 
 `offload=activations` asks for whatever the trainer can offload; names of inputs ask for these.
 
-The words are those of a strategy's text (`strategy_text`), in its full form or in its short one. So every part of a printed
-strategy is a constraint that fixes it: `optimizer=zero2-cpu`, `shard=4`, `tp4`, `zero3`, `sp`, `recompute(layernorm mlp_act)`.
-A number that is fixed or listed need not be one that the search tries by itself.
+The words are those of a strategy's text (`strategy_text`), in its full form or in its short one. So
+every part of a printed strategy is a constraint that fixes it: `optimizer=zero2-cpu`, `shard=4`,
+`tp4`, `zero3`, `sp`, `recompute(layernorm mlp_act)`. A number that is fixed or listed need not be
+one that the search tries by itself.
 """
 
 from __future__ import annotations
@@ -135,7 +137,10 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
 
 
 def _of_one_axis(constraints: Iterable[Constraint]) -> list[Constraint]:
-    """Constraints on one axis each: a strategy's word for the optimizer says its sharding and its place at once."""
+    """Constraints on one axis each.
+
+    A strategy's word for the optimizer says its sharding and its place at once, so it is split.
+    """
     found: list[Constraint] = []
     for one in constraints:
         if one.key == "optimizer" and not set(one.words) <= set(_PLACES):
@@ -154,7 +159,10 @@ def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
             right = f"one of {', '.join((*_PLACES, *known))}, the last four also with {CPU}"
             raise BadValue(constraint.field, level, right)
     if len(pairs) < len(levels) * len(places):
-        right = "list every level on the device, in host memory, or in both: a list of some of each cannot be searched"
+        right = (
+            "list every level on the device, in host memory, or in both: "
+            "a list of some of each cannot be searched"
+        )
         raise BadValue(constraint.field, ",".join(words), right)
     return [Constraint("sharding", levels), Constraint("optimizer", places)]
 
@@ -162,9 +170,9 @@ def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
 def require_words(
     trainer: Framework, axes: Axes, constraints: Iterable[Constraint], built: Iterable[str] = ()
 ) -> None:
-    """Refuse a constraint whose words a trainer cannot be told, by who can; axes that somebody builds are left out.
+    """Refuse a constraint for which the trainer has no argument, and say which trainers have one.
 
-    `axes` are those that the constraints leave.
+    `axes` are those that the constraints leave; `built` are axes that somebody builds.
     """
     for one in _of_one_axis(constraints):
         axis, word = _KEYS[one.key]
@@ -188,7 +196,7 @@ def require_words(
 
 
 def _left(axis: Axis, word: Word, c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of an axis that a constraint leaves, or that it names beside those that are tried."""
+    """The values of an axis that a constraint leaves, or names beside those that are tried."""
     if not c.words:
         return tuple(v for v in values if c.low <= axis.chosen(v)[word.field] <= c.high)
     if isinstance(word, Number):

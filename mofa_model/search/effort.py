@@ -1,7 +1,7 @@
-"""What one question may cost: spent before each table is made, whichever trainers and places it is searched in.
+"""How much computing one question may cost. It is spent before each table is made.
 
-Costs are microseconds of a core of 2023, as they were fitted to 175 questions that were drawn to be dear; so the same question is
-refused on every machine, and a busy one only takes longer.
+Costs are microseconds of a core of 2023, as they were fitted to 175 questions that were drawn to be
+dear; so the same question is refused on every machine, and a busy one only takes longer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Final
 from mofa_model.spec.transformer import Transformer
 
 MOST: Final = 7_400_000.0
-"""Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any trainer, takes 7,000,000. [us]"""
+"""Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any
+trainer, takes 7,000,000. [us]"""
 ASIDE: Final = 1_200_000.0
 """Of what is said beside an answer; where it would take more, it is not said. [us]"""
 NUMBER: Final = 400.0

@@ -1,4 +1,4 @@
-"""The search itself: every node count and precision, all of their strategies, and the best with everything counted."""
+"""The search itself: all strategies on every node count at every precision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAP
 """Rules that a constraint on an axis lifts."""
 
 KEEP = 64
-"""Strategies that are kept for every number of nodes: what is shown, and room for the replay to reorder."""
+"""Strategies that are kept for every number of nodes: what is shown, and room for the replay to
+reorder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,15 +59,18 @@ class SearchQuestion:
     lifted: frozenset[Rejection] = frozenset()
     """Expert rules that are not applied."""
     built: tuple[str, ...] = ()
-    """Axes of which every value is searched, whether the trainer has it or somebody has to build it."""
+    """Axes of which every value is searched, whether the trainer has it or somebody has to build
+    it."""
     keep: int = KEEP
     """Strategies to keep for every number of nodes."""
     apart: bool = False
     """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
     score: Callable[[SearchCase, int, Bytes], Score] = lambda *_: by_step_time()
-    """The objective of a case on a number of nodes, where no checkpoint has fewer bytes than the last argument."""
+    """The objective of a case on a number of nodes, where no checkpoint has fewer bytes than the
+    last argument."""
     has: Callable[[Axis, Any], bool] = lambda _axis, _value: True
-    """Which values of the axes some measured run has; the others are left out, but where a constraint names their axis."""
+    """Which values of the axes some measured run has; the others are left out, but where a
+    constraint names their axis."""
     share: Ratio = 1.0
     """Of a device's memory what an estimate may take. [1]"""
     below: float = np.inf
@@ -110,7 +114,8 @@ class Ranking:
     rejected: Mapping[Rejection, int]
     """The others, by reason."""
     near: Candidate | None
-    """The fastest that would fit with a little more device memory, on the most nodes that have one."""
+    """The fastest that would fit with a little more device memory, on the most nodes that have
+    one."""
     leanest: Candidate | None
     """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
@@ -120,7 +125,10 @@ class Ranking:
 
 
 def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _: None) -> Ranking:
-    """The best strategies, with every combination of the axes counted, Eq. (42). `advance` hears of the share that is done."""
+    """The best strategies, with every combination of the axes counted, Eq. (42).
+
+    `advance` is called with the share that is done.
+    """
     try:
         return _search(question, advance)
     except Spent:
@@ -136,12 +144,13 @@ def _too_much(question: SearchQuestion) -> str:
     fewer = f"ask about fewer than {' and '.join(asked)}, " if asked else ""
     return (
         "nodes: the question has more layouts than one answer may look at; "
-        f"{fewer}name the trainer where none is named, or constrain an axis with many values, for example pp<=16 or mbs=1"
+        f"{fewer}name the trainer where none is named, "
+        "or constrain an axis with many values, for example pp<=16 or mbs=1"
     )
 
 
 def require(question: SearchQuestion) -> None:
-    """Refuse what its trainer cannot train, and constraints that it cannot be told, before anything is searched."""
+    """Refuse, before a search, what the trainer cannot train or has no argument for."""
     question.framework.require(question.problems[0].workload)
     _axes_of(question)
 

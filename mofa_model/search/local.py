@@ -1,7 +1,8 @@
-"""The work of one device, on the distinct local shapes: thousands of strategies share a few hundred of them.
+"""The work of one device, on the distinct local shapes: thousands of strategies share a few hundred.
 
-The time and the activations of a layer depend on the degrees that cut it up and on the features of its work, not on
-stages, data parallelism or sharding. Each option of a micro-batch is priced once and spread over the rows.
+The time and the activations of a layer depend on the degrees that cut it up and on the features of
+its work, not on stages, data parallelism or sharding. Each option of a micro-batch is priced once
+and spread over the rows.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
 
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:
-    """A strategy with other values that are known to be right: as `replace`, without checking every row again."""
+    """A strategy with other values: as `replace`, but the values are not checked again."""
     other, put = object.__new__(Strategy), object.__setattr__
     for name in field_names(Strategy):
         put(other, name, changes[name] if name in changes else getattr(strategy, name))

@@ -1,14 +1,15 @@
 """A lower bound on the step time of every shape, and the order in which shapes are priced.
 
-Shapes are priced by rising bound, so that good strategies are found at once. A shape whose bound lies above all that is
-worth looking at is left out with everything beside it. That loses nothing:
+Shapes are priced by rising bound, so that good strategies are found at once. A shape whose bound
+lies above all that is worth looking at is left out with everything beside it. That loses nothing:
 
-    recomputation and offload only add to a micro-batch's work     their work is left out of the bound
-    sharding and placement only add to the step                    traffic and update are left out
-    m micro-batches take the slowest device m C, and a schedule    1F1B: (S - C) / v; schedules that put weight gradients
-    fills and drains on top                                        off: the forwards of the other devices
+    recomputation and offload only add to a micro-batch's work; the bound leaves their work out
+    sharding and placement only add to the step; the bound leaves traffic and update out
+    m micro-batches take the slowest device m C; what a schedule fills and drains on top is its own,
+    (S - C) / v for 1F1B, and the others' forwards where weight gradients are put off
 
-with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs are taken at their best.
+with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs
+are taken at their best.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.strategy import Strategy
 
 BLOCK: Final = 2048
-"""Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation stay in the cache."""
+"""Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation
+stay in the cache."""
 FIRST: Final = 512
-"""Shapes in the first block of a schedule: enough to find a step time that most others cannot beat."""
+"""Shapes in the first block of a schedule: enough to find a step time that most others cannot
+beat."""
 SLACK: Final = 1.0 - 1e-9
 """Rounding by which a bound may be too high."""
 

@@ -1,4 +1,4 @@
-"""Memory of a block of strategies: which rows have no room at all, and what fits of every state beside an option."""
+"""Memory of a block of strategies: which rows have room, and which strategies of a row fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from mofa_model.search.rank import Leaders
 from mofa_model.strategy import Sharding
 
 NEAR: Final = 1.15
-"""Strategies that would fit with 15 % more memory are priced as well, to say what more memory would give."""
+"""Strategies that would fit with 15 % more memory are priced as well, to say what more memory would
+give."""
 
 Array = NDArray[Any]
 
@@ -49,7 +50,7 @@ def rows_with_room(
     states: list[OptimizerStates],
     leaders: Leaders,
 ) -> Array:
-    """The rows that have room for what stays, whatever a micro-batch does; strategies of the others are counted."""
+    """The rows that have room for what stays in memory; the strategies of the others are counted."""
     least = np.full(len(block.index), np.inf)
     for state in states:
         held = np.max(state.held, axis=1)
@@ -78,7 +79,7 @@ def fits_of(
     local: LocalShapes,
     rejected: Counter[Rejection],
 ) -> list[list[Fit]]:
-    """For each of the block's overlaps what fits of every state beside an option; what does not is counted."""
+    """For each of the block's overlaps, the states that fit beside an option; counts the others."""
     w, c = context.workload, context.cluster
     s = varied(block.layout, **option.fields)
     stored = spread(local.stored(s), local.position[block.members])
@@ -143,7 +144,7 @@ def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) ->
 
 
 def _largest_sum(held: Array, moving: Array) -> Array:
-    """The fullest kind of stage, from [states, kinds, rows] and [kinds, rows]: max over kinds of their sum. [B]"""
+    """Maximum over kinds of stages of the sum, from [states, kinds, rows] and [kinds, rows]. [B]"""
     kinds = held.shape[1]
     peak: Array = held[:, 0] + moving[0]
     room_for_sum = np.empty_like(peak)

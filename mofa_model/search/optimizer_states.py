@@ -1,4 +1,4 @@
-"""What stays in memory and is sent once a step, for the rows of a block: each ZeRO level with its shard groups and placements."""
+"""What stays in memory and is sent once a step: ZeRO levels with shard groups and placements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class OptimizerStates:
     held: Array
     """Bytes that stay on the device, [states, kinds, rows]. [B]"""
     parked: Array | None
-    """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state has any. [B]"""
+    """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state
+    has any. [B]"""
     host: Array | None
     """Host memory of a node for them alone, [states, rows]. [B]"""
     collective: Array

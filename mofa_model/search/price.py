@@ -1,7 +1,7 @@
 """Prices blocks of strategies: memory first, then time for the columns where something fits.
 
-What strategies share is computed once, in the pieces of which `estimate` is made. So every figure is the one that
-`estimate` gives for that strategy alone, bit for bit.
+What strategies share is computed once, in the pieces of which `estimate` is made. So every figure
+is the one that `estimate` gives for that strategy alone, bit for bit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def price(
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Offer every strategy that fits to `leaders`, which counts the others; `advance` hears of the shapes that are done."""
+    """Offer every strategy that fits to `leaders`, and count the others there.
+
+    `advance` is called with the number of shapes that are done.
+    """
     every = np.arange(len(shapes.index))
     all_local = LocalShapes(context.workload, context.cluster, shapes.rows, every)
     groups = by_lower_bound(axes, context, shapes, all_local)

@@ -1,10 +1,13 @@
-"""Keeps the best of a stream of strategies: the same ones in the same order, whatever the blocks and their order.
+"""Keeps the best of a stream of strategies: the result does not depend on the order of blocks.
 
-The score is the objective: step time, or the time to finish with the best checkpoint interval. On one number of nodes a
-strategy with a longer step never finishes sooner, unless it writes its checkpoints faster. So a step time beyond which no
-checkpoint could help is a cut, and only what is below the cut is scored. Nothing above it can be among the best:
+The score is the objective: step time, or the time to finish with the best checkpoint interval. On
+one number of nodes a strategy with a longer step never finishes sooner, unless it writes its
+checkpoints faster. So a step time beyond which no checkpoint could help is a cut, and only what is
+below the cut is scored. Nothing above it can be among the best:
 
-    finish = steps t / ETTR(t, save) >= steps t / ETTR*, with ETTR* for the fastest save and an interval of any length
+    finish = steps t / ETTR(t, save) >= steps t / ETTR*
+
+with ETTR* for the fastest save and an interval of any length.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class Score:
     """An objective on one number of nodes."""
 
     of: Callable[[Array, Array, Array], Array]
-    """Score of step times, checkpoint bytes, and ranks that hold the same shard; lower is better."""
+    """Score of step times, checkpoint bytes, and ranks that hold the same shard; lower is
+    better."""
     least: float = 1.0
     """Score over step time, never below this."""
 

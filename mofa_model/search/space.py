@@ -1,11 +1,13 @@
-"""Enumerates legal strategies: tables of shapes, and beside each shape the features that it can have.
+"""Enumerates legal strategies: tables of shapes, and the features that each shape can have.
 
-A shape is a choice on every axis of `axes.SHAPE`. Partial choices are extended by one axis at a time and dropped as soon as
-a rule fails; a dropped choice counts for all combinations that it stands for.
+A shape is a choice on every axis of `axes.SHAPE`. Partial choices are extended by one axis at a
+time and dropped as soon as a rule fails; a dropped choice counts for all combinations that it
+stands for.
 
-Some trainers refuse two features together. One axis of such a pair decides about the other: its values are sorted by what
-they rule out. A bundle has the values of one sort on every deciding axis, and lacks what these rule out. Within a bundle
-every value goes with every other, so the search walks each bundle as if no axis depended on another.
+Some trainers refuse two features together. One axis of such a pair decides about the other: its
+values are sorted by what they rule out. A bundle has the values of one sort on every deciding axis,
+and lacks what these rule out. Within a bundle every value goes with every other, so the search
+walks each bundle as if no axis depended on another.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from mofa_model.strategy import Strategy
 DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name in ARRAYS))
 """Columns that are degrees of a `Strategy`."""
 MOST_SHAPES: Final = 600_000
-"""Shapes on one number of nodes: of questions about real models the largest known, DeepSeek-V3 on 90,720 GPUs, has 360,000."""
+"""Shapes on one number of nodes: of questions about real models the largest known, DeepSeek-V3 on
+90,720 GPUs, has 360,000."""
 _WORDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     word: (axis.name, meant) for axis in FEATURES for word, meant in axis.apart.items()
 }
@@ -54,11 +57,13 @@ class Shapes:
     made: int
     """Rows of all tables on the way. [1]"""
     stuck: tuple[str, Rejection] | None = None
-    """Where no shape is left: the axis at which the last ones fell, and the reason of most of them."""
+    """Where no shape is left: the axis at which the last ones fell, and the reason of most of
+    them."""
     idle: Mapping[str, Mask] = field(default_factory=dict)
     """For each axis of features, [rows]: True where all its values say the same."""
     allowed: Mapping[str, Mask] = field(default_factory=dict)
-    """For each axis of features, [bundles, values, rows]: True where a value is legal, tried, and no duplicate."""
+    """For each axis of features, [bundles, values, rows]: True where a value is legal, tried, and
+    no duplicate."""
     strategies: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Strategies of each shape, whose memory and time are to be computed, [rows]."""
     pruned: int = 0
@@ -70,7 +75,7 @@ class Shapes:
 
 
 def shapes_of(axes: Axes, context: AxisContext, nodes: int, rejected: Counter[Rejection]) -> Shapes:
-    """Degrees of every legal shape on a number of nodes, at the precision of the question; counts the others."""
+    """Degrees of every legal shape on a number of nodes; the other shapes are counted."""
     strides, made = axes.strides, 0
     recipe = context.workload.training.precision.name
     start = axes["nodes"].index(nodes) * strides["nodes"]
@@ -150,7 +155,7 @@ def idle_rows(rows: Rows) -> dict[str, Mask]:
 
 
 def violations_of(axes: Axes, context: AxisContext, rows: Rows) -> dict[str, list[Violations]]:
-    """Reasons against each value of each axis of features, in every bundle; lifted rules are left out."""
+    """Reasons against each value of each axis of features; lifted rules are left out."""
 
     def against(axis: Axis, value: Any) -> Violations:
         reasons = [] if axis.value_rules is None else axis.value_rules(value, rows, context)
@@ -253,7 +258,10 @@ def _in_bundle(
     rejected: Counter[Rejection],
     pruned: Counter[str],
 ) -> dict[str, Mask]:
-    """Values that each shape can have in a bundle, [values, rows]; multiplies their numbers into `strategies`."""
+    """Values that each shape can have in a bundle, [values, rows].
+
+    `strategies` is multiplied by how many they are.
+    """
     left = 1
     for axis in FEATURES:
         left *= bundle.size(axis.name, axes[axis.name])
