@@ -1,13 +1,18 @@
-"""A thin client of Prometheus: instant queries by POST, bounded in bytes, series, time and number, typed at once.
+"""A thin client of Prometheus: instant queries by POST, limited in bytes, series, time and number.
 
     async with Prometheus(settings) as prometheus:
         answer = await prometheus.query("up")
-        answer.samples      # what it said: finite numbers, no series twice
-        answer.warnings     # what it warned of, a partial answer included
+        answer.samples      # finite numbers, no series twice
+        answer.warnings     # what the server warned of, a partial answer included
 
-Every way to fail ends in one `SourceUnreachable` with one line. Temporary failures (the network, 429, 502, 503, 504) are
-tried three times; permanent ones once; a 401 makes the token be read anew, once. Redirects are refused, answers are read as
-a stream and cut off at the limit, and no secret stands in a message.
+Every failure is a `SourceUnreachable` with one line. Temporary failures (the network, 429, 502, 503, 504) are tried three times,
+permanent ones once; a 401 makes the token be read again, once. Redirects are refused, answers are read as a stream and cut off at the
+limit, and no secret stands in a message. Of an answer:
+
+    NaN or infinite value   left out, and a warning counts them
+    the same series twice   a failure: either one may be wrong
+    more series than asked  a failure
+    warnings, isPartial     become warnings
 """
 
 from __future__ import annotations
@@ -34,11 +39,132 @@ ATTEMPTS: Final = 3
 PAUSE: Final = 0.5
 """Wait before the second attempt; it doubles. [s]"""
 AT_ONCE: Final = 4
-"""Queries of one asker that are under way at the same time, so that we are a light guest. [1]"""
+"""Queries of one asker at the same time: the server has others to serve. [1]"""
 _TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGE: Final = 1 << 18
-"""Answers from here on are parsed beside the event loop. [B]"""
+"""Larger answers are parsed in a thread, beside the event loop. [B]"""
+T = TypeVar("T")
+_PER_TURN: Final = 1000
+"""Items after which other tasks have their turn. [1]"""
+_SHOWN: Final = 300
+
+
+class NotAnAnswer(Exception):
+    """The bytes are no answer; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of an answer."""
+
+    labels: Mapping[str, str]
+    points: tuple[tuple[float, float], ...]
+    """Moments in seconds of the epoch, and values; one point but for subqueries. [(s, …)]"""
+
+    @property
+    def value(self) -> float:
+        """The last value."""
+        return self.points[-1][1]
+
+    def label(self, name: str) -> str:
+        """A label's value; empty where it has none, as in Prometheus."""
+        return self.labels.get(name, "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryResult:
+    """The answer to a query."""
+
+    samples: tuple[Sample, ...]
+    """Series with finite values."""
+    warnings: tuple[str, ...] = ()
+    """Doubts about it, in sentences."""
+
+    def by(self, *labels: str) -> dict[tuple[str, ...], float]:
+        """Values by some labels, of an aggregation that has no others."""
+        return {
+            tuple(sample.label(name) for name in labels): sample.value for sample in self.samples
+        }
+
+    def number(self) -> float | None:
+        """The only value; None where there is no series."""
+        return self.samples[0].value if self.samples else None
+
+
+def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
+    """An answer from its bytes."""
+    body = _json(raw)
+    if (
+        not isinstance(body, dict)
+        or body.get("status") != "success"
+        or not isinstance(body.get("data"), dict)
+    ):
+        raise NotAnAnswer("answers something that is not Prometheus' JSON")
+    data = body["data"]
+    kind, result = data.get("resultType"), data.get("result")
+    if kind == "scalar":
+        kind, result = "vector", [{"metric": {}, "value": result}]
+    if kind not in {"vector", "matrix"} or not isinstance(result, list):
+        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was due")
+    if len(result) > most_series:
+        raise NotAnAnswer(f"answers with more than {most_series} series to {query[:80]}")
+    try:
+        read = [_series(item, kind) for item in result]
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise NotAnAnswer("answers with a series that cannot be read") from None
+    samples = tuple(sample for sample, _ in read if sample.points)
+    if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
+        raise NotAnAnswer("answers with the same series twice")
+    return QueryResult(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
+
+
+def refusal(status: int, raw: bytes) -> str:
+    """Why a server refused, with its own words where it has some."""
+    try:
+        body = _json(raw)
+    except NotAnAnswer:
+        body = None
+    said = body.get("error") if isinstance(body, dict) else None
+    words = {
+        401: "does not know us (401)",
+        403: "does not let us in (403)",
+        404: "has no query API there (404)",
+    }
+    told = words.get(status, f"refuses with status {status}")
+    return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise NotAnAnswer("answers something that is not JSON") from None
+
+
+def _series(item: dict[str, Any], kind: str) -> tuple[Sample, int]:
+    """One series, and how many of its values are no numbers."""
+    labels = item["metric"]
+    if not all(isinstance(value, str) for value in labels.values()):
+        raise TypeError
+    given = [item["value"]] if kind == "vector" else item["values"]
+    points = [(float(moment), float(value)) for moment, value in given]
+    finite = tuple(point for point in points if math.isfinite(point[0]) and math.isfinite(point[1]))
+    return Sample(labels, finite), len(points) - len(finite)
+
+
+def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
+    said = body.get("warnings")
+    found = (
+        [" ".join(str(text).split())[:_SHOWN] for text in said[:8]]
+        if isinstance(said, list)
+        else []
+    )
+    if body.get("isPartial") is True:
+        found.append("the answer is partial")
+    if odd:
+        found.append(f"{odd} values are not finite numbers and were left out")
+    return tuple(found)
 
 
 class _Failed(Exception):
@@ -69,7 +195,7 @@ class Prometheus:
 
     @property
     def address(self) -> str:
-        """The server, as messages name it: no user, no password."""
+        """The server's address without user and password."""
         return self._address
 
     async def __aenter__(self) -> Self:
@@ -91,13 +217,13 @@ class Prometheus:
             await self._client.close()
 
     def beside(self) -> Prometheus:
-        """The same server by the same connections, for questions that wait for none of those asked here."""
+        """The same server by the same connections, with a limit of its own on concurrent queries."""
         other = copy(self)
         other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
         return other
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
-        """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""
+        """The answer to a query at a moment, None = now: a vector, a scalar, or the points of a subquery."""
         form = {
             "query": promql,
             "timeout": f"{self._settings.timeout:g}s",
@@ -117,7 +243,7 @@ class Prometheus:
             raise self._unreachable(str(error)) from None
 
     async def _persistent(self, body: bytes) -> bytes:
-        """The bytes of an answer, after as many attempts as are due."""
+        """The bytes of an answer, after up to `ATTEMPTS` attempts."""
         anew = False
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -186,7 +312,7 @@ class Prometheus:
 
 
 def _network(error: Exception) -> str:
-    """What the network did, in words."""
+    """A failure of the network, in words."""
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
         return "certificate refused" if "CERTIFICATE" in str(error) else "cannot be connected to"
     return "broke off in the middle of its answer"
@@ -212,7 +338,7 @@ def _address(url: str | None) -> str:
 
 
 def _trust(settings: PrometheusSettings) -> ssl.SSLContext:
-    """Whose certificates are believed."""
+    """The trusted certificate authorities."""
     try:
         context = ssl.create_default_context(cafile=settings.ca_file)
     except (OSError, ssl.SSLError):
@@ -223,143 +349,8 @@ def _trust(settings: PrometheusSettings) -> ssl.SSLContext:
     return context
 
 
-# The bytes of an answer of Prometheus as typed samples; whatever is odd about them is said, never swallowed.
-#
-# NaN or infinite value   left out, and a warning says how many
-# the same series twice   no answer: whichever is taken, it may be the wrong one
-# more series than asked  no answer
-# warnings, isPartial     handed on as warnings
-
-_SHOWN: Final = 300
-
-
-class NotAnAnswer(Exception):
-    """What came is no answer; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One series of an answer."""
-
-    labels: Mapping[str, str]
-    """Its labels."""
-    points: tuple[tuple[float, float], ...]
-    """Moments in seconds of the epoch, and values; one point but for subqueries. [(s, …)]"""
-
-    @property
-    def value(self) -> float:
-        """The last value."""
-        return self.points[-1][1]
-
-    def label(self, name: str) -> str:
-        """A label's value; empty where it has none, as in Prometheus."""
-        return self.labels.get(name, "")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryResult:
-    """What a query answered."""
-
-    samples: tuple[Sample, ...]
-    """Series with finite values."""
-    warnings: tuple[str, ...] = ()
-    """What is doubtful about it, in sentences."""
-
-    def by(self, *labels: str) -> dict[tuple[str, ...], float]:
-        """Values by some labels; use it on aggregations, where these are all the labels."""
-        return {
-            tuple(sample.label(name) for name in labels): sample.value for sample in self.samples
-        }
-
-    def number(self) -> float | None:
-        """The only value; None where there is no series."""
-        return self.samples[0].value if self.samples else None
-
-
-def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
-    """An answer from its bytes."""
-    body = _json(raw)
-    if (
-        not isinstance(body, dict)
-        or body.get("status") != "success"
-        or not isinstance(body.get("data"), dict)
-    ):
-        raise NotAnAnswer("answers something that is not Prometheus' JSON")
-    data = body["data"]
-    kind, result = data.get("resultType"), data.get("result")
-    if kind == "scalar":
-        kind, result = "vector", [{"metric": {}, "value": result}]
-    if kind not in {"vector", "matrix"} or not isinstance(result, list):
-        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was due")
-    if len(result) > most_series:
-        raise NotAnAnswer(f"answers with more than {most_series} series to {query[:80]}")
-    try:
-        read = [_series(item, kind) for item in result]
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise NotAnAnswer("answers with a series that cannot be read") from None
-    samples = tuple(sample for sample, _ in read if sample.points)
-    if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
-        raise NotAnAnswer("answers with the same series twice")
-    return QueryResult(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
-
-
-def refusal(status: int, raw: bytes) -> str:
-    """Why a server said no: its own words where it has some."""
-    try:
-        body = _json(raw)
-    except NotAnAnswer:
-        body = None
-    said = body.get("error") if isinstance(body, dict) else None
-    words = {
-        401: "does not know us (401)",
-        403: "does not let us in (403)",
-        404: "has no query API there (404)",
-    }
-    told = words.get(status, f"refuses with status {status}")
-    return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise NotAnAnswer("answers something that is not JSON") from None
-
-
-def _series(item: dict[str, Any], kind: str) -> tuple[Sample, int]:
-    """One series, and how many of its values are no numbers."""
-    labels = item["metric"]
-    if not all(isinstance(value, str) for value in labels.values()):
-        raise TypeError
-    given = [item["value"]] if kind == "vector" else item["values"]
-    points = [(float(moment), float(value)) for moment, value in given]
-    finite = tuple(point for point in points if math.isfinite(point[0]) and math.isfinite(point[1]))
-    return Sample(labels, finite), len(points) - len(finite)
-
-
-def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
-    said = body.get("warnings")
-    found = (
-        [" ".join(str(text).split())[:_SHOWN] for text in said[:8]]
-        if isinstance(said, list)
-        else []
-    )
-    if body.get("isPartial") is True:
-        found.append("the answer is partial")
-    if odd:
-        found.append(f"{odd} values are not finite numbers and were left out")
-    return tuple(found)
-
-
-# Queries at one moment, and several things at once.
-
-T = TypeVar("T")
-_AT_ONCE: Final = 1000
-"""Items after which others have their turn. [1]"""
-
-
 class Asking:
-    """Queries at one moment; their warnings come together."""
+    """Queries at one moment, and all their warnings."""
 
     def __init__(self, prometheus: Prometheus, at: float) -> None:
         """`at` is the moment, in seconds of the epoch. [s]"""
@@ -368,14 +359,14 @@ class Asking:
         self.warnings: list[str] = []
 
     async def __call__(self, query: str) -> QueryResult:
-        """What a query answers."""
+        """The answer to a query."""
         answer = await self.prometheus.query(query, self._at)
         self.warnings.extend(answer.warnings)
         return answer
 
 
 async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
-    """All of them at once; where one fails the others are called off, and the first failure is the answer."""
+    """All of them at once; the first failure cancels the others and is raised."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)
@@ -385,8 +376,8 @@ async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
 
 
 async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
-    """The same one after another; others have their turn now and then, for an answer may have very many series."""
+    """Items one after another; other tasks have their turn now and then, as an answer may have very many series."""
     for number, one in enumerate(many):
-        if number % _AT_ONCE == _AT_ONCE - 1:
+        if number % _PER_TURN == _PER_TURN - 1:
             await asyncio.sleep(0)
         yield one
