@@ -1,12 +1,6 @@
-"""A token bucket without tokens: the moment at which the next turn is due, and how far ahead of it one may be.
+"""The API server, as far as we use it: read, list, watch, apply, patch; every refusal is one of the errors of `api_errors`.
 
-Where the API server has an object or a kind, and which version of it.
-
-What is sent as bytes, and a watch's bytes as events: a line each, however they are cut on their way.
-
-The API server, as far as we use it: read, list, apply, patch, and every refusal as one of the errors of `refusals`.
-
-One session, as many connections as objects are reconciled at once, no retries: who asked decides when to ask again.
+One session, as many connections as objects are reconciled at once, no retries: the caller decides when to ask again.
 """
 
 from __future__ import annotations
@@ -14,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import lru_cache
 from time import monotonic
 from types import TracebackType
@@ -33,11 +27,32 @@ from mofa_operator.credentials import Credentials, Known
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
+_READS: Final = 4
+"""Connections for reads beside the writes."""
+_PAGE: Final = 500
+"""Objects of one page of a list."""
+_WATCH: Final = "290"
+"""How long the server is asked to keep a watch, in seconds: connections that a load balancer moves are made anew."""
+_SILENCE: Final = 90.0
+"""How long a watch may be silent before its connection counts as dead. [s]"""
+_RESTARTS: Final = 3
+"""How often a list whose continuation has expired is begun again."""
+_JSON: Final = "application/json"
+_UNFIT: Final = "the server rejected our request due to an error in our request"
+"""How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
+Events: TypeAlias = AsyncIterator[tuple[str, Body]]
+"""Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
+BOOKMARK: Final = "BOOKMARK"
+_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
+_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
+"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
 
-class Bucket:
-    """Turns at a rate, some of them at once; those who wait are served in the order in which they came."""
 
-    __slots__ = ("_ahead", "_clock", "_due", "_gap", "_shut")
+class TokenBucket:
+    """Turns at a rate, some of them at once; those who wait are served in the order in which they came.
+
+    It holds no tokens, but the moment at which the next turn is due, and how far ahead of it one may be.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
         """`rate` in the long run [1/s], `burst` turns at once [1]."""
@@ -50,7 +65,7 @@ class Bucket:
     def reserve(self) -> float:
         """Take the next turn; the answer is how long to wait for it. [s]
 
-        >>> bucket = Bucket(2.0, 1, clock=lambda: 0.0)
+        >>> bucket = TokenBucket(2.0, 1, clock=lambda: 0.0)
         >>> [bucket.reserve() for _ in range(3)]
         [0.0, 0.5, 1.0]
         """
@@ -66,7 +81,7 @@ class Bucket:
             await asyncio.sleep(wait)
 
     def hold(self, seconds: float) -> None:
-        """Nobody's turn for so long: the other side asked for a rest. [s]"""
+        """Nobody's turn for so long: the API server asked for a rest. [s]"""
         self._shut = max(self._shut, self._clock() + seconds)
 
 
@@ -98,11 +113,11 @@ class Versions:
 
     def versions(self, kind: Kind) -> list[Kind]:
         """The kind in every version that says the same, the one that was found first."""
-        named = (kind.version, *kind.others)
-        every = [
-            Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced) for version in named
+        versions = [
+            Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced)
+            for version in (kind.version, *kind.others)
         ]
-        return sorted(every, key=lambda one: one.version != self.of(kind).version)
+        return sorted(versions, key=lambda version: version.version != self.of(kind).version)
 
     def note(self, kind: Kind, served: Kind) -> None:
         """A server has served it."""
@@ -117,24 +132,14 @@ def _root(kind: Kind, namespace: str) -> str:
     return f"{group}/{kind.version}{inside}/{kind.plural}"
 
 
-Events: TypeAlias = AsyncIterator[tuple[str, Body]]
-"""Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
-BOOKMARK: Final = "BOOKMARK"
-_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
-
-
-_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
-"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
-
-
 def sent(body: Body | Sequence[Body]) -> bytes:
     """What is written to the API server, readable as JSON and as YAML."""
-    return _UNREADABLE.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), orjson.dumps(body))
+    return _UNREADABLE.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), orjson.dumps(body))
 
 
 @contextlib.contextmanager
 def as_busy(what: str) -> Iterator[None]:
-    """Failures of the network, told as what they mean."""
+    """Raise `Busy` for a failure of the network."""
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -166,43 +171,19 @@ async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
 
 def _event(line: bytes, path: str) -> tuple[str, Body]:
     try:
-        found = orjson.loads(line)
+        event = orjson.loads(line)
     except orjson.JSONDecodeError:
-        found = None
-    body = found.get("object") if isinstance(found, Mapping) else None
-    if isinstance(found, Mapping) and isinstance(body, dict):
-        if found.get("type") == "ERROR":
+        event = None
+    body = event.get("object") if isinstance(event, dict) else None
+    if isinstance(event, dict) and isinstance(body, dict):
+        kind, meta = event.get("type"), body.get("metadata")
+        if kind == "ERROR":
             code = body.get("code")
-            raise refusal(
-                code if isinstance(code, int) else 500, orjson.dumps(body), None, "WATCH", path
-            )
-        meta = body.get("metadata")
-        what = found.get("type")
-        if what in _TYPES and isinstance(meta, dict) and (what == BOOKMARK or meta.get("name")):
-            return str(what), body
+            status = code if isinstance(code, int) else 500
+            raise refusal(status, orjson.dumps(body), None, "WATCH", path)
+        if kind in _TYPES and isinstance(meta, dict) and (kind == BOOKMARK or meta.get("name")):
+            return str(kind), body
     raise Busy(f"WATCH {path.partition('?')[0]}: the answer is no watch of Kubernetes")
-
-
-_READS: Final = 4
-"""Connections for reads beside the writes."""
-_PAGE: Final = 500
-"""Objects of one page of a list."""
-_WATCH: Final = "290"
-"""How long the server is asked to keep a watch, in seconds: connections that a load balancer moves are made anew."""
-_SILENCE: Final = 90.0
-"""How long a watch may be silent before its connection counts as dead. [s]"""
-_RESTARTS: Final = 3
-"""How often a list whose continuation has expired is begun again."""
-_JSON: Final = "application/json"
-_MERGE: Final = "application/merge-patch+json"
-_PATCH: Final = "application/json-patch+json"
-_UNFIT: Final = "the server rejected our request due to an error in our request"
-"""How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
-_DRY: Final = "&dryRun=All"
-_APPLY: Final = "application/apply-patch+yaml"
-_VERBS: Final = {
-    _APPLY: "apply", _MERGE: "merge", _PATCH: "patch", "POST": "create", "PUT": "replace", "DELETE": "delete",
-}  # fmt: skip
 
 
 class Api:
@@ -220,11 +201,11 @@ class Api:
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
         self._opened_with = credentials.access
-        self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
+        self.bucket = TokenBucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
         self.served = Versions()
         self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
-        """Told of every write: its verb, and ok or the name of the error."""
+        """Called for every write: its verb, and ok or the name of the error."""
 
     @classmethod
     def from_environment(cls, settings: ApiSettings | None = None) -> Api:
@@ -249,36 +230,27 @@ class Api:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Body | None:
         """An object, or None where there is none."""
-        for one in self.served.versions(kind):
+        for version in self.served.versions(kind):
             with contextlib.suppress(Gone):
-                found = await self._ask("GET", path_of(one, namespace, name))
-                self.served.note(kind, one)
-                return found
+                body = await self._ask("GET", path_of(version, namespace, name))
+                self.served.note(kind, version)
+                return body
         return None
 
-    async def list(
-        self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
-    ) -> AsyncIterator[Body]:
+    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Body]:
         """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
-        async for items, _ in self.pages(kind, namespace, label_selector):
+        async for items, _ in self.pages(kind, namespace):
             for item in items:
                 yield item
 
     async def pages(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        size: int = _PAGE,
+        self, kind: Kind, namespace: str | None = None, size: int = _PAGE
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
         """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
-        wanted = {"limit": str(size)} | (
-            {"labelSelector": label_selector} if label_selector else {}
-        )
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:
             path = path_of(here, namespace or "")
-            query = wanted | ({"continue": more} if more else {})
+            query = {"limit": str(size)} | ({"continue": more} if more else {})
             try:
                 page = await self._ask("GET", f"{path}?{urlencode(query)}")
             except Gone:
@@ -290,8 +262,8 @@ class Api:
                 restarts, more = restarts + 1, ""
                 continue
             self.served.note(kind, here)
-            said = {"apiVersion": kind.api_version, "kind": kind.kind}
-            items = [{**said, **item} for item in listed(page, path)]
+            identity = {"apiVersion": kind.api_version, "kind": kind.kind}  # a list leaves it out
+            items = [{**identity, **item} for item in listed(page, path)]
             yield items, str(page["metadata"].get("resourceVersion", ""))
             more = page["metadata"].get("continue", "")
             if not more:
@@ -304,9 +276,8 @@ class Api:
             found = await self._ask("GET", path, part="resources", kind=list)
         except Gone:
             return False
-        return any(
-            isinstance(one, dict) and one.get("name") == kind.plural for one in found["resources"]
-        )
+        names = [row.get("name") for row in found["resources"] if isinstance(row, dict)]
+        return kind.plural in names
 
     @contextlib.asynccontextmanager
     async def watch(self, kind: Kind, namespace: str | None, version: str) -> AsyncIterator[Events]:
@@ -318,10 +289,8 @@ class Api:
         path = f"{self.served.path(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
         if self._credentials.stale:
             await self._credentials.refresh()
-        known, limits = (
-            self._credentials.known,
-            aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE),
-        )
+        known = self._credentials.known
+        limits = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
         with as_busy(f"WATCH {path}"):
             response = await self._request("GET", path, None, _JSON, timeout=limits)
         async with response:
@@ -344,26 +313,30 @@ class Api:
         rehearsal: bool = False,
     ) -> Body:
         """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none.
+
         A `rehearsal` is checked like any write, and changes nothing.
         """
-        path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true{_DRY * rehearsal}"
-        said = {**body, "apiVersion": self.served.of(kind).api_version} if kind.others else body
-        return await self._write("PATCH", path, said, _APPLY)
+        path = self._path(kind, namespace, name, "force=true", status=status)
+        path += "&dryRun=All" * rehearsal
+        served = {**body, "apiVersion": self.served.of(kind).api_version} if kind.others else body
+        return await self._write("apply", "PATCH", path, served, "application/apply-patch+yaml")
 
     async def merge(
         self, kind: Kind, namespace: str, name: str, patch: Body, *, status: bool = False
     ) -> Body:
         """Merge-patch: a null removes a key, whoever owns it."""
-        path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
-        return await self._write("PATCH", path, patch, _MERGE)
+        path = self._path(kind, namespace, name, status=status)
+        return await self._write("merge", "PATCH", path, patch, "application/merge-patch+json")
 
     async def patch(
         self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Body:
         """JSON patch; `Conflict` where a test fails or a path is not there. A field that the kind does not have is refused."""
-        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}&fieldValidation=Strict"
+        path = self._path(kind, namespace, name, "fieldValidation=Strict")
         try:
-            return await self._write("PATCH", path, operations, _PATCH)
+            return await self._write(
+                "patch", "PATCH", path, operations, "application/json-patch+json"
+            )
         except Invalid as error:
             if _UNFIT in str(error):
                 raise Conflict(str(error)) from None
@@ -371,28 +344,36 @@ class Api:
 
     async def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """A new object; `Taken` where there is one of this name."""
-        return await self._write(
-            "POST", f"{self.served.path(kind, namespace)}?fieldManager={MANAGER}", body, _JSON
-        )
+        return await self._write("create", "POST", self._path(kind, namespace), body)
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Body) -> Body:
         """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
-        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}"
-        return await self._write("PUT", path, body, _JSON)
+        return await self._write("replace", "PUT", self._path(kind, namespace, name), body)
+
+    def _path(
+        self, kind: Kind, namespace: str, name: str = "", query: str = "", *, status: bool = False
+    ) -> str:
+        """Where a write goes, as our field manager."""
+        path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
+        return f"{path}&{query}" if query else path
 
     async def _write(
-        self, method: str, path: str, body: Body | Sequence[Operation] | None, content: str
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        body: Body | Sequence[Operation],
+        content: str = _JSON,
     ) -> Body:
         await self.bucket.take()
-        data = None if body is None else sent(body)
         outcome = "ok"
         try:
-            return await self._ask(method, path, data, content)
+            return await self._ask(method, path, sent(body), content)
         except ApiError as error:
             outcome = type(error).__name__
             raise
         finally:
-            self.count(_VERBS.get(content) or _VERBS[method], outcome)
+            self.count(verb, outcome)
 
     async def _ask(
         self,

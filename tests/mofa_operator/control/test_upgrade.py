@@ -11,7 +11,7 @@ from operator_objects import NOW, World, profile, training_job
 from virtual_time import run
 
 from mofa_model.annotations import PREFIX, RECORD
-from mofa_operator.api import Bucket
+from mofa_operator.api import TokenBucket
 from mofa_operator.api_errors import Conflict
 from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.reconcile import Reconciler
@@ -61,7 +61,9 @@ class Server:
 
     def __init__(self, bodies):
         self.bodies = copy.deepcopy(bodies)
-        self.bucket = Bucket(PER_SECOND, BURST, clock=lambda: asyncio.get_running_loop().time())
+        self.bucket = TokenBucket(
+            PER_SECOND, BURST, clock=lambda: asyncio.get_running_loop().time()
+        )
         self.writes = []
         self.enqueuer = None
 
