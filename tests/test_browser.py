@@ -90,8 +90,8 @@ def fleet():
     ):
         today = live(TRAINING_JOB, world.bodies[key]).status.current.predicted
         seen = None if pace is None else Running(
-            source="mofa", tokens_per_second=pace * today.tokens_per_second.target, ettr=0.968, since=began,
-            memory_bytes=1.02 * today.memory_bytes.target, whole_device=True,
+            source="mofa", tokens_per_second=pace * today["tokens_per_second"].target, ettr=0.968, since=began,
+            memory_bytes=1.02 * today["memory_bytes"].target, whole_device=True,
             interruptions={(RecoveryClass.POD, "failure"): 2},
         )  # fmt: skip
         stepped = None if pace is None else world.now - late
@@ -110,8 +110,10 @@ def source():
     question = world.store.snapshot(keys[1], world.now).question
     pool = profile_with(world.bodies[Key(CLUSTER_PROFILE, "", "h100-east")])
     today, advised = jobs[1].status.current.predicted, jobs[1].predicted
-    day = [(900.0 * n, advised.tokens_per_second.target) for n in range(96)]
-    seen = [(t, (0.97 if t < 12 * HOUR else 0.8) * today.tokens_per_second.target) for t, _ in day]
+    day = [(900.0 * n, advised["tokens_per_second"].target) for n in range(96)]
+    seen = [
+        (t, (0.97 if t < 12 * HOUR else 0.8) * today["tokens_per_second"].target) for t, _ in day
+    ]
     lately = Curves(predicted=tuple(day), observed=tuple(seen))
     marked = world.bodies[keys[2]]
     marked = marked | {"metadata": marked["metadata"] | {"namespace": "ns", "name": MARKUP}}

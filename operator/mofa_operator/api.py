@@ -237,20 +237,27 @@ class Api:
                 return body
         return None
 
-    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Body]:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
+    ) -> AsyncIterator[Body]:
         """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
-        async for items, _ in self.pages(kind, namespace):
+        async for items, _ in self.pages(kind, namespace, label_selector):
             for item in items:
                 yield item
 
     async def pages(
-        self, kind: Kind, namespace: str | None = None, size: int = _PAGE
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
         """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
+        wanted = {"limit": str(size), "labelSelector": label_selector}
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:
             path = path_of(here, namespace or "")
-            query = {"limit": str(size)} | ({"continue": more} if more else {})
+            query = {name: value for name, value in (wanted | {"continue": more}).items() if value}
             try:
                 page = await self._ask("GET", f"{path}?{urlencode(query)}")
             except Gone:

@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
-from pydantic.alias_generators import to_snake
 
 from mofa_model.annotations import RECORD
 from mofa_model.kinds import Kind
@@ -91,12 +90,36 @@ def generation(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def _range(value: object) -> Range | None:
+    """A figure with its bounds, `target` of a prediction, `mean` of a rate; None where one of them is missing."""
+    given = value if isinstance(value, dict) else {}
+    middle = figure(given.get("target"))
+    target = figure(given.get("mean")) if middle is None else middle
+    lower, upper = figure(given.get("lower")), figure(given.get("upper"))
+    if lower is None or target is None or upper is None:
+        return None
+    return Range(lower=lower, target=target, upper=upper)
+
+
+def predicted_ranges(value: object) -> dict[str, Range]:
+    """What a layout is expected to do, by the fields of an answer's `Predicted`; figures of which nothing is missing."""
+    given = value if isinstance(value, dict) else {}
+    return {
+        figure.field: found.times(1 / figure.scale)
+        for figure in FIGURES
+        if figure.field != "duration_seconds"  # it is of the job's tokens, not of the layout
+        and (found := _range(given.get(figure.key))) is not None
+    }
+
+
 Names: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_names)]
 """Namespaces; the usual ones where none is named."""
 Figure: TypeAlias = Annotated[float | None, PlainValidator(figure)]
 """A number of a status, as number or as text. [1]"""
 Ratio: TypeAlias = Annotated[float | None, PlainValidator(_ratio)]
 """A ratio that can be: above zero, and below a million. [1]"""
+Ranges: TypeAlias = Annotated[dict[str, Range], PlainValidator(predicted_ranges)]
+"""Predicted figures by name."""
 Stamp: TypeAlias = Annotated[float | None, PlainValidator(seconds)]
 """A moment, in seconds of the epoch. [s]"""
 
@@ -136,42 +159,6 @@ class AskedJob(Shape):
     matchers: Labels = under({}, "throughput", "matchers")
 
 
-class Ends(Shape):
-    """A figure with its bounds; `target` of a prediction, `mean` of a rate."""
-
-    lower: Figure = None
-    target: Figure = None
-    mean: Figure = None
-    upper: Figure = None
-
-    @property
-    def band(self) -> Range | None:
-        """The figure with its bounds; None where one of them is missing."""
-        middle = self.mean if self.target is None else self.target
-        if self.lower is None or middle is None or self.upper is None:
-            return None
-        return Range(lower=self.lower, target=middle, upper=self.upper)
-
-
-class PredictedEnds(Shape):
-    """What a layout is expected to do."""
-
-    tokens_per_second: Ends = Ends()
-    ettr: Ends = Ends()
-    step_milliseconds: Ends = Ends()
-    mfu: Ends = Ends()
-    memory_bytes: Ends = Ends()
-
-    @property
-    def figures(self) -> dict[str, Range]:
-        """Ranges by the fields of an answer's `Predicted`; those of which nothing is missing."""
-        return {
-            figure.field: ends.band.times(1 / figure.scale)
-            for figure in FIGURES
-            if (ends := getattr(self, to_snake(figure.key), None)) is not None and ends.band
-        }
-
-
 class StatedOdds(Shape):
     """Chances of a layout, as a status states them."""
 
@@ -181,7 +168,7 @@ class StatedOdds(Shape):
 
 class _Current(Shape):
     strategy: Text = ""
-    predicted: PredictedEnds = PredictedEnds()
+    predicted: Ranges = Field(default_factory=dict)
 
 
 class _Loss(Shape):
@@ -254,7 +241,7 @@ class _Counted(Shape):
     present_failures: Figure = None
     present_node_days: Figure = None
     assumed: Figure = None
-    rate: Ends = Ends()
+    rate: Annotated[Range | None, PlainValidator(_range)] = None
     verdict: Text = ""
 
 
@@ -430,9 +417,9 @@ class LiveTrainingJob(LiveObject):
         return glance(AdvisedStatus, self.body.get("status"))
 
     @property
-    def predicted(self) -> PredictedEnds:
+    def predicted(self) -> dict[str, Range]:
         """What its status predicts of the advised layout."""
-        return glance(PredictedEnds, part(self.body, "status", "recommendation").get("predicted"))
+        return predicted_ranges(part(self.body, "status", "recommendation").get("predicted"))
 
     @cached_property
     def target(self) -> Key | None:

@@ -165,12 +165,16 @@ def test_a_list_comes_page_by_page():
 
 def test_items_of_a_list_say_what_they_are():
     async def use(api):
-        return [item async for item in api.list(TRAINING_JOB, namespace="ml")]
+        return [
+            item async for item in api.list(TRAINING_JOB, namespace="ml", label_selector="team=a")
+        ]
 
     answers = Answers((200, page("a")))
     (item,) = run(answers, use)
     assert (item["apiVersion"], item["kind"]) == ("mofa.dev/v1alpha1", "TrainingJob")
-    assert answers.asked[0][1].endswith("/namespaces/ml/trainingjobs?limit=500")
+    assert answers.asked[0][1].endswith(
+        "/namespaces/ml/trainingjobs?limit=500&labelSelector=team%3Da"
+    )
 
 
 def test_a_list_whose_continuation_expired_begins_again():

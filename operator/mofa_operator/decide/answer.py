@@ -15,7 +15,7 @@ from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, of_advice, o
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.kinds import asked_of
-from mofa_model.kinds.shape import at, glance, part
+from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
 from mofa_model.manifest.jobs import Asked, request_of
@@ -27,7 +27,7 @@ from mofa_operator.decide.job import HASH
 from mofa_operator.decide.question import NoProfile, asked, by_parameter, changed, example
 from mofa_operator.decide.stored_answer import axes_of, ready_reason
 from mofa_operator.decision import Answer
-from mofa_operator.objects import PredictedEnds, figure, texts
+from mofa_operator.objects import figure, predicted_ranges, texts
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 from mofa_operator.words import Reason
 
@@ -144,7 +144,7 @@ def _searched(digest: str, request: Request, sizes: tuple[Size, ...]) -> Answer:
         explanation=told[PREFIX + "explanation"],
         annotations=told,
         status=status,
-        figures=glance(PredictedEnds, part(status, "recommendation").get("predicted")).figures,
+        figures=predicted_ranges(part(status, "recommendation").get("predicted")),
         strategy=axes_of("" if advice.strategy is None else format_strategy(advice.strategy)),
         trainer=trainer_of(request.framework),
         arguments=words,

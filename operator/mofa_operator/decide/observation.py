@@ -135,18 +135,18 @@ def predicted_tokens(answer: Answer) -> float:
 
 def _tokens(answer: Answer) -> Range | None:
     """Tokens per second of the layout in spec.current, else of the advised one. [1/s]"""
-    today = answer.says.current
-    if today is None:
-        return answer.figures.get("tokens_per_second")
-    return today.predicted.tokens_per_second.band
+    return _of_layout(answer).get("tokens_per_second")
 
 
 def predicted_memory(answer: Answer) -> Range | None:
     """Peak device memory of the layout in spec.current, else of the advised one. [B]"""
+    return _of_layout(answer).get("memory_bytes")
+
+
+def _of_layout(answer: Answer) -> Mapping[str, Range]:
+    """Predictions of the layout in spec.current, else of the advised one."""
     today = answer.says.current
-    return (
-        answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
-    )
+    return answer.figures if today is None else today.predicted
 
 
 def doubted(seen: float, answer: Answer) -> str:
@@ -223,10 +223,9 @@ def _has_stepped(alive: Alive) -> bool:
 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest time expected of a step: as advised, as predicted of today's layout, as observed. [s]"""
-    advised, current = answer.figures.get("step_seconds"), answer.says.current
-    today = None if current is None else current.predicted.step_milliseconds.target
-    expected = 0.0 if advised is None else advised.target
-    return max(number(expected), number(today) / 1000, number(alive.step_seconds))
+    advised, today = answer.figures.get("step_seconds"), _of_layout(answer).get("step_seconds")
+    expected = [0.0 if predicted is None else predicted.target for predicted in (advised, today)]
+    return max(*map(number, expected), number(alive.step_seconds))
 
 
 def memory_found(shown: ShownFigures, answer: Answer) -> Condition:

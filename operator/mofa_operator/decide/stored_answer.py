@@ -133,7 +133,7 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
     said = {name: value for name, value in status.items() if name not in _OPERATORS}
     inputs = part(said, "inputs")
     rates = [_without_verdict(rate) for rate in inputs.get("failure", ())]
-    figures = job.predicted.figures
+    figures = job.predicted
     if answer.strategy and len(figures) < len(_FIGURES):
         return None
     doubts = answer.reason == Reason.PRIOR_DOMINATED  # of which it speaks instead of caveats

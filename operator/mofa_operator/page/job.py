@@ -24,8 +24,8 @@ from mofa_model.page.markup import (
     table,
     text,
 )
-from mofa_model.units import GIB, HOUR
-from mofa_operator.objects import AdvisedStatus, LiveObject, LiveTrainingJob, PredictedEnds
+from mofa_model.units import GIB, HOUR, Range
+from mofa_operator.objects import AdvisedStatus, LiveObject, LiveTrainingJob
 from mofa_operator.snapshot import Refusal
 from mofa_operator.words import Aspect
 
@@ -168,9 +168,9 @@ class ShownJob:
         return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
 
     @property
-    def predicted(self) -> PredictedEnds:
+    def predicted(self) -> Mapping[str, Range]:
         """What its status predicts of the advised layout."""
-        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else PredictedEnds()
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else {}
 
     @property
     def health(self) -> str:
@@ -247,13 +247,13 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
     today, seen = shown.status.current, shown.status.observed
     predicted = shown.predicted if today is None else today.predicted
     rows = []
-    for title, ends, now, unit, show in (
-        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, 1.0, "{:,.0f}"),
-        ("Effective training time", predicted.ettr, seen.ettr, 1.0, "{:.3f}"),
-        ("Device memory, GiB", predicted.memory_bytes, seen.memory_bytes, GIB, "{:.1f}"),
+    for title, name, now, unit, show in (
+        ("Tokens a second", "tokens_per_second", seen.tokens_per_second, 1.0, "{:,.0f}"),
+        ("Effective training time", "ettr", seen.ettr, 1.0, "{:.3f}"),
+        ("Device memory, GiB", "memory_bytes", seen.memory_bytes, GIB, "{:.1f}"),
     ):
-        if ends.band is not None:
-            expected = ends.band.times(1 / unit)
+        if name in predicted:
+            expected = predicted[name].times(1 / unit)
             at = None if now is None else now / unit
             drawn = band(title, expected, at, show)
             rows.append(

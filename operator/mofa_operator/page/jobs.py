@@ -93,8 +93,8 @@ def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:
 
 def trouble(one: ShownJob) -> tuple[int, float, str]:
     """Its place in the list: what stands still, what has no answer, what falls behind and by how much, what nobody can see, the rest."""
-    seen, predicted = one.status.observed.tokens_per_second, one.predicted.tokens_per_second.target
-    pace = seen / predicted if seen is not None and predicted else 1.0
+    seen, predicted = one.status.observed.tokens_per_second, one.predicted.get("tokens_per_second")
+    pace = seen / predicted.target if seen is not None and predicted and predicted.target else 1.0
     ranks = (one.health == "Stuck", one.state in BAD, one.health == "Drifting", not one.is_well)
     return next((rank for rank, holds in enumerate(ranks) if holds), len(ranks)), pace, one.name
 
@@ -115,15 +115,17 @@ def has(one: ShownJob, words: str) -> bool:
 def _row(shown: ShownJob) -> Sequence[Node]:
     status = shown.status
     seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
-    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
+    tokens, ettr = predicted.get("tokens_per_second"), predicted.get("ettr")
     strategy = status.summary or shown.said("strategy")
     return (
         el("a", shown.name, href=address(shown)),
         health(shown),
         mood(shown),
         "-" if seen is None else quantity(seen),
-        (shown.said("predicted-tokens-per-second") or "-") if tokens is None else quantity(tokens),
-        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr:.3f}",
+        (shown.said("predicted-tokens-per-second") or "-")
+        if tokens is None
+        else quantity(tokens.target),
+        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr.target:.3f}",
         el("code", strategy) if strategy else "-",
         f"{status.nodes:.0f}" if status.nodes else "-",
         "-" if interval is None else duration(interval),

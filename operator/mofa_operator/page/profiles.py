@@ -63,7 +63,7 @@ def profile_page(profile: LiveProfile) -> str:
 def _classes(profile: LiveProfile) -> list[ET.Element]:
     rows: list[tuple[Node, ...]] = []
     for one in profile.status.rows:
-        rate, verdict = one.rate.band, one.verdict or "-"
+        rate, verdict = one.rate, one.verdict or "-"
         drawn: Node = "-"
         if rate is not None:
             drawn = band(one.name, rate, one.assumed, "{:.3g}", ("posterior", "assumed"))
@@ -73,7 +73,7 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
                 _number(one.failures),
                 _number(one.exposure_node_days),
                 _number(one.assumed),
-                _number(one.rate.mean),
+                _number(None if rate is None else rate.target),
                 drawn,
                 "-" if one.recovery_seconds is None else f"{one.recovery_seconds:.0f} s",
                 el("span", verdict, class_=_mood(verdict)),

@@ -46,7 +46,7 @@ class Server:
         self.objects[Key(kind, namespace, name)] = body
         return copy.deepcopy(body)
 
-    async def list(self, kind, namespace=None):
+    async def list(self, kind, namespace=None, label_selector=None):
         if kind in self.absent:
             raise Gone("404")
         if kind in self.forbidden:
