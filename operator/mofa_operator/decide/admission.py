@@ -23,8 +23,8 @@ from mofa_model.kinds.patches import INTERVAL, NAME, pod_annotations
 from mofa_model.kinds.shape import at, part, text_of
 from mofa_model.manifest.advisor_policy import AdmissionRules
 from mofa_model.manifest.parsing import advisor_policy
-from mofa_operator.decide.policy import Stance, stance_of
-from mofa_operator.decide.release import subject_of, unproven, wants_apply
+from mofa_operator.decide.policy import Handling, handling_of, wants_apply
+from mofa_operator.decide.release import subject_of, unproven
 from mofa_operator.decide.status import Condition, conditions, joined, moment, sentence, standing
 from mofa_operator.decision import Answer, CheckAnswer, PodUpdate
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
@@ -167,13 +167,13 @@ def _beside(stands: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
 
 
 def _advised(snapshot: CheckSnapshot) -> bool:
-    return snapshot.job is not None and stance_of(snapshot.job) is Stance.ADVISE
+    return snapshot.job is not None and handling_of(snapshot.job) is Handling.ADVISE
 
 
 def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
     """Nobody wants an answer; a job or a policy may come a moment later."""
     job = snapshot.job
-    if (job is None or stance_of(job) is Stance.NOT_ASKED) and (
+    if (job is None or handling_of(job) is Handling.NOT_ASKED) and (
         left := _settles(snapshot, settings)
     ) > 0:
         return _waits(snapshot, left)
@@ -183,12 +183,12 @@ def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
 def _why(job: JobSnapshot | None) -> str:
     if job is None:
         return "its job is not seen"
-    stance = stance_of(job)
+    stance = handling_of(job)
     return {
-        Stance.NOT_ASKED: "nobody asks for it",
-        Stance.DISABLED: "its mode is Disabled",
-        Stance.PAUSED: "it is paused",
-        Stance.UNREAD: "its AdvisorPolicy cannot be read",
+        Handling.NOT_ASKED: "nobody asks for it",
+        Handling.DISABLED: "its mode is Disabled",
+        Handling.PAUSED: "it is paused",
+        Handling.UNREAD: "its AdvisorPolicy cannot be read",
     }.get(stance, f"{text_of(job.job.key.kind.kind)} {job.job.key.name} is {stance.value}")
 
 

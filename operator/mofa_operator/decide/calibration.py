@@ -1,28 +1,21 @@
-"""What running jobs teach about the model on their machines: one factor on the step time of a profile, and one on device memory,
-each with its uncertainty.
+"""What running jobs teach about the model on their machines: a factor on the step time of a pool, and one on device memory.
 
-Each job says the logarithm x of its observed step time over the one that the model alone predicted, and where its device memory is
-seen the same of that, which is learned in the same way for itself. What they say together
-is `mofa_model.calibrate.system.system_factor`, as for a user's own runs at the desk, each with a weight w = 2^(−age / half_life): one job moves
-most of the way, three nearly all of it, and old evidence fades to 1.
+    taught(snapshot, answer)     what one job says of its pool: observed over predicted, without any factor
+    calibration(profile, live)   `status.calibration`, from what it remembers and what runs now
 
-A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, and to ±`ALONE` while no other
-job says the same; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
-are trusted less. Where several namespaces teach, each has one vote, the median of its jobs, and votes count as jobs do otherwise.
+Each job says x, the logarithm of its observed over its predicted step time, and the same of its device memory where that
+is seen. `mofa_model.calibrate.system.system_factor` joins them, as at the desk, with weights 2^(-age / half-life): one
+job moves most of the way, three nearly all of it, and old evidence fades to a factor of 1.
 
-The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
+- x is taken against the prediction without the factor (`ratio_of`); otherwise a factor would work against its own evidence.
+- An outlier says more of itself than of the pool. So x is clipped to `CLIP` prior deviations, to `ALONE` for a single
+  job; jobs farther than `HUBER` job deviations from the median weigh less; jobs that disagree are trusted less.
+- Where several namespaces teach, each has one vote: the median of its jobs.
 
-
-What a running job teaches its profile, and the calibration that a profile makes of it: seldom written, and never forgotten at once.
-
-    taught(snapshot, answer)     one job's evidence: observed over predicted step time, the prediction without any factor
-    calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
-
-Where its device memory is seen, a job teaches that as well, and a second factor is kept by the same rules. A factor is part of
-every question that is asked while it stands, of running jobs too; who was answered before keeps the answer until a factor matters to it
-(`settled`). So it moves in steps of two percent, at most once in `quiet`
-seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is renewed. What a job
-taught stays after its end, with half its weight after each half-life, until it is worth nothing.
+A factor is part of every later question, and a job that was answered keeps its answer until a factor matters to it
+(`stored_answer`). So a factor moves in steps of two percent, at most once in `quiet` seconds, and one step a day where
+several namespaces teach. Between steps only the evidence beside it is renewed. Evidence of a job that has ended loses
+half its weight with each half-life, and is dropped at last.
 """
 
 from __future__ import annotations
@@ -62,11 +55,11 @@ from mofa_operator.snapshot import JobSnapshot, Running
 HALF_LIFE: Final = 30 * 86400.0
 """Age at which evidence counts half: fabrics, drivers and trainers change within months. [s]"""
 CLIP: Final = 4.0
-"""Prior standard deviations beyond which a job says no more. [1]"""
+"""x is clipped to this many prior standard deviations. [1]"""
 ALONE: Final = 2.0
-"""The same of one job alone: a slow node or a wrong flag is its own, and must not move everybody's advice. [1]"""
+"""The same for a single job: its slow node or wrong flag must not move everybody's advice. [1]"""
 HUBER: Final = 1.5
-"""Job standard deviations from the median beyond which a job's weight falls. [1]"""
+"""Job standard deviations from the median, beyond which a job weighs less. [1]"""
 MOST: Final = 16
 """Jobs whose evidence is kept."""
 
@@ -132,7 +125,7 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
 def remembered(
     evidence: Sequence[JobEvidence], new: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
-    """Evidence with that of one job replaced or added; where there are more than `most`, the oldest goes of who has most.
+    """Evidence with one job's replaced or added. Above `most`, the oldest of the largest namespace is dropped.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
     >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
@@ -151,7 +144,7 @@ def remembered(
 def _votes(
     evidence: Sequence[JobEvidence], now: float, half_life: float
 ) -> list[tuple[float, float]]:
-    """What is said, with its weight by age: by each job, or by each namespace as one where there are several.
+    """The votes with their weights by age: one for each job, or one for each namespace where there are several.
 
     >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in (("a", 0.1), ("a", 0.3), ("b", 0.5))]
     >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
@@ -200,7 +193,7 @@ INFLUENCE: Final = MOST_INFLUENCE / 100
 """Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it at once. [1]"""
 IN_ADVANCE: Final = ("maxtext",)
 """Trainers whose framework takes device memory in advance, so that what is in use says nothing of the layout (JAX)."""
-_USUAL: Final[Mapping[str, float]] = {}
+_NO_LIMITS: Final[Mapping[str, float]] = {}
 AGAIN: Final = 3600.0
 """Time between two looks at evidence that only ages. [s]"""
 
@@ -216,32 +209,23 @@ class TaughtCalibration:
     again: float | None = None
     """Look again after this. [s]"""
 
-    @property
-    def ratio(self) -> float | None:
-        """The factor in it. [1]"""
-        return figure(self.written.get("stepTimeRatio"))
-
-    @property
-    def memory(self) -> float | None:
-        """The factor on device memory in it. [1]"""
-        return figure(self.written.get("memoryRatio"))
-
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """What a job says of its profile; None where it is not believed to run there, or has not run for `quiet` seconds yet.
+    """What a job says of its pool; None where it is not believed, or has not run for `quiet` seconds yet.
 
-    Believed is one whose pods stand on the profile's nodes and whose throughput is plausible and near what was predicted.
+    It is believed where its pods run on the pool's nodes and its throughput is plausible and near the prediction.
     """
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
-    if (
-        not isinstance(snapshot.job, LiveTrainingJob)
-        or running is None
-        or not seen
-        or not predicted
-    ):
+    if not isinstance(snapshot.job, LiveTrainingJob) or running is None:
         return None
-    if not running.on_pool or doubted(seen, answer) or seen / predicted < FARTHEST[0]:
+    if (
+        not seen
+        or not predicted
+        or not running.on_pool
+        or doubted(seen, answer)
+        or seen / predicted < FARTHEST[0]
+    ):
         return None
     if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
@@ -252,15 +236,11 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
 
 
 def _memory(running: Running, answer: Answer) -> float | None:
-    """What it says of device memory; None where that is not seen, cannot be, or is taken in advance whatever the layout needs."""
+    """What a job says of device memory; None where that is unseen, implausible, or reserved whatever the layout needs."""
     seen, band = figure(running.memory_bytes), predicted_memory(answer)
-    if (
-        seen is None
-        or not running.whole_device
-        or band is None
-        or answer.trainer in IN_ADVANCE
-        or implausible(seen, answer)
-    ):
+    if seen is None or band is None or not running.whole_device or answer.trainer in IN_ADVANCE:
+        return None
+    if implausible(seen, answer):
         return None
     ratio = seen / band.target
     near = FARTHEST[0] <= ratio <= FARTHEST[1]
@@ -272,11 +252,11 @@ def calibration(
     live: Iterable[JobEvidence],
     now: float,
     settings: LoopSettings,
-    influence: Mapping[str, float] = _USUAL,
+    influence: Mapping[str, float] = _NO_LIMITS,
 ) -> TaughtCalibration:
-    """What to remember, given what stands in a profile's status and what its running jobs say now.
+    """What to remember, given a profile's status and what its running jobs say now.
 
-    `influence` is by how much a day jobs of a namespace move it, where that is less than usual; without any they are not heard. [1]
+    `influence` limits how much jobs of a namespace move a factor in a day; with 0 they are not heard. [1]
     """
     status = profile.status
     current = [one for one in live if influence.get(one.namespace, INFLUENCE)]
@@ -291,9 +271,7 @@ def calibration(
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
     since = stands.moved_time or stands.time
     step = _factor(evidence, stands.ratio, since, now, influence)
-    held = [
-        replace(one, log_ratio=one.log_memory) for one in evidence if one.log_memory is not None
-    ]
+    held = [replace(e, log_ratio=e.log_memory) for e in evidence if e.log_memory is not None]
     spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
     memory = _factor(held, stands.memory_ratio, since, now, influence, **spreads) if held else None
     moved = step.has_moved or (memory is not None and memory.has_moved)
@@ -303,6 +281,9 @@ def calibration(
     if wait > 0:
         return TaughtCalibration(written=written, residual=status.residual, again=wait)
     last = now if moved or since is None else since
+    residual = ""
+    if current:
+        residual = f"{step.used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}"
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{step.used:.2f}",
@@ -314,16 +295,14 @@ def calibration(
             **({"movedTime": moment(last)} if _are_several(evidence) else {}),
             "evidence": [_row(one) for one in evidence],
         },
-        residual=f"{step.used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}"
-        if current
-        else "",
+        residual=residual,
         again=AGAIN,
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Factor:
-    """A factor that is learned, and as far as it may move now."""
+    """A learned factor, and how far it may move now."""
 
     found: Learned
     stands: float | None
@@ -346,22 +325,17 @@ def _factor(
     influence: Mapping[str, float],
     **spreads: float,
 ) -> _Factor:
-    """What evidence says now, given what stands; where several namespaces teach, as far as it may be reached today."""
+    """What the evidence says now; where several namespaces teach, as far as the factor may move today."""
     found = learned(evidence, now, **spreads)
     aim = found.factor.target
     if _are_several(evidence):
-        aim = _bounded(
-            found.factor.target,
-            stands or 1.0,
-            since,
-            now,
-            _pulling(evidence, aim, stands or 1.0, influence),
-        )
+        pull = _pulling(evidence, aim, stands or 1.0, influence)
+        aim = _bounded(aim, stands or 1.0, since, now, pull)
     return _Factor(found=found, stands=stands, aim=aim)
 
 
 def _of_memory(memory: _Factor | None) -> Written:
-    """The factor on device memory, and by how much jobs differ from it: in whole steps, so that seldom is asked anew."""
+    """The factor on device memory, and how much jobs differ from it, in whole steps so that it seldom changes."""
     if memory is None:
         return {}
     spread = STEP * math.ceil(memory.found.each / STEP - _ROUNDING)
@@ -387,7 +361,7 @@ def _are_several(evidence: Sequence[JobEvidence]) -> bool:
 def _pulling(
     evidence: Sequence[JobEvidence], ratio: float, stands: float, influence: Mapping[str, float]
 ) -> float:
-    """The most influence of a namespace whose jobs say what moves a factor from where it stands to a ratio. [1]"""
+    """The largest influence of a namespace whose jobs pull the factor towards a ratio. [1]"""
     up = ratio > stands
     pull = {one.namespace for one in evidence if (one.log_ratio > math.log(stands)) == up}
     return max((influence.get(one, INFLUENCE) for one in pull), default=INFLUENCE)
@@ -396,13 +370,13 @@ def _pulling(
 def _bounded(
     ratio: float, stands: float, since: float | None, now: float, influence: float
 ) -> float:
-    """A factor as far as it may be reached today: a whole step, when as many days have passed as the influence needs for it."""
+    """A factor after today's step: one whole step once enough days have passed for the influence, else none."""
     most = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
     return max(stands * (1 - most), min(stands * (1 + most), ratio))
 
 
 def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: int) -> bool:
-    """Whether evidence came, went, or stands for longer than it should while its job runs."""
+    """Whether evidence came, went, changed, or is old while its job runs."""
     known = {one.job: one for one in before}
     if stood != len(before) or known.keys() != {one.job for one in after}:
         return True

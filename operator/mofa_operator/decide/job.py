@@ -1,17 +1,11 @@
-"""Annotations to write: what should stand, what should go, and nothing while the inputs hash is equal.
+"""A job's snapshot and its answer to a decision: annotations, status, at most one Event, figures.
 
-What we wrote stands while the hash is equal, though a fresh answer may differ in what the hash does not cover (the longer a
-pool is watched, the narrower are the bands). A value that is not of our hand has to be the answer's: another one is put right.
-
-
-A job's snapshot and its answer as a decision: annotations, status, at most one Event, figures.
-
-    stance_of(snapshot)      an answer, a removal, or nothing at all
-    job(snapshot, answer)    the decision; equal to what stands = silent
+    job(snapshot, answer)    the decision; silent where everything stands already
     failed(snapshot, why)    the decision where the model itself failed
     refused(snapshot, …)     the decision where the API server does not take the annotations
 
-Deciding twice writes once: whatever was written is what the next decision wants to see.
+Deciding twice writes once. What we wrote stands while the inputs hash is equal, even if a fresh answer differs in what the
+hash does not cover: the longer a pool is watched, the narrower are the bands. A value that somebody else wrote is put back.
 """
 
 from __future__ import annotations
@@ -23,10 +17,11 @@ from mofa_model.annotations import PREFIX, RECORD, removal
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
-from mofa_operator.decide.policy import Stance, is_paused, stance_of
+from mofa_operator.decide.policy import Handling, handling_of, is_paused
 from mofa_operator.decide.release import launch_verified, with_release
 from mofa_operator.decide.status import (
     Condition,
+    State,
     conditions,
     joined,
     moment,
@@ -42,22 +37,120 @@ from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
+_VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
+
+
+def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
+    """What to do about a job; `answer` is None where none was needed (`needs_answer`)."""
+    return with_release(_job(snapshot, answer, settings), snapshot, answer, settings)
+
+
+def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
+    """The decision without mode Apply."""
+    stance, job = handling_of(snapshot), snapshot.job
+    if stance in {Handling.DISABLED, Handling.NOT_ASKED}:
+        return _cleared(snapshot, stance)
+    if stance is not Handling.ADVISE or answer is None:
+        return Decision(key=job.key, uid=job.uid, outcome=stance.value)
+    seen = observed_status(snapshot, answer, settings)
+    computed = computed_at(snapshot, answer.digest)
+    is_ours = isinstance(job, LiveTrainingJob)
+    writes = [_held(job, answer, computed, seen.record if is_ours else "")]
+    changed = _overwritten(job, answer, computed)
+    if snapshot.target is not None and _takes(snapshot.target):
+        writes.append(_held(snapshot.target, answer, computed))
+        changed = {**_overwritten(snapshot.target, answer, computed), **changed}
+    annotate = tuple(one for one in writes if one is not None)
+    status = _status(snapshot, answer, seen, computed) if is_ours else None
+    if status is not None and same(job.standing, status):
+        status = None
+    is_written = annotate or status is not None
+    return Decision(
+        key=job.key,
+        uid=job.uid,
+        status=status,
+        annotate=annotate,
+        notes=news(snapshot, answer, seen, changed, settings.material) if is_written else (),
+        figures=_figures(snapshot, answer, seen),
+        outcome=answer.reason,
+        digest=answer.digest,
+        again=seen.again,
+        taught=taught(snapshot, answer, settings),
+    )
+
+
+def failed(snapshot: JobSnapshot, why: str) -> Decision:
+    """What to do where the model itself failed: earlier advice stands, and Ready says what happened."""
+    job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
+    if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
+        found = [Condition(Aspect.READY, "Unknown", error, why)]
+        found += [
+            standing(job, aspect) or Condition(aspect, "Unknown", error) for aspect in OF_JOBS[1:]
+        ]
+        launch = standing(job, Aspect.LAUNCH_VERIFIED)
+        found += [launch] if launch else []
+        status = job.kept() | {"conditions": conditions(job, found, snapshot.now)}
+    return Decision(
+        key=job.key,
+        uid=job.uid,
+        status=None if same(job.kept(), status) else status,
+        outcome=error.value,
+    )
+
+
+def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
+    """What to do where the API server refuses the annotations: the status has the answer, and Ready says why."""
+    job, status, outcome = snapshot.job, None, Reason.ANNOTATIONS_REFUSED.value
+    seen = observed_status(snapshot, answer, settings)
+    figures = _figures(snapshot, answer, seen)
+    if isinstance(job, LiveTrainingJob):
+        status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
+        if same(job.standing, status):
+            return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
+    message = sentence(why)
+    note = Note(reason=Happened.ANNOTATIONS_REFUSED, message=message, warning=True, episode=why)
+    return Decision(
+        key=job.key,
+        uid=job.uid,
+        status=status,
+        notes=(note,),
+        figures=figures,
+        outcome=outcome,
+        digest=answer.digest,
+    )
+
+
+def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
+    """Nothing of ours may stand on the job or its target, and a TrainingJob's status says why."""
+    job, status = snapshot.job, None
+    removals = [_removed(job)]
+    if snapshot.target is not None and _takes(snapshot.target):
+        removals.append(_removed(snapshot.target))
+    if isinstance(job, LiveTrainingJob):
+        found = [Condition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
+        found[0] = Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
+    return Decision(
+        key=job.key,
+        uid=job.uid,
+        status=None if same(job.standing, status) else status,
+        annotate=tuple(one for one in removals if one is not None),
+        outcome=stance.value,
+    )
 
 
 def computed_at(snapshot: JobSnapshot, digest: str) -> str:
-    """When an answer was computed: as it was said before while the hash is equal, in the status or on the job, else now."""
+    """When an answer was computed: what the status or the job says for an equal hash, else now."""
     job, stands = snapshot.job, snapshot.job.annotations
-    told = [(stands.get(HASH), stands.get(COMPUTED, ""))]
+    known = [(stands.get(HASH), stands.get(COMPUTED, ""))]
     if isinstance(job, LiveTrainingJob):
-        told.insert(0, (job.status.inputs_hash, job.status.computed_time))
-    dated = (at for of, at in told if of == digest and seconds(at) is not None)
+        known.insert(0, (job.status.inputs_hash, job.status.computed_time))
+    dated = (at for of, at in known if of == digest and seconds(at) is not None)
     return next(dated, moment(snapshot.now))
 
 
-def held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Annotate | None:
-    """What to write so that an answer and the record of a run stand on an object; None where both do, the answer whole,
-    untouched and with the same hash. A record that is new is written beside the answer that stands.
-    """
+def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Annotate | None:
+    """The annotations to write; None where they stand whole and untouched. A new record of a run joins what stands."""
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
         if stands.get(RECORD, "") == record:
@@ -69,15 +162,15 @@ def held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> An
     return Annotate(key=job.key, uid=job.uid, hold=hold, drop=stale)
 
 
-def overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Keys of an answer that stood on an object, whose values somebody changed or took away, and who; none where it is new."""
+def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
+    """Keys of a standing answer that somebody changed or removed, and who did; none where the answer is new."""
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
     return differing if stood else {}
 
 
 def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
-    """Keys that are missing, or have a value that is neither the answer's nor of our hand; and of whose."""
+    """Keys that are missing, or that somebody else set to another value; and who."""
     stands, foreign = job.annotations, job.foreign
     return {
         name: foreign.get(name, "")
@@ -86,139 +179,30 @@ def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def removed(job: LiveObject) -> Annotate | None:
-    """What to write so that nothing of ours stands on an object; None where nothing does."""
+def _removed(job: LiveObject) -> Annotate | None:
+    """The removal of everything of ours; None where nothing stands."""
     gone = tuple(removal(job.annotations))
     return Annotate(key=job.key, uid=job.uid, hold={}, drop=gone) if gone else None
 
 
-def takes(job: LiveObject) -> bool:
-    """Whether a target may be written to: not while it is being deleted, nor while it is paused."""
+def _takes(job: LiveObject) -> bool:
+    """Whether a target may be written to."""
     return not job.is_going and not is_paused(job)
-
-
-_VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
-
-
-def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
-    """What to do about a job; `answer` is None where none was needed (`needs_answer`)."""
-    return with_release(_job(snapshot, answer, settings), snapshot, answer, settings)
-
-
-def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
-    """The same without mode Apply."""
-    stance, job = stance_of(snapshot), snapshot.job
-    if stance in {Stance.DISABLED, Stance.NOT_ASKED}:
-        return _cleared(snapshot, stance)
-    if stance is not Stance.ADVISE or answer is None:
-        return Decision(key=job.key, uid=job.uid, outcome=stance.value)
-    seen = observed_status(snapshot, answer, settings)
-    computed = computed_at(snapshot, answer.digest)
-    ours = isinstance(job, LiveTrainingJob)
-    annotate = [held(job, answer, computed, seen.record if ours else "")]
-    changed = overwritten(job, answer, computed)
-    if snapshot.target is not None and takes(snapshot.target):
-        annotate.append(held(snapshot.target, answer, computed))
-        changed = {**overwritten(snapshot.target, answer, computed), **changed}
-    status = _status(snapshot, answer, seen, computed) if ours else None
-    if status is not None and same(job.standing, status):
-        status = None
-    writes = tuple(one for one in annotate if one is not None)
-    return Decision(
-        key=job.key,
-        uid=job.uid,
-        status=status,
-        annotate=writes,
-        notes=news(snapshot, answer, seen, changed, settings.material)
-        if writes or status is not None
-        else (),
-        figures=_figures(snapshot, answer, seen),
-        outcome=answer.reason,
-        digest=answer.digest,
-        again=seen.again,
-        taught=taught(snapshot, answer, settings),
-    )
-
-
-def failed(snapshot: JobSnapshot, why: str) -> Decision:
-    """What to do where the model itself failed: what was advised before stands, and Ready says what happened."""
-    job, status = snapshot.job, None
-    if isinstance(job, LiveTrainingJob) and stance_of(snapshot) is Stance.ADVISE:
-        ready = Condition(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
-        others = [
-            standing(job, aspect) or Condition(aspect, "Unknown", Reason.INTERNAL_ERROR)
-            for aspect in OF_JOBS[1:]
-        ]
-        launch = standing(job, Aspect.LAUNCH_VERIFIED)
-        found = [ready, *others, *([launch] if launch else [])]
-        status = job.kept() | {"conditions": conditions(job, found, snapshot.now)}
-    return Decision(
-        key=job.key,
-        uid=job.uid,
-        status=None if same(job.kept(), status) else status,
-        outcome=Reason.INTERNAL_ERROR.value,
-    )
-
-
-def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
-    """What to do where the API server does not take the annotations: the status has the answer, and Ready says why not they."""
-    job, status = snapshot.job, None
-    seen = observed_status(snapshot, answer, settings)
-    figures = _figures(snapshot, answer, seen)
-    if isinstance(job, LiveTrainingJob):
-        status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
-        if same(job.standing, status):
-            outcome = Reason.ANNOTATIONS_REFUSED.value
-            return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
-    note = Note(
-        reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why
-    )
-    return Decision(
-        key=job.key,
-        uid=job.uid,
-        status=status,
-        notes=(note,),
-        figures=figures,
-        outcome=Reason.ANNOTATIONS_REFUSED.value,
-        digest=answer.digest,
-    )
-
-
-def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
-    """Nothing of ours may stand: neither on the job nor on its target, and a TrainingJob's status says why."""
-    job, status = snapshot.job, None
-    gone: list[Annotate | None] = [removed(job)]
-    if snapshot.target is not None and takes(snapshot.target):
-        gone.append(removed(snapshot.target))
-    if isinstance(job, LiveTrainingJob):
-        found = [Condition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
-        found[0] = Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
-        status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
-    return Decision(
-        key=job.key,
-        uid=job.uid,
-        status=None if same(job.standing, status) else status,
-        annotate=tuple(one for one in gone if one is not None),
-        outcome=stance.value,
-    )
 
 
 def _status(
     snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, computed: str, refusal: str = ""
 ) -> Written:
     """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
-    ready, *others = _found(snapshot, answer)
+    ready, *others = _answered(snapshot, answer)
     if refusal:
         ready = Condition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
+    found = [ready, *others, *seen.found, seen.memory, *launch_verified(snapshot, answer)]
     status: Written = {
         **answer.status,
         "computedTime": computed,
         "health": seen.health,
-        "conditions": conditions(
-            snapshot.job,
-            [ready, *others, *seen.found, seen.memory, *launch_verified(snapshot, answer)],
-            snapshot.now,
-        ),
+        "conditions": conditions(snapshot.job, found, snapshot.now),
     }
     if "inputs" in answer.status:
         status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)
@@ -228,7 +212,7 @@ def _status(
 
 
 def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
-    """The rates that were used, each with what the history says of its assumption."""
+    """The rates that were used, each with the history's verdict on its assumption."""
     rows = () if profile is None else profile.status.rows
     known = {row.name: row.verdict for row in rows if row.verdict in _VERDICTS}
     rates = [
@@ -238,26 +222,20 @@ def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
     return {**inputs, "failure": rates}
 
 
-def _found(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
-    """What an answer says of the first four aspects."""
-    reason = Reason(answer.reason)
-    advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
-    more = (
-        () if reason is Reason.LOW_CONFIDENCE else _doubts(answer, reason)
-    )  # its explanation begins with them
-    why = joined([answer.explanation, *more, _target_caveat(snapshot)])
-    if advised:
-        sure = reason is Reason.RECOMMENDED
-        confidence = Condition(
-            Aspect.CONFIDENCE_SUFFICIENT,
-            "True" if sure else "False",
-            Reason.SUFFICIENT if sure else reason,
-            joined(_doubts(answer, reason)) or joined(answer.caveats),
-        )
-    else:
-        confidence = Condition(
-            Aspect.CONFIDENCE_SUFFICIENT, "Unknown", reason, "there is no advice"
-        )
+def _answered(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
+    """The first four conditions, which an answer decides."""
+    reason, doubts = Reason(answer.reason), list[str]()
+    if reason is Reason.PRIOR_DOMINATED:
+        doubts = ["failure rates are mostly assumption: little was counted yet"]
+    is_advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
+    why = joined([answer.explanation, *doubts, _target_caveat(snapshot)])
+    state: State = "Unknown"
+    enough = reason
+    because = "there is no advice"
+    if is_advised:
+        is_sure = reason is Reason.RECOMMENDED
+        state, enough = ("True", Reason.SUFFICIENT) if is_sure else ("False", reason)
+        because = joined(doubts) or joined(answer.caveats)
     valid = {
         Reason.INVALID_INPUT: Condition(Aspect.MODEL_VALID, "False", reason, answer.explanation),
         Reason.PROFILE_MISSING: Condition(
@@ -265,36 +243,20 @@ def _found(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
         ),
     }.get(reason, Condition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
     return [
-        Condition(Aspect.READY, "True" if advised else "False", reason, why),
+        Condition(Aspect.READY, "True" if is_advised else "False", reason, why),
         valid,
         _history(snapshot.profile),
-        confidence,
+        Condition(Aspect.CONFIDENCE_SUFFICIENT, state, enough, because),
     ]
-
-
-def _doubts(answer: Answer, reason: Reason) -> list[str]:
-    """Why an advice is worth less than it could be."""
-    if reason is Reason.LOW_CONFIDENCE:
-        return list(answer.caveats)
-    if reason is Reason.PRIOR_DOMINATED:
-        return ["failure rates are mostly assumption: little was counted yet"]
-    return []
 
 
 def _history(profile: LiveProfile | None) -> Condition:
     """The profile's own condition: advice rests on the profile as it stands."""
-    aspect = Aspect.HISTORY_COMPLETE
+    reason, why = Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
     if profile is None:
-        return Condition(
-            aspect, "Unknown", Reason.PROFILE_MISSING, "the ClusterProfile does not exist"
-        )
-    unread = Condition(
-        aspect,
-        "Unknown",
-        Reason.HISTORY_UNAVAILABLE,
-        "the ClusterProfile's history was not read yet",
-    )
-    return standing(profile, aspect) or unread
+        reason, why = Reason.PROFILE_MISSING, "the ClusterProfile does not exist"
+    stands = None if profile is None else standing(profile, Aspect.HISTORY_COMPLETE)
+    return stands or Condition(Aspect.HISTORY_COMPLETE, "Unknown", reason, why)
 
 
 def _target_caveat(snapshot: JobSnapshot) -> str:

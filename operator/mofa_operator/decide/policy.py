@@ -7,8 +7,9 @@ from enum import Enum
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
+from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.documents import Item
-from mofa_model.manifest.parsing import advisor_policy
+from mofa_model.manifest.parsing import Object, advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.status import Condition, conditions, of_generation, same, sentence
 from mofa_operator.decision import Decision
@@ -20,66 +21,87 @@ from mofa_operator.words import Aspect, Reason
 _PAUSED = PREFIX + "paused"
 
 
-class Stance(Enum):
-    """What a job wants of us."""
+class Handling(Enum):
+    """How the operator handles a job; the values are outcomes in its log."""
 
     ADVISE = ""
-    """An answer."""
+    """It is answered."""
     DISABLED = Reason.DISABLED.value
-    """Its mode is Disabled: nothing of ours may stand on it."""
+    """Its mode is Disabled: everything of ours is removed."""
     NOT_ASKED = "NotAsked"
-    """Nobody opted it in: nothing of ours may stand on it."""
+    """Nobody opted it in: everything of ours is removed."""
     PAUSED = Reason.PAUSED.value
-    """What stands, stands."""
+    """It stays as it is."""
     OWNED = "Owned"
-    """A TrainingJob names it, and writes there; or a job of another kind made it, and is advised itself."""
+    """It is left alone: a TrainingJob names it and writes there, or a job of another kind made it and is advised itself."""
     GOING = "Going"
     """It is being deleted."""
     UNREAD = "Unread"
-    """A policy that might opt it in cannot be read; what stands, stands."""
+    """A policy that might opt it in cannot be read, so it stays as it is."""
 
 
-def stance_of(snapshot: JobSnapshot) -> Stance:
-    """What a job wants of us."""
+def handling_of(snapshot: JobSnapshot) -> Handling:
+    """How the operator handles a job."""
     job = snapshot.job
     if job.is_going:
-        return Stance.GOING
+        return Handling.GOING
     if snapshot.owned_by is not None and not isinstance(job, LiveTrainingJob):
-        return Stance.OWNED
+        return Handling.OWNED
     if is_paused(job):
-        return Stance.PAUSED
+        return Handling.PAUSED
     if isinstance(job, LiveTrainingJob):
-        return Stance.DISABLED if job.asked.mode == "Disabled" else Stance.ADVISE
+        return Handling.DISABLED if job.asked.mode == "Disabled" else Handling.ADVISE
     return _existing(snapshot)
 
 
 def needs_answer(snapshot: JobSnapshot) -> bool:
-    """Whether the question of a job has to be answered at all; for the others `decide.job` takes None."""
-    return stance_of(snapshot) is Stance.ADVISE
+    """Whether a job is answered; for the others `decide.job` takes None."""
+    return handling_of(snapshot) is Handling.ADVISE
 
 
 def is_paused(job: LiveObject) -> bool:
-    """Whether an object is to stay as it is."""
+    """Whether an object has the annotation that pauses us."""
     return job.annotations.get(_PAUSED, "").lower() == "true"
 
 
-def _existing(snapshot: JobSnapshot) -> Stance:
+def wants_apply(snapshot: JobSnapshot) -> bool:
+    """Whether the object, a policy, or the TrainingJob asks for mode Apply."""
+    if handling_of(snapshot) is not Handling.ADVISE:
+        return False
+    if isinstance(snapshot.job, LiveTrainingJob):
+        return snapshot.job.asked.mode == "Apply"
+    try:
+        return _mode(snapshot, _policies(snapshot) or []) == "Apply"
+    except InputError:
+        return False
+
+
+def _existing(snapshot: JobSnapshot) -> Handling:
     """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
-    item = Item(snapshot.question.job, None)
-    own = any(PREFIX + key in item.annotations for key in ("mode", "model", "config-ref"))
+    annotations, policies = snapshot.job.annotations, _policies(snapshot)
+    is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref"))
+    if policies is None and not is_own:
+        return Handling.UNREAD
     try:
-        policies = [advisor_policy(policy) for policy in snapshot.question.policies]
+        mode = _mode(snapshot, policies or [])
     except InputError:
-        policies = []
-        if not own:
-            return Stance.UNREAD
-    try:
-        mode = jobs.mode_of(item, Surroundings(profiles={}, policies=policies))
-    except InputError:
-        return Stance.ADVISE  # the answer says what is wrong with it
+        return Handling.ADVISE  # the answer says what is wrong with it
     if mode is None:
-        return Stance.NOT_ASKED
-    return Stance.DISABLED if mode == "Disabled" else Stance.ADVISE
+        return Handling.NOT_ASKED
+    return Handling.DISABLED if mode == "Disabled" else Handling.ADVISE
+
+
+def _policies(snapshot: JobSnapshot) -> list[Object[AdvisorPolicySpec]] | None:
+    """The policies of its namespace; None where one cannot be read."""
+    try:
+        return [advisor_policy(policy) for policy in snapshot.question.policies]
+    except InputError:
+        return None
+
+
+def _mode(snapshot: JobSnapshot, policies: list[Object[AdvisorPolicySpec]]) -> str | None:
+    item = Item(snapshot.question.job, None)
+    return jobs.mode_of(item, Surroundings(profiles={}, policies=policies))
 
 
 def policy(snapshot: PolicySnapshot) -> Decision:
@@ -94,7 +116,7 @@ def policy(snapshot: PolicySnapshot) -> Decision:
 
 
 def _ready(snapshot: PolicySnapshot) -> Condition:
-    """Whether it can do what it says."""
+    """The condition Ready of a policy."""
     try:
         spec = advisor_policy(snapshot.policy.body).spec
     except InputError as error:

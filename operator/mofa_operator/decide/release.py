@@ -1,22 +1,19 @@
-"""Gates at which a job waits for us: which it has, since when, and the patch that lets it go.
+"""Mode Apply: launch arguments for a job that waits, and the gate that holds it. Every gate of ours opens at last.
 
-    kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor,…     Kueue admits it once every name is gone; ours goes
-    advisor.mofa.dev/gate: suspend                            it was made suspended; we resume it
+    kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor,…   Kueue admits it once every name is gone; we remove ours
+    advisor.mofa.dev/gate: suspend                          it was made suspended, and we resume it
 
-Whatever Kueue manages is resumed by Kueue alone, whose quota our own gate would pass by.
+    the job                                      what becomes of it
+    runs already                                 the gate is removed, nothing else
+    was made `gate_longest` seconds ago          let go, whatever was decided
+    mode Apply, and advice that can be written   arguments, then let go; only what is verified for the trainer's version
+    today's layout is most likely better         let go as it is
+    any other outcome                            let go, with the reason, once what came with the job was seen
+    paused, or decided by another                waits for the bound
 
-
-Mode Apply: whether a job that waits gets its launch arguments, and when it is let go. Every gate of ours opens.
-
-    it runs already                              the gate goes, nothing else
-    `gate_longest` after it was made             let go, whatever was or was not decided
-    mode Apply, and advice that can be written   arguments, then let go; only what is verified for the version of the trainer
-    advice that today's layout most likely beats let go as it is: it runs what it ran
-    any other outcome                            let go, with the reason; a moment later, for what came with the job
-    paused, or another's to decide               wait for the bound
-
-A job without a gate of ours is never resumed. Its arguments are written if it says mode Apply itself, is suspended, and was
-so from the beginning: generation 1 means that nobody has changed its spec, so that it cannot have run.
+Only Kueue resumes what Kueue manages: our own gate would pass by its quota. A job without a gate of ours is never resumed.
+Its arguments are written only if it says mode Apply itself and is suspended at generation 1: then nobody has changed its
+spec, so it cannot have run.
 """
 
 from __future__ import annotations
@@ -30,11 +27,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
 from mofa_model.launch import unverified
-from mofa_model.manifest import jobs
-from mofa_model.manifest.documents import Item
-from mofa_model.manifest.parsing import advisor_policy
-from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.policy import Stance, is_paused, stance_of
+from mofa_operator.decide.policy import Handling, handling_of, is_paused, wants_apply
 from mofa_operator.decide.status import Condition, State, sentence
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
@@ -43,14 +36,14 @@ from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 KUEUE: Final = "kueue.x-k8s.io/admission-gated-by"
-"""Kueue's list of those whom a job waits for; names can only be taken away."""
+"""Kueue's list of those whom a job waits for; names can only be removed."""
 SUSPEND: Final = "suspend"
 """The only value of our own gate."""
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 def is_gated(job: LiveObject) -> bool:
-    """Whether an object waits for us, or says so."""
+    """Whether an object has a gate of ours."""
     return job.annotations.get(GATE) == SUSPEND or NAME in _names(job)
 
 
@@ -60,18 +53,18 @@ def is_suspended(job: LiveObject) -> bool:
 
 
 def consents(job: LiveObject) -> bool:
-    """Whether an object lets its launch be written: the fence looks at the object alone, never at policies."""
+    """Whether an object itself lets its launch be written; the fence sees the object, and no policies."""
     return is_gated(job) or job.annotations.get(PREFIX + "mode") == "Apply"
 
 
 def deadline(job: LiveObject, settings: LoopSettings) -> float:
-    """When an object must have been let go, in seconds of the epoch; long ago where its age is unknown. [s]"""
+    """When an object is let go at the latest, in seconds of the epoch; 0 where its age is unknown. [s]"""
     made = job.made
     return 0.0 if made is None else made + settings.gate_longest
 
 
 def guard(job: LiveObject) -> tuple[Operation, ...]:
-    """Tests that this very object still waits, where it does."""
+    """Tests of the patch: it is this very object, and it is still suspended if it is now."""
     meant = test("/metadata/uid", job.uid)
     return (meant, test(pointer(*_suspend(job.key.kind)), True)) if is_suspended(job) else (meant,)
 
@@ -88,21 +81,21 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
 
 
 def unproven(job: LiveObject, answer: Answer) -> str:
-    """Why an answer's arguments are not verified for the version of the trainer that a job names: in our annotation, in the spec
-    behind it, or in the tag of the trainer's image; empty where they are.
+    """Why an answer's arguments are not verified for the job's version of the trainer; empty where they are.
+
+    The version is that of our annotation, else of the spec, else of the tag of the trainer's image.
     """
     version = job.annotations.get(FRAMEWORK_VERSION) or answer.framework_version
     if not version:
-        images = [
-            image.rpartition("/")[2].partition("@")[0] for image in demand_of(job.body).images
-        ]
+        found = demand_of(job.body).images
+        images = [image.rpartition("/")[2].partition("@")[0] for image in found]
         tags = {image.partition(":")[2] for image in images if answer.trainer in image}
         version = tags.pop() if len(tags) == 1 else ""
     return unverified(answer.trainer, answer.arguments, version)
 
 
 def opened(job: LiveObject) -> tuple[Operation, ...]:
-    """The patch that takes our gates away, and resumes what our own gate held."""
+    """The patch that removes our gates, and resumes what our own gate held."""
     stands, waits = job.annotations, _names(job)
     made: list[Operation] = []
     if NAME in waits:
@@ -128,18 +121,18 @@ def _names(job: LiveObject) -> list[str]:
 
 
 def _suspend(kind: Kind) -> tuple[str, ...]:
-    """Where a job says that it waits; empty where it cannot."""
+    """The field that suspends a job; empty where it has none."""
     return ("spec", *kind.suspend) if isinstance(kind, JobKind) and kind.suspend else ()
 
 
 RELEASED, UNADVISED, EXPIRED = "released", "unadvised", "expired"
-"""What becomes of waits, as the metric's label `outcome` has it."""
+"""How waits end: the metric's label `outcome`."""
 
 
 def with_release(
     decision: Decision, snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings
 ) -> Decision:
-    """The same decision, with what mode Apply adds to it."""
+    """The decision with what mode Apply adds."""
     job = subject_of(snapshot)
     if job is None:
         return decision
@@ -160,7 +153,7 @@ def with_release(
 
 
 def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
-    """What mode Apply says in a TrainingJob's conditions; nothing in another mode."""
+    """The condition LaunchVerified, in mode Apply."""
     if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.asked.mode != "Apply":
         return []
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
@@ -175,33 +168,16 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
 
 
 def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:
-    """How a job is let go whose time is over; None where it has none of our gates, or time is left. `now` [s]"""
+    """The release of a job whose longest wait is over; None for others. `now` in seconds of the epoch [s]"""
     if not is_gated(job) or job.is_going or now < deadline(job, settings):
         return None
     return _gated(job, False, None, now, settings)
 
 
 def subject_of(snapshot: JobSnapshot) -> LiveObject | None:
-    """The existing job that is meant: this one, or the one that a TrainingJob's targetRef names."""
+    """The job that starts pods: this one, or the one that a TrainingJob's targetRef names."""
     job = snapshot.target if isinstance(snapshot.job, LiveTrainingJob) else snapshot.job
     return None if job is None or job.is_going or snapshot.job.is_going else job
-
-
-def wants_apply(snapshot: JobSnapshot) -> bool:
-    """Whether anybody asks for mode Apply: the object, a policy, or the TrainingJob."""
-    if stance_of(snapshot) is not Stance.ADVISE:
-        return False
-    if isinstance(snapshot.job, LiveTrainingJob):
-        return snapshot.job.asked.mode == "Apply"
-    try:
-        policies = [advisor_policy(policy) for policy in snapshot.question.policies]
-    except InputError:
-        policies = []
-    try:
-        around = Surroundings(profiles={}, policies=policies)
-        return jobs.mode_of(Item(snapshot.question.job, None), around) == "Apply"
-    except InputError:
-        return False
 
 
 def _wait(
@@ -211,10 +187,10 @@ def _wait(
     answer: Answer | None,
     settings: LoopSettings,
 ) -> float:
-    """How long a job still has to wait at a gate of ours; at most 0 where it does not. [s]"""
+    """How long a job still waits at a gate of ours; 0 or less = it is let go. [s]"""
     left = deadline(job, settings) - snapshot.now
-    holds = {Stance.PAUSED, Stance.UNREAD, Stance.OWNED}
-    if stance_of(snapshot) in holds or is_paused(job):
+    holds = {Handling.PAUSED, Handling.UNREAD, Handling.OWNED}
+    if handling_of(snapshot) in holds or is_paused(job):
         return left
     if wants and answer is not None and answer.strategy:
         return 0.0
@@ -225,7 +201,7 @@ def _wait(
 def _gated(
     job: LiveObject, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
 ) -> Release:
-    """What to do with a job at a gate of ours whose time has come."""
+    """The release of a job at a gate of ours."""
     made = job.made
     waited = None if made is None else max(0.0, now - made)
     free = opened(job)
@@ -234,11 +210,9 @@ def _gated(
         note = Note(reason=Happened.APPLY_SKIPPED, message=why)
         return Release(key=job.key, uid=job.uid, free=free, note=note)
     late = now >= deadline(job, settings)
-    launch, why = (
-        ((), f"the longest wait, {settings.gate_longest:g} s, is over")
-        if late
-        else _launch(job, wants, answer)
-    )
+    launch, why = _launch(job, wants, answer)
+    if late:
+        launch, why = (), f"the longest wait, {settings.gate_longest:g} s, is over"
     note = _applied(launch, answer)
     if why:
         message = sentence(f"let go without arguments: {why}")
@@ -255,14 +229,12 @@ def _gated(
 
 
 def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
-    """What to do with a job that does not wait for us, and why nothing is done."""
+    """The release of a suspended job without a gate of ours, or why there is none."""
     if not is_suspended(job):
         return None, "it runs already, or cannot wait: the advice is for its next launch"
     if not consents(job):
-        return (
-            None,
-            "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone",
-        )
+        why = "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
+        return None, why
     if job.generation != 1:
         return None, ""  # we have written, or it may have run
     launch, why = _launch(job, True, answer)
@@ -274,7 +246,7 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
 def _launch(
     job: LiveObject, wants: bool, answer: Answer | None
 ) -> tuple[tuple[Operation, ...], str]:
-    """The patch that writes the arguments, and why there is none; neither where they stand already."""
+    """The patch that writes the arguments, or why there is none; neither where they stand already."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
     if not answer.strategy or keeps(answer.says.odds.beats):
@@ -288,12 +260,9 @@ def _launch(
 
 
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
-    """What was done, and no more: whether what starts takes the arguments nobody has looked at."""
-    strategy = (
-        ""
-        if answer is None
-        else ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
-    )
+    """The Event that arguments were written. Whether the trainer takes them is not known here."""
+    axes = {} if answer is None else answer.strategy
+    strategy = ",".join(f"{axis}={size}" for axis, size in axes.items())
     places = list(dict.fromkeys(place_of(one["path"]) for one in launch if one["op"] != "test"))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     done = f"were written to {places[0]}{more}" if places else "stand in it already"

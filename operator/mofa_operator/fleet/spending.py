@@ -32,7 +32,7 @@ from mofa_model.kinds.kind import Observation
 from mofa_model.kinds.shape import NOTHING, Number, Shape, Text, at, glance, moment_of, under
 from mofa_model.manifest.command_facts import model_of
 from mofa_model.units import HOUR
-from mofa_operator.decide.policy import Stance
+from mofa_operator.decide.policy import Handling
 from mofa_operator.fleet.fleet import Told, named
 from mofa_operator.keys import Key
 from mofa_operator.objects import Figure, LiveObject, LiveTrainingJob, figure
@@ -266,7 +266,7 @@ _SMALL: Final = 0.02
 def change(
     spent: Spending,
     told: Told,
-    stance: Stance,
+    stance: Handling,
     job: LiveObject,
     speaker: LiveTrainingJob | None,
     *,
@@ -320,12 +320,12 @@ def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tupl
     return min(1.0, costs) * spent.held, f"save every {advised:.0f} s, not every {used:.0f} s"
 
 
-def _unasked(stance: Stance, job: LiveObject) -> str:
-    if stance is Stance.DISABLED:
+def _unasked(stance: Handling, job: LiveObject) -> str:
+    if stance is Handling.DISABLED:
         return ""
-    if stance is Stance.PAUSED:
+    if stance is Handling.PAUSED:
         return f"paused: take away the annotation {PREFIX}paused"
-    if stance is not Stance.NOT_ASKED:
+    if stance is not Handling.NOT_ASKED:
         return ""
     if not (model := likely_model(job)):
         return f"say its model in the annotation {PREFIX}model: one of `mofa presets models`, or its name on a hub"

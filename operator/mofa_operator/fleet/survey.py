@@ -10,7 +10,7 @@ from mofa_model.kinds.shape import NOTHING
 from mofa_operator.api import Api
 from mofa_operator.control.references import References
 from mofa_operator.decide.answer import answer
-from mofa_operator.decide.policy import Stance, stance_of
+from mofa_operator.decide.policy import Handling, handling_of
 from mofa_operator.fleet.fleet import ClusterSeen, Told, read_fleet
 from mofa_operator.fleet.spending import JobState, Spending, change, spending
 from mofa_operator.keys import Key
@@ -29,10 +29,10 @@ def standing(job: LiveObject) -> Told:
     return told if "status" in told and "inputs-hash" in told else {}
 
 
-def stance(fleet: ClusterSeen, key: Key) -> Stance:
+def stance(fleet: ClusterSeen, key: Key) -> Handling:
     """What a job wants of us."""
     found = question(fleet, key, Named())
-    return Stance.NOT_ASKED if found is None else stance_of(found)
+    return Handling.NOT_ASKED if found is None else handling_of(found)
 
 
 def unanswered(fleet: ClusterSeen) -> list[Key]:
@@ -40,7 +40,7 @@ def unanswered(fleet: ClusterSeen) -> list[Key]:
     return [
         key
         for key, job in fleet.jobs.items()
-        if not standing(job) and stance(fleet, key) is Stance.ADVISE
+        if not standing(job) and stance(fleet, key) is Handling.ADVISE
     ]
 
 

@@ -32,14 +32,14 @@ def run(arguments: Namespace) -> int:
     """Read, answer where nobody has, print."""
     from mofa_model.annotations import PREFIX
     from mofa_operator.decide.answer import answer
-    from mofa_operator.decide.policy import Stance, stance_of
+    from mofa_operator.decide.policy import Handling, handling_of
     from mofa_operator.fleet.fleet import named
     from mofa_operator.fleet.spending import change, spending
 
     seen = cluster_options.read_job(arguments)
     fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
-    stance, told = stance_of(snapshot), seen.told
-    if not told and stance is Stance.ADVISE:
+    stance, told = handling_of(snapshot), seen.told
+    if not told and stance is Handling.ADVISE:
         found = answer(snapshot.question).annotations
         told = {name.removeprefix(PREFIX): text for name, text in found.items()}
     job, speaker = fleet.jobs[key], fleet.speaker(key)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mofa_model.kinds import JOB_SET, TRAIN_JOB, Beside
-from mofa_operator.decide.policy import Stance
+from mofa_operator.decide.policy import Handling
 from mofa_operator.fleet.spending import JobState, change, likely_model, spending
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
@@ -81,15 +81,15 @@ def test_a_healthy_job_minutes_old_has_lost_nothing_to_failures():
     spoken = live(TRAINING_JOB, speaker(**since(ettr="0.380", tokensPerSecond=100)))
     found = spending(job(), spoken, told(), NOW)
     assert (found.stopped, found.lost) == (0.0, 0.0)
-    assert change(found, told(), Stance.ADVISE, job(), spoken) == ""
+    assert change(found, told(), Handling.ADVISE, job(), spoken) == ""
 
 
 def test_what_is_predicted_to_be_lost_is_no_loss_and_no_failure_is_looked_for():
     found = spending(job(), None, told(), NOW)
     assert found.stopped == 0, "its object counts no restart"
-    assert change(found, told(), Stance.ADVISE, job(), None) == "take tp=8"
+    assert change(found, told(), Handling.ADVISE, job(), None) == "take tp=8"
     steady = told(recommendation="{}")
-    assert change(spending(job(), None, steady, NOW), steady, Stance.ADVISE, job(), None) == ""
+    assert change(spending(job(), None, steady, NOW), steady, Handling.ADVISE, job(), None) == ""
 
 
 def test_what_was_lost_before_a_job_made_room_for_others_is_not_held_against_the_gpus_that_it_has_now():
@@ -113,9 +113,11 @@ def test_an_interval_four_times_too_long_is_told_where_it_costs_more_than_a_fift
     plan = told(**{"checkpoint-interval-seconds": "300", "recommendation": "{}"})
     spoken = live(TRAINING_JOB, speaker(**since(checkpointIntervalSeconds=1200)))
     found = spending(job(), spoken, plan, NOW)
-    assert change(found, plan, Stance.ADVISE, job(), spoken) == "save every 300 s, not every 1200 s"
+    assert (
+        change(found, plan, Handling.ADVISE, job(), spoken) == "save every 300 s, not every 1200 s"
+    )
     rare = plan | {"predicted-ettr": "0.99"}
-    assert change(found, rare, Stance.ADVISE, job(), spoken) == ""
+    assert change(found, rare, Handling.ADVISE, job(), spoken) == ""
 
 
 def test_a_job_whose_layout_most_likely_beats_the_advice_loses_nothing_to_it_and_is_told_no_other():
@@ -124,7 +126,7 @@ def test_a_job_whose_layout_most_likely_beats_the_advice_loses_nothing_to_it_and
     said = {**said, "recommendation": json.dumps(kept), "explanation": "keep what you run"}
     found = spending(job(), None, said, NOW)
     assert found.slow == 0.0
-    assert "take" not in change(found, said, Stance.ADVISE, job(), None)
+    assert "take" not in change(found, said, Handling.ADVISE, job(), None)
 
 
 def test_a_stuck_job_loses_everything_since_its_step_was_overdue():
@@ -136,13 +138,13 @@ def test_a_stuck_job_loses_everything_since_its_step_was_overdue():
     spoken = live(TRAINING_JOB, body)
     found = spending(job(), spoken, told(), NOW)
     assert (found.stuck, found.stopped) == (64, 0)
-    assert "logs" in change(found, told(), Stance.ADVISE, job(), spoken)
+    assert "logs" in change(found, told(), Handling.ADVISE, job(), spoken)
 
 
 def test_a_job_of_which_nobody_says_anything_loses_what_its_restarts_cost_and_the_rest_is_open():
     found = spending(job(status={"restarts": 3}), None, {}, NOW)
     assert (found.slow, found.stopped) == (None, pytest.approx(3 * 307 / HOUR * 32))
-    said = change(found, {}, Stance.NOT_ASKED, job(), None)
+    said = change(found, {}, Handling.NOT_ASKED, job(), None)
     assert said.endswith(
         "jobsets.jobset.x-k8s.io/llama3-70b-seven advisor.mofa.dev/model=llama3-70b"
     )
