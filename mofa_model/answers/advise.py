@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mofa_model.advice import Advice, Predicted, Request
     from mofa_model.launch import Launch
     from mofa_model.manifest.documents import Item
-    from mofa_model.manifest.jobs import Asked
+    from mofa_model.manifest.jobs import JobQuestion
     from mofa_model.manifest.surroundings import Surroundings
     from mofa_model.page import AdviceView
 
@@ -134,9 +134,9 @@ def advise(
             raise BadValue(launched_by, named, "say for which trainer: --launch TRAINER")
     advice = search(request, advance)
     if asked is not None:
-        from mofa_model.manifest.jobs import told
+        from mofa_model.manifest.jobs import with_assumption
 
-        advice = told(asked, advice)
+        advice = with_assumption(asked, advice)
     launch, refused = None, None
     if trainer and advice.strategy is not None:
         from mofa_model.manifest.advised import launch_of
@@ -169,7 +169,7 @@ def settled(question: AdviceQuestion) -> AdviceQuestion:
     return question
 
 
-def request_of(question: AdviceQuestion, asked: Asked | None = None) -> Request:
+def request_of(question: AdviceQuestion, asked: JobQuestion | None = None) -> Request:
     """What the model is asked by a question, and by the manifest that it names."""
     request = _from_words(question) if asked is None else _from_manifest(question, asked)
     request = replace(request, top=question.top, probe=question.probe)
@@ -190,7 +190,7 @@ def _from_words(question: AdviceQuestion) -> Request:
     return training.request_of(question)
 
 
-def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
+def _from_manifest(question: AdviceQuestion, asked: JobQuestion) -> Request:
     from mofa_model.manifest.jobs import request_of
 
     request = request_of(asked)
@@ -213,7 +213,7 @@ def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
     )
 
 
-def _manifest(question: AdviceQuestion) -> Asked | None:
+def _manifest(question: AdviceQuestion) -> JobQuestion | None:
     """What the manifest of a question asks; None where it names none."""
     if not question.file:
         return None
@@ -248,7 +248,7 @@ def _is_model(word: str) -> bool:
     )
 
 
-def asked_in(path: str, profiles: Sequence[str]) -> Asked:
+def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     """What the one job of a file asks.
 
     Its profile is looked for in the same file, in `profiles`, then among those of the package.

@@ -16,6 +16,7 @@ from mofa_model.advice import Advice, Request
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError, shown
 from mofa_model.kinds import Demand, demand_of, made_by, same_kind
+from mofa_model.kinds.shape import part as part_of
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.command_facts import (
@@ -34,129 +35,122 @@ from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
 from mofa_model.spec.cluster import places
 from mofa_model.yaml_text import StreamReader
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A question that was understood."""
-
-    spec: TrainingJobSpec
-    """What shall be trained."""
-    profile: Profile
-    """On what."""
-    config: str | None
-    """Text of the model's config.json, where the spec names one."""
-    path: str
-    """What messages call the spec."""
-    said: Said | None = None
-    """Who said which part of the spec, of a job that is no TrainingJob."""
-    sizes: tuple[tuple[int, Asked | InputError], ...] = ()
-    """Of an elastic job, the same at each size that it may have, by its GPUs, or why that cannot be asked; fewest first."""
-    assumed: str = ""
-    """Why it is this profile, where nobody named one and there was none to choose from."""
-
-
-def request_of(found: Asked) -> Request:
-    """What the model is asked."""
-    with contextlib.nullcontext() if found.said is None else found.said.told():
-        return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
-
-
-def told(found: Asked, advice: Advice) -> Advice:
-    """An answer that says what was assumed before it was asked for."""
-    if not found.assumed:
-        return advice
-    return replace(
-        advice,
-        explanation=f"{advice.explanation}; {found.assumed}",
-        caveats=(*advice.caveats, found.assumed),
-    )
-
-
-PATH: Final = "job"
-"""What the spec that a job amounts to is called before its fields are told by their own places."""
 _FACTS: Final = {"sequenceLength": "sequence length", "globalBatchSize": "global batch size"}
-"""Fields of the training without which there is no question, and what they are called."""
+"""Fields of the training that every question needs, and what messages call them."""
 _MODEL_ANNOTATION: Final = f"the annotation {PREFIX}model"
 _ELSEWHERE: Final = (
     f"an AdvisorPolicy of the namespace, or in the spec behind the annotation {PREFIX}config-ref"
 )
 
 
-class Said:
-    """Where each part of a spec was said; what is said later stands over what was said before."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobQuestion:
+    """A question that was understood."""
+
+    spec: TrainingJobSpec
+    profile: Profile
+    config: str | None
+    """Text of the model's config.json, where the spec names one."""
+    path: str
+    """What messages call the spec."""
+    draft: SpecDraft | None = None
+    """How the spec of a job that is no TrainingJob was put together."""
+    sizes: tuple[tuple[int, JobQuestion | InputError], ...] = ()
+    """An elastic job at each of its sizes, by GPUs, or why that cannot be asked; fewest first."""
+    assumed: str = ""
+    """Why it is this profile, where nobody named one and there was none to choose from."""
+
+
+def request_of(asked: JobQuestion) -> Request:
+    """The question as the model takes it."""
+    with contextlib.nullcontext() if asked.draft is None else asked.draft.errors():
+        return to_inputs(asked.spec, asked.profile, config=asked.config, path=asked.path)
+
+
+def with_assumption(asked: JobQuestion, advice: Advice) -> Advice:
+    """An answer that says which profile was assumed."""
+    if not asked.assumed:
+        return advice
+    return replace(
+        advice,
+        explanation=f"{advice.explanation}; {asked.assumed}",
+        caveats=(*advice.caveats, asked.assumed),
+    )
+
+
+class SpecDraft:
+    """The spec that a job amounts to, put together from several places.
+
+    It remembers where each field stands, so that an error names that place and not the draft.
+    """
+
+    PATH: Final = "job"
+    """What the parser calls the spec, until `errors` names the place."""
 
     def __init__(self, kind: str, demand: Demand) -> None:
-        """Nothing was said yet; `demand` is what the job asks for."""
+        """An empty spec of a job that asks for `demand`."""
+        self.spec: dict[str, Any] = {}
         self._kind = kind
         self._demand = demand
         self._places: dict[str, str] = {}
 
-    def add(
-        self, given: dict[str, Any], over: Mapping[str, Any], place: str, model: str = ""
-    ) -> None:
-        """Put one spec over another, section by section; `place` is where it stands, `model` where its model does, if elsewhere."""
-        for key, value in over.items():
+    def add(self, part: Mapping[str, Any], place: str, *, model: str = "") -> None:
+        """Lay a part of a spec over what is there; `model` is the place of its model, if another."""
+        # The spec of an object goes on with a dot; any other place holds a whole spec.
+        start = f"{place}{'.' if place.endswith('spec') else ': '}"
+        for key, value in part.items():
             if isinstance(value, Mapping) and key != "model":
-                own = given.get(key)
-                given[key] = {**(own if isinstance(own, dict) else {}), **value}
-                self._places |= {
-                    f"{PATH}.{key}.{one}": f"{place}{_under(place)}{key}.{one}" for one in value
-                }
-            else:
-                given[key] = value
-                self._places[f"{PATH}.{key}"] = f"{place}{_under(place)}{key}"
-                if key == "model":
-                    self._places |= dict.fromkeys(
-                        (f"{PATH}.model.preset", f"{PATH}.model"), model or place
-                    )
+                own = self.spec.get(key)
+                self.spec[key] = {**(own if isinstance(own, dict) else {}), **value}
+                for name in value:
+                    self._places[f"{self.PATH}.{key}.{name}"] = f"{start}{key}.{name}"
+                continue
+            self.spec[key] = value
+            self._places[f"{self.PATH}.{key}"] = f"{start}{key}"
+            if key == "model":
+                for name in ("model", "model.preset"):
+                    self._places[f"{self.PATH}.{name}"] = model or place
 
-    def check(self, given: Mapping[str, Any]) -> None:
-        """Refuse a job of which nobody says the model, or the size of a step: by the place where it would say so."""
-        training = given.get("training")
-        known = training if isinstance(training, Mapping) else {}
-        missing = [field for field in _FACTS if field not in known]
-        words = f"{shown(shlex.join(self._demand.words))} says" if self._demand.words else "says"
-        if "model" not in given:
-            name = model_said(self._demand.words, self._demand.model)
+    def check(self) -> None:
+        """Refuse a draft without the model, or without the size of a step."""
+        demand, training = self._demand, part_of(self.spec, "training")
+        missing = [field for field in _FACTS if field not in training]
+        words = f"{shown(shlex.join(demand.words))} says" if demand.words else "says"
+        if "model" not in self.spec:
+            name = model_said(demand.words, demand.model)
             why = (
                 f"names {shown(name)}, which is no model that is known"
                 if name
                 else f"{words} no model"
             )
-            right = f"give the {self._kind} {_MODEL_ANNOTATION}, for example llama3-8b, or training.model in {_ELSEWHERE}"
-            raise InputError(f"{self._demand.said}: {why}; {right}")
+            raise InputError(
+                f"{demand.said}: {why}; give the {self._kind} {_MODEL_ANNOTATION}, for example "
+                f"llama3-8b, or training.model in {_ELSEWHERE}"
+            )
         if missing:
             nouns = " and no ".join(_FACTS[field] for field in missing)
             fields = " and ".join(f"training.{field}" for field in missing)
-            raise InputError(
-                f"{self._demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}"
-            )
+            raise InputError(f"{demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}")
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Errors within are told by the place where the field was said."""
+    def errors(self) -> Iterator[None]:
+        """Errors within name the place where a field stands."""
         try:
             yield
         except InputError as error:
             text = str(error)
-            if not text.startswith(PATH):
+            if not text.startswith(self.PATH):
                 raise
             for field in sorted(self._places, key=len, reverse=True):
                 if text.startswith(field):
                     raise InputError(self._places[field] + text.removeprefix(field)) from None
-            raise InputError(f"{self._kind}{text.removeprefix(PATH)}") from None
-
-
-def _under(place: str) -> str:
-    """What stands between a place and a field of it: the spec of an object goes on, anything else holds a spec."""
-    return "." if place.endswith("spec") else ": "
+            raise InputError(f"{self._kind}{text.removeprefix(self.PATH)}") from None
 
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
 _MODE, _MODEL, _CONFIG, _PAUSED = (
     PREFIX + key for key in ("mode", "model", "config-ref", "paused")
 )
-_CONFIG_KEY: Final = "config.json"
 
 
 def mode_of(item: Item, around: Surroundings) -> str | None:
@@ -176,8 +170,8 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
     return said
 
 
-def asked(item: Item, around: Surroundings) -> Asked:
-    """What a job of any kind asks: a TrainingJob as it is, another as the TrainingJob that it amounts to."""
+def asked(item: Item, around: Surroundings) -> JobQuestion:
+    """What a job of any kind asks."""
     return _training_job(item, around) if is_training_job(item) else question_of(item, around)
 
 
@@ -186,42 +180,51 @@ def is_training_job(item: Item) -> bool:
     return is_ours(item.value) and item.kind == "TrainingJob"
 
 
-def question_of(item: Item, around: Surroundings) -> Asked:
+def question_of(item: Item, around: Surroundings) -> JobQuestion:
     """The TrainingJob that an existing job amounts to, on its profile."""
     if why := around.refused.get((POLICY, item.namespace)):
         raise InputError(why)
     demand = demand_of(item.value, around.around(item.namespace))
-    policy = _policy(item, around)
-    said = Said(item.kind, demand)
-    given: dict[str, Any] = {}
-    if policy is not None:
+    draft = SpecDraft(item.kind, demand)
+    if (policy := _policy(item, around)) is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
-        said.add(given, _of_policy(policy.spec), place, f"{place}.training.model")
-    reading, files = _read(demand), files_of(demand, around, item.namespace)
-    if told := reading_of(files):
-        said.add(given, {"training": _of_reading(told)}, demand.said)
-    said.add(given, _of_command(reading, demand, words_of(files)), demand.said)
-    config = _of_config(item, around, given, said)
+        draft.add(_of_policy(policy.spec), place, model=f"{place}.training.model")
+    try:
+        reading = read(demand.words)
+    except InputError:  # it is no command of a trainer that is known
+        reading = None
+    files = files_of(demand, around, item.namespace)
+    if (settings := reading_of(files)) is not None:
+        draft.add({"training": _of_reading(settings)}, demand.said)
+    words = (*demand.words, *words_of(files))
+    training = facts_of(words, demand.gpus) | ({} if reading is None else _of_reading(reading))
+    draft.add({"training": training}, demand.said)
+    if model := model_of(words, demand.model):
+        draft.add({"model": {"preset": model}}, demand.said)
+    config = _add_config(item, around, draft)
     if _MODEL in item.annotations:
-        said.add(given, {"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
-    cluster = given.get("cluster")
-    stated = cluster if isinstance(cluster, Mapping) else {}
+        draft.add({"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
+    stated = part_of(draft.spec, "cluster")
     if not demand.gpus and "nodes" not in stated:
         raise InputError(demand.unread)
-    said.check(given)
+    draft.check()
     profile, assumed = profile_of(stated.get("profile"), demand.selector, around)
-    given["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
+    draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
     if reading is not None:
-        given.setdefault("current", {"arguments": list(demand.words)[:256]})
-    with said.told():
-        spec = parse(TrainingJobSpec, given, PATH)
-    asked = Asked(spec=spec, profile=profile, config=config, path=PATH, assumed=assumed, said=said)
-    sizes = tuple((gpus, _at(asked, stated, demand, gpus)) for gpus in demand.sizes)
+        draft.spec.setdefault("current", {"arguments": list(demand.words)[:256]})
+    with draft.errors():
+        spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
+    asked = JobQuestion(
+        spec=spec, profile=profile, config=config, path=draft.PATH, assumed=assumed, draft=draft
+    )
+    sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
     return replace(asked, sizes=sizes)
 
 
-def _at(asked: Asked, stated: Mapping[str, Any], demand: Demand, gpus: int) -> Asked | InputError:
-    """The same question at another size; today's layout is that of today's size."""
+def _at_size(
+    asked: JobQuestion, stated: Mapping[str, Any], demand: Demand, gpus: int
+) -> JobQuestion | InputError:
+    """The same question at another size, without today's layout, which is that of today's size."""
     try:
         places = _places(stated, replace(demand, gpus=gpus), asked.profile)
     except InputError as error:
@@ -238,12 +241,10 @@ def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | Non
 
 
 def _listed(item: Item, policy: AdvisorPolicySpec) -> bool:
-    labels = item.metadata.get("labels")
-    own = labels if isinstance(labels, dict) else {}
     listed = any(
-        same_kind(k.api_version, k.kind, item.api_version, item.kind) for k in policy.kinds
+        same_kind(one.api_version, one.kind, item.api_version, item.kind) for one in policy.kinds
     )
-    return listed and policy.selector.matches(own)
+    return listed and policy.selector.matches(part_of(item.metadata, "labels"))
 
 
 def _of_policy(policy: AdvisorPolicySpec) -> dict[str, Any]:
@@ -263,28 +264,6 @@ def _of_policy(policy: AdvisorPolicySpec) -> dict[str, Any]:
     return given
 
 
-def _read(demand: Demand) -> Reading | None:
-    """What the launch command says; None where it is no command of a trainer that is known."""
-    try:
-        return read(demand.words)
-    except InputError:
-        return None
-
-
-def _of_command(
-    reading: Reading | None, demand: Demand, settings: tuple[str, ...]
-) -> dict[str, Any]:
-    """What the launch command says, in a trainer's own words where it is one that is known, else in words that are common; with the
-    settings of files that it names.
-    """
-    words = (*demand.words, *settings)
-    training: dict[str, Any] = dict(facts_of(words, demand.gpus))
-    if reading is not None:
-        training |= _of_reading(reading)
-    model = model_of(words, demand.model)
-    return {"training": training} | ({"model": {"preset": model}} if model else {})
-
-
 def _of_reading(reading: Reading) -> dict[str, Any]:
     facts = {
         "sequenceLength": reading.sequence,
@@ -295,20 +274,20 @@ def _of_reading(reading: Reading) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Said) -> str | None:
-    """What the ConfigMap behind `config-ref` says: a spec in YAML is merged, a config.json is returned."""
+def _add_config(item: Item, around: Surroundings, draft: SpecDraft) -> str | None:
+    """Add the spec in the ConfigMap behind `config-ref`, or return its config.json."""
     ref = item.annotations.get(_CONFIG)
     if ref is None:
         return None
     name, _, key = ref.partition("/")
-    key = key or _CONFIG_KEY
+    key = key or "config.json"
     text = around.text(item.namespace, name, key)
     if text is None:
         raise BadValue(
             f"annotation {_CONFIG}", ref, "this ConfigMap is not here: give it in the same stream"
         )
     if not key.endswith((".yaml", ".yml")):
-        said.add(given, {"model": {"configMapRef": {"name": name, "key": key}}}, f"ConfigMap {ref}")
+        draft.add({"model": {"configMapRef": {"name": name, "key": key}}}, f"ConfigMap {ref}")
         return text
     reader = StreamReader(f"ConfigMap {ref}")
     for node in reader.documents(text):
@@ -317,12 +296,12 @@ def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Sa
             raise BadValue(
                 f"annotation {_CONFIG}", ref, "the key must hold the spec of a TrainingJob"
             )
-        said.add(given, value, f"ConfigMap {ref}")
+        draft.add(value, f"ConfigMap {ref}")
     return None
 
 
 def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict[str, int]:
-    """Nodes that the pods need, and the part of each; where the object does not say how many GPUs, those of `config-ref`."""
+    """Nodes that the pods need, and the part of each; without GPUs, as `config-ref` states them."""
     if not demand.gpus:
         kept = {key: stated[key] for key in ("nodes", "gpusPerNode", "gpusPerPod") if key in stated}
         if not isinstance(kept.get("nodes"), int) or isinstance(kept["nodes"], bool):
@@ -341,10 +320,10 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
     return {"nodes": nodes} | part | ({"gpusPerPod": demand.pod} if 0 < demand.pod < mine else {})
 
 
-def _training_job(item: Item, around: Surroundings) -> Asked:
+def _training_job(item: Item, around: Surroundings) -> JobQuestion:
     job = training_job(item.value)
     path = f"TrainingJob {job.name}: spec"
     ref = job.spec.model.config_map_ref
     config = around.text(job.namespace, ref.name, ref.key) if ref is not None else None
     profile = around.profile(job.spec.cluster.profile, f"{path}.cluster.profile")
-    return Asked(spec=job.spec, profile=profile, config=config, path=path)
+    return JobQuestion(spec=job.spec, profile=profile, config=config, path=path)

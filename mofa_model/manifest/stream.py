@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
@@ -29,83 +29,64 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import asked_of
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents, Item
-from mofa_model.manifest.jobs import Asked, request_of, told
+from mofa_model.manifest.jobs import JobQuestion, request_of, with_assumption
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 from mofa_model.strategy_text import format_strategy
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
-    """A size that a job may have."""
-
-    gpus: int
-    """GPUs of all its pods. [1]"""
-    request: Request | None
-    """The question at this size; None where it cannot be asked."""
-    why: str = ""
-    """Why not."""
+Answer: TypeAlias = Callable[[Request], Advice]
+"""What answers a question."""
+Sizes: TypeAlias = Mapping[int, Request | str]
+"""The questions of an elastic job by its GPUs [1], fewest first; a text says why there is none."""
+Place: TypeAlias = tuple[int, int]
+"""Where an object is: number of its stream, number in the stream."""
+_PAUSED: Final = PREFIX + "paused"
 
 
-def sizes_of(found: Asked) -> tuple[Size, ...]:
-    """The question at every size that the job may have; none where it has one size."""
-    return tuple(_size(gpus, one) for gpus, one in found.sizes)
+def sizes_of(asked: JobQuestion) -> dict[int, Request | str]:
+    """The question at every size that a job may have; none where it has one size."""
+    sizes: dict[int, Request | str] = {}
+    for gpus, found in asked.sizes:
+        try:
+            sizes[gpus] = str(found) if isinstance(found, InputError) else request_of(found)
+        except InputError as error:
+            sizes[gpus] = str(error)
+    return sizes
 
 
-def _size(gpus: int, found: Asked | InputError) -> Size:
-    if isinstance(found, InputError):
-        return Size(gpus=gpus, request=None, why=str(found))
-    try:
-        return Size(gpus=gpus, request=request_of(found))
-    except InputError as error:
-        return Size(gpus=gpus, request=None, why=str(error))
-
-
-def digest_of(request: Request, sizes: Sequence[Size], version: str) -> str:
+def digest_of(request: Request, sizes: Sizes, version: str) -> str:
     """Hash of a question, with all of its sizes."""
     digest = inputs_hash(request, version)
     if not sizes:
         return digest
-    others = [
-        one.why if one.request is None else inputs_hash(one.request, version) for one in sizes
-    ]
+    others = [one if isinstance(one, str) else inputs_hash(one, version) for one in sizes.values()]
     return hash_of([digest, others], version)
 
 
-def table_of(
-    sizes: Sequence[Size], answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
-) -> list[dict[str, Any]]:
-    """A row for each size: layout, time of a step and steps between checkpoints, or why there is none. [s]
+def table_of(sizes: Sizes, answer: Answer, known: Mapping[Request, Advice]) -> list[dict[str, Any]]:
+    """A row for each size: layout, seconds of a step, steps between checkpoints, or why there is none.
 
-    `known` has the answer for the size that the job has. A row tells of no alternatives, so the others are answered without.
+    `known` has the answer for the job's present size. Rows show no alternatives: `top` is 0.
     """
-    return [_row(one, answer, known) for one in sizes]
-
-
-def _row(
-    size: Size, answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
-) -> dict[str, Any]:
-    if size.request is None:
-        return {"gpus": size.gpus, "reason": size.why}
-    advice = known.get(size.request) or answer(replace(size.request, top=0))
-    if advice.strategy is None or advice.predicted is None:
-        return {"gpus": size.gpus, "reason": advice.explanation[:200]}
-    return {
-        "gpus": size.gpus,
-        "nodes": advice.nodes,
-        "strategy": format_strategy(advice.strategy),
-        "step_seconds": float(f"{advice.predicted.step_seconds.target:.4g}"),
-        "checkpoint_steps": advice.checkpoint_interval_steps,
-    }
-
-
-Answer = Callable[[Request], Advice]
-"""What answers a question."""
-Words = Callable[[Request, Advice], Iterable[str]]
-"""What gives an answer's launch arguments."""
-Place = tuple[int, int]
-"""Where an object is: number of its stream, number in the stream."""
-_PAUSED: Final = PREFIX + "paused"
+    rows: list[dict[str, Any]] = []
+    for gpus, request in sizes.items():
+        if isinstance(request, str):
+            rows.append({"gpus": gpus, "reason": request})
+            continue
+        advice = known.get(request) or answer(replace(request, top=0))
+        if advice.strategy is None or advice.predicted is None:
+            rows.append({"gpus": gpus, "reason": advice.explanation[:200]})
+            continue
+        rows.append(
+            {
+                "gpus": gpus,
+                "nodes": advice.nodes,
+                "strategy": format_strategy(advice.strategy),
+                "step_seconds": float(f"{advice.predicted.step_seconds.target:.4g}"),
+                "checkpoint_steps": advice.checkpoint_interval_steps,
+            }
+        )
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,14 +109,12 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Annotator:
-    """Annotates streams: what it needs to know beside them."""
+    """Annotates streams."""
 
     answer: Answer
-    """What answers a question."""
-    words: Words
+    words: Callable[[Request, Advice], Iterable[str]]
     """What gives an answer's launch arguments."""
     model_version: str
-    """Version of the engine."""
     now: str
     """The moment in UTC, for computed-at."""
     profiles: Sequence[Profile] = ()
@@ -144,42 +123,52 @@ class Annotator:
     def run(self, streams: Sequence[Documents]) -> tuple[list[str], list[Outcome]]:
         """The streams with annotations, and what became of each job in them."""
         around = surroundings(streams, self.profiles)
-        places = [
-            (at, index) for at, stream in enumerate(streams) for index in range(len(stream.items))
-        ]
-        items = {place: streams[place[0]].items[place[1]] for place in places}
+        items = {
+            (number, index): item
+            for number, stream in enumerate(streams)
+            for index, item in enumerate(stream.items)
+        }
         targets = {place: _targets(item, items) for place, item in items.items()}
-        owned = {
-            place for some in targets.values() for place in some
-        }  # answered by their TrainingJob alone
+        # The target of a TrainingJob is answered by that alone.
+        owned = {place for places in targets.values() for place in places}
         changes: list[dict[int, Mapping[str, str | None]]] = [{} for _ in streams]
         outcomes: list[Outcome] = []
+
+        def refuse(item: Item, why: str) -> None:
+            outcomes.append(Outcome(item=item, status=INVALID, explanation=why, changed=False))
+
         for place, item in items.items():
             if why := refusal(item):
-                outcomes.append(Outcome(item=item, status=INVALID, explanation=why, changed=False))
+                refuse(item, why)
             fresh = None if place in owned else self._fresh(item, around)
             if fresh is None:
                 continue
-            for at, index in (place, *targets[place]):
-                here = items[at, index]
+            for number, index in (place, *targets[place]):
+                here = items[number, index]
+                change = settled(here.annotations, fresh) if fresh else removal(here.annotations)
                 try:
-                    changes[at][index] = streams[at].checked(index, _change(here, fresh))
-                except (
-                    InputError
-                ) as error:  # it cannot be edited: it stays as it is, and nothing else does
-                    outcomes.append(
-                        Outcome(item=here, status=INVALID, explanation=str(error), changed=False)
-                    )
+                    changes[number][index] = streams[number].checked(index, change)
+                except InputError as error:  # it stays as it is, and nothing else does
+                    refuse(here, str(error))
                     continue
-                if (at, index) == place:
-                    outcomes.append(_outcome(item, fresh, changed=bool(changes[at][index])))
+                if (number, index) == place:
+                    outcomes.append(
+                        Outcome(
+                            item=item,
+                            status=fresh.get(PREFIX + "status", ""),
+                            explanation=fresh.get(PREFIX + "explanation", ""),
+                            changed=bool(changes[number][index]),
+                        )
+                    )
         results = _results(outcomes)
-        return [
-            stream.annotated(changes[at], results=results) for at, stream in enumerate(streams)
-        ], outcomes
+        texts = [
+            stream.annotated(change, results=results)
+            for stream, change in zip(streams, changes, strict=True)
+        ]
+        return texts, outcomes
 
     def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
-        """Annotations that an object should have: none at all where it is disabled, None where it is no job of ours."""
+        """Annotations that an object should have: none where it is disabled, None where it does not ask."""
         try:
             mode = _mode(item, around)
             if mode is None or mode == "Disabled":
@@ -192,7 +181,7 @@ class Annotator:
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
             return of_bad_input(message, digest, self.model_version, self.now)
 
-    def _annotations(self, item: Item, found: Asked) -> dict[str, str]:
+    def _annotations(self, item: Item, found: JobQuestion) -> dict[str, str]:
         question, sizes = request_of(found), sizes_of(found)
         digest = digest_of(question, sizes, self.model_version)
         if found.assumed:
@@ -201,13 +190,13 @@ class Annotator:
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
         answer = self.answer(question)
-        advice = told(found, answer)
+        advice = with_assumption(found, answer)
         rows = table_of(sizes, self.answer, {question: answer})
         return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
 
 def _mode(item: Item, around: Surroundings) -> str | None:
-    """Mode of an object: None where it is no job that asks, or one that is to be left alone."""
+    """Mode of an object; None where it does not ask, or is paused."""
     if not is_ours(item.value):
         return jobs.mode_of(item, around)
     if not jobs.is_training_job(item) or item.annotations.get(_PAUSED, "").lower() == "true":
@@ -229,23 +218,8 @@ def _targets(item: Item, items: Mapping[Place, Item]) -> list[Place]:
     ]
 
 
-def _change(item: Item, fresh: Mapping[str, str]) -> dict[str, str | None]:
-    if fresh:
-        return settled(item.annotations, fresh)
-    return dict(removal(item.annotations))
-
-
-def _outcome(item: Item, fresh: Mapping[str, str], *, changed: bool) -> Outcome:
-    return Outcome(
-        item=item,
-        status=fresh.get(PREFIX + "status", ""),
-        explanation=fresh.get(PREFIX + "explanation", ""),
-        changed=changed,
-    )
-
-
 def _results(outcomes: Sequence[Outcome]) -> str:
-    """What a KRM function reports: the outcomes that someone should look at."""
+    """What a KRM function reports: the outcomes that need attention."""
     lines = []
     for outcome in outcomes:
         if outcome.status in {INVALID, "NoRecommendation", "LowConfidence"}:

@@ -18,8 +18,8 @@ from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
-from mofa_model.manifest.jobs import Asked, request_of
-from mofa_model.manifest.stream import Size, digest_of, sizes_of, table_of
+from mofa_model.manifest.jobs import JobQuestion, request_of
+from mofa_model.manifest.stream import Sizes, digest_of, sizes_of, table_of
 from mofa_model.page import AdviceView, view_of
 from mofa_model.spec import Cluster
 from mofa_model.strategy_text import format_strategy
@@ -105,7 +105,7 @@ def is_quarantined(snapshot: JobSnapshot) -> bool:
     return snapshot.job.annotations.get(HASH) == _digest(snapshot.question, outgrown=True)
 
 
-def prior_weight(found: Asked) -> float:
+def prior_weight(found: JobQuestion) -> float:
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
     source = found.spec.failure_assumptions.source
     counted = sum(seen.failures for seen in found.profile.status.evidence().values())
@@ -115,7 +115,7 @@ def prior_weight(found: Asked) -> float:
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
 
 
-def _before_search(found: Asked, request: Request, sizes: tuple[Size, ...]) -> Answer:
+def _before_search(found: JobQuestion, request: Request, sizes: Sizes) -> Answer:
     cluster = request.problems[0].cluster
     is_assumed = prior_weight(found) > MOSTLY and found.spec.failure_assumptions.source != "Assumed"
     return Answer(
@@ -130,7 +130,7 @@ def _before_search(found: Asked, request: Request, sizes: tuple[Size, ...]) -> A
     )
 
 
-def _searched(digest: str, request: Request, sizes: tuple[Size, ...]) -> Answer:
+def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
     """The answer to a request. Its figures are rounded as in the status, because the next look compares with that."""
     advice = advise(request)
     cluster = request.of(advice.trainer).problems[0].cluster

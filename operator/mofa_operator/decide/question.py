@@ -13,7 +13,7 @@ from mofa_model.manifest import jobs
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import to_inputs
-from mofa_model.manifest.jobs import Asked
+from mofa_model.manifest.jobs import JobQuestion
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, parse
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_model.manifest.training_job import TrainingJobSpec
@@ -24,7 +24,7 @@ class NoProfile(InputError):
     """The ClusterProfile that is named does not exist."""
 
 
-def asked(question: Question) -> Asked:
+def asked(question: Question) -> JobQuestion:
     """A question, understood; errors of `mofa_model.errors` say what cannot be."""
     is_ours = question.job.get("kind") == "TrainingJob"
     return _training_job(question) if is_ours else _existing(question)
@@ -48,7 +48,7 @@ def example() -> Request:
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
 
 
-def _training_job(question: Question) -> Asked:
+def _training_job(question: Question) -> JobQuestion:
     """A TrainingJob as it is. Errors name `spec` and not the job, because equal specs share one answer."""
     spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
     if not question.profiles:
@@ -59,10 +59,10 @@ def _training_job(question: Question) -> Asked:
     profile = cluster_profile(question.profiles[0])
     ref = spec.model.config_map_ref
     config = question.config_maps.get(ref.name, {}).get(ref.key) if ref is not None else None
-    return Asked(spec=spec, profile=profile, config=config, path="spec")
+    return JobQuestion(spec=spec, profile=profile, config=config, path="spec")
 
 
-def _existing(question: Question) -> Asked:
+def _existing(question: Question) -> JobQuestion:
     """A job of another kind as the TrainingJob that it amounts to; a wrong mode is an error."""
     item = Item(question.job, None)
     around = Surroundings(
@@ -88,7 +88,7 @@ PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
 """Where each parameter of the page's form is in a TrainingJob's spec, and how its text is read."""
 
 
-def changed(found: Asked, changes: Mapping[str, str]) -> Asked:
+def changed(found: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
     """The question with these values in place of the job's own."""
     spec = found.spec.model_dump(by_alias=True, exclude_unset=True)
     for name, text in changes.items():

@@ -132,5 +132,7 @@ def test_the_sizes_are_in_the_hash():
     around = surroundings([*asked, Documents.parse((POLICY + SIZE).removeprefix("---\n"), "z")], [])
     found = question_of(asked[0].items[0], around)
     request, sizes = request_of(found), sizes_of(found)
-    assert [one.gpus for one in sizes] == [8, 16, 24]
-    assert len({digest_of(request, sizes[:number], "1") for number in range(4)}) == 4
+    assert [*sizes] == [8, 16, 24]
+    assert (
+        len({digest_of(request, dict([*sizes.items()][:number]), "1") for number in range(4)}) == 4
+    )
