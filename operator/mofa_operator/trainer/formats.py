@@ -29,10 +29,10 @@ _LARGEST: Final = 1e15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """What one line says; None where it does not."""
+    """What one line says; None = it does not."""
 
     family: str
-    """Which trainer writes such lines."""
+    """The trainer that writes such lines."""
     step: int | None = None
     """Last finished step. [1]"""
     since_start: int | None = None
@@ -50,7 +50,6 @@ class Line:
     sequence: int | None = None
     """Tokens in a sequence. [1]"""
     gpus: int | None = None
-    """GPUs of the job. [1]"""
     memory: float | None = None
     """Most device memory that its allocator has reserved. [B]"""
     saved: int | None = None
@@ -64,13 +63,13 @@ class Line:
 
     @property
     def has_speed(self) -> bool:
-        """Whether it says how fast training is."""
+        """Whether it has a speed."""
         return not (self.seconds is self.tokens is self.tokens_per_gpu is self.samples is None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A kind of line: what marks it, and patterns that are all looked for in it."""
+    """A kind of line: the text that it contains, and patterns that are searched in it."""
 
     mark: str
     patterns: tuple[re.Pattern[str], ...]
@@ -255,7 +254,7 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
     for unit, size in _BYTES.items():
         if unit in known:
             known["memory"] = known.pop(unit) * size
-    if "index" in known:  # counted from nought
+    if "index" in known:  # counted from 0
         known["step"] = known.pop("index") + 1
     if "first" in known:
         known["resumed"] = max(0.0, known.pop("first") - 1)
@@ -264,13 +263,13 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
         for axis in _MESH:
             product *= known.pop(axis)
         known["gpus"] = product
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: round(value) if name in _WHOLE else value for name, value in known.items()
     }
-    if any(told.get(name, 1) <= 0 for name in _POSITIVE):
+    if any(fields.get(name, 1) <= 0 for name in _POSITIVE):
         return None
-    told |= {name: True for name in found if name not in numbers}
-    return Line(family=family, **told)
+    fields |= {name: True for name in found if name not in numbers}
+    return Line(family=family, **fields)
 
 
 def _number(text: str) -> float | None:

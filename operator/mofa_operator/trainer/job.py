@@ -1,15 +1,14 @@
-"""Which job a log is of, and what is known of it: from options, from a manifest, and from the environment of a pod."""
+"""The job of a log, and what is known of it without reading the log: from options, a manifest and the environment of a pod."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from mofa_model import units
 from mofa_model.errors import BadFile, BadValue, InputError
-from mofa_operator.trainer.progress import Facts
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
@@ -17,29 +16,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known of a job; None = unknown."""
+
+    sequence: int | None = None
+    """Tokens in a sequence. [1]"""
+    batch: int | None = None
+    """Sequences in a step. [1]"""
+    gpus: int | None = None
+
+    def or_else(self, other: Facts) -> Facts:
+        """These facts, and those that only the other ones know."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Facts(**{name: getattr(other, name) if v is None else v for name, v in own.items()})
+
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Tokens in a step of the whole job. [1]"""
+        return None if self.sequence is None or self.batch is None else self.sequence * self.batch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerJob:
-    """A job."""
+    """A job; its name is empty where it is unknown."""
 
     name: str
-    """Its name; empty where nobody said it."""
     namespace: str
-    """Its namespace."""
     facts: Facts = field(default_factory=Facts)
-    """What is known of it without reading its log."""
 
 
 def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
-    """The job that options, manifest and environment mean, in this order."""
+    """The job of options, manifest and environment, in this order."""
     given = Facts(
         sequence=_positive("--sequence", arguments.sequence),
         batch=_positive("--global-batch", arguments.global_batch),
         gpus=_positive("--gpus", arguments.gpus),
     )
-    stated = (
-        TrainerJob(name="", namespace="")
-        if arguments.job_file is None
-        else from_manifest(arguments.job_file)
-    )
+    stated = TrainerJob(name="", namespace="")
+    if arguments.job_file is not None:
+        stated = from_manifest(arguments.job_file)
     return TrainerJob(
         name=arguments.job or stated.name or environment.get("TRAINING_JOB", ""),
         namespace=arguments.namespace
@@ -51,7 +66,7 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
 
 
 def from_manifest(path: str) -> TrainerJob:
-    """A TrainingJob's name and facts; GPUs where it states its nodes and its profile is in the file or bundled."""
+    """A TrainingJob's name and facts; its GPUs where it states nodes and its profile is in the file or bundled."""
     from mofa_model.files import read_text
     from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import cluster_profile, is_ours, training_job
@@ -62,10 +77,8 @@ def from_manifest(path: str) -> TrainerJob:
     if len(jobs) != 1:
         raise BadFile(path, f"holds {len(jobs)} TrainingJobs; give a file with one")
     job = jobs[0]
-    profiles = dict(bundled_profiles())
-    profiles.update(
-        (p.name, p) for p in (cluster_profile(i.value) for i in items if i.kind == "ClusterProfile")
-    )
+    stated = (cluster_profile(item.value) for item in items if item.kind == "ClusterProfile")
+    profiles = {**bundled_profiles(), **{profile.name: profile for profile in stated}}
     return TrainerJob(
         name=job.name,
         namespace=job.namespace,
@@ -75,6 +88,15 @@ def from_manifest(path: str) -> TrainerJob:
             gpus=_gpus(job.spec.cluster, profiles.get(job.spec.cluster.profile)),
         ),
     )
+
+
+def needed(job: TrainerJob) -> TrainerJob:
+    """The job, where its name is known; else an error that says what to do."""
+    if not job.name:
+        raise InputError(
+            "--job: is missing; give the name of the training job, or set TRAINING_JOB, or give --job-file"
+        )
+    return job
 
 
 def _gpus(cluster: ClusterPart, profile: Profile | None) -> int | None:
@@ -94,12 +116,3 @@ def _positive(name: str, text: str | None) -> int | None:
     if value < 1:
         raise BadValue(name, text, "give a whole number of one or more")
     return value
-
-
-def needed(job: TrainerJob) -> TrainerJob:
-    """The job, where its name is known; else what to do about it."""
-    if not job.name:
-        raise InputError(
-            "--job: is missing; give the name of the training job, or set TRAINING_JOB, or give --job-file"
-        )
-    return job

@@ -1,4 +1,7 @@
-"""What a log's step lines do not say, and tokens per second of the whole job from all that is known.
+"""What a log has shown so far: the last step, its speed, checkpoints, restarts and the steps that these cost.
+
+A restart is a step that goes back. When several ranks write to one log, lines of one step come several times and a slow rank's line
+may come after the next step's: so a line of the step before the last is no restart, unless the trainer said that it starts.
 
 What a step's own line says wins over what was given (batches ramp up), and that over what the trainer printed at its start.
 """
@@ -8,74 +11,114 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from mofa_operator.trainer.formats import Line
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
-    """What is known of a job; None where it is not."""
-
-    sequence: int | None = None
-    """Tokens in a sequence. [1]"""
-    batch: int | None = None
-    """Sequences in a step. [1]"""
-    gpus: int | None = None
-    """GPUs of the job. [1]"""
-
-    def or_else(self, other: Facts) -> Facts:
-        """These facts, and what only the other ones know."""
-        return Facts(
-            sequence=self.sequence if self.sequence is not None else other.sequence,
-            batch=self.batch if self.batch is not None else other.batch,
-            gpus=self.gpus if self.gpus is not None else other.gpus,
-        )
-
-    @property
-    def tokens_per_step(self) -> int | None:
-        """Tokens in a step of the whole job. [1]"""
-        return None if self.sequence is None or self.batch is None else self.sequence * self.batch
+from mofa_operator.trainer.job import Facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """How fast training is; None where that cannot be known."""
+    """How fast training is; None = unknown."""
 
     tokens_per_second: float | None
     """Tokens of the whole job. [1/s]"""
     step_seconds: float | None
     """Time of a step. [s]"""
     basis: str
-    """Whose number it is and what was done to it; or, without tokens per second, what is missing."""
+    """Where the number comes from; without tokens per second, the options that would give it."""
 
 
-def said(line: Line) -> Facts:
-    """What a line says of the job."""
-    return Facts(sequence=line.sequence, batch=line.batch, gpus=line.gpus)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What a log has shown so far; None = nothing."""
+
+    family: str | None = None
+    """The trainer that writes it."""
+    facts: Facts = field(default_factory=Facts)
+    """What the trainer said of the job when it started."""
+    step: int | None = None
+    """Last finished step."""
+    at: float | None = None
+    """When that line was written, in seconds of the epoch. [s]"""
+    tokens_per_second: float | None = None
+    """Tokens of the whole job, by the last line. [1/s]"""
+    step_seconds: float | None = None
+    """Time of a step, by the last line. [s]"""
+    basis: str = ""
+    """Where the tokens per second come from."""
+    missing: str = ""
+    """Options without which tokens per second are unknown."""
+    memory: float | None = None
+    """Most device memory that an allocator has reserved since the start, of the ranks that the log shows. [B]"""
+    speeds: int = 0
+    """Lines with a speed that gave tokens per second. [1]"""
+    unknown: int = 0
+    """Lines with a speed that did not. [1]"""
+    saves: int = 0
+    """Checkpoints. [1]"""
+    saved: int | None = None
+    """Step of the last checkpoint."""
+    resaves: bool = False
+    """Whether training went back since, so that a checkpoint of the same step is a new one."""
+    save_spacing: int | None = None
+    """Steps between the last two checkpoints. [1]"""
+    restarts: int = 0
+    """Times that training went back. [1]"""
+    redone: int = 0
+    """Steps that were or are to be trained again. [1]"""
+    before: int | None = None
+    """The step before the last one."""
+    starting: bool = False
+    """Whether the trainer said that it starts, and has finished no step since."""
+    resumed: int | None = None
+    """The step that it then goes on from, where it said so."""
+    has_steps: bool = False
+    """Whether lines have the step itself, and not only steps since the start."""
+
+
+def with_line(progress: Progress, line: Line, given: Facts, at: float) -> Progress:
+    """The progress after one more line, which was written at `at`; `given` is what the user states. [s]"""
+    now = replace(progress, family=line.family)
+    if line.starts:
+        now = replace(now, memory=None)
+    if line.memory is not None:
+        now = replace(now, memory=max(line.memory, now.memory or 0.0))
+    if line.starts or line.resumed is not None:
+        resumed = line.resumed if line.resumed is not None else now.resumed
+        now = replace(now, starting=True, resumed=resumed)
+    if line.has_speed:
+        now = _with_speed(now, speed(line, given.or_else(now.facts)))
+    elif (facts := _facts(line)) != Facts():
+        now = replace(now, facts=facts.or_else(now.facts))
+    step = line.step
+    if step is not None:
+        now = replace(now, has_steps=True)
+    elif not now.has_steps:
+        step = line.since_start
+    if step is not None:
+        now = _with_step(now, step, at)
+    saved = now.step if line.saves else line.saved
+    return now if saved is None else _with_checkpoint(now, saved)
 
 
 def speed(line: Line, facts: Facts) -> Speed:
-    """Tokens per second and step time from a line with a speed; `facts` is what else is known.
+    """The speed of a line that has one; `facts` is what else is known.
 
     >>> speed(Line(family="torchtitan", step=10, tokens_per_gpu=6512.0), Facts(gpus=8)).tokens_per_second
     52096.0
     >>> speed(Line(family="megatron", step=10, seconds=0.5, batch=8), Facts(sequence=4096)).tokens_per_second
     65536.0
     """
-    known = said(line).or_else(facts)
+    known = _facts(line).or_else(facts)
     step = known.tokens_per_step
     if line.tokens is not None:
         tokens, basis = line.tokens, "the trainer's own number for the whole job"
     elif line.seconds is not None and step is not None:
         tokens, basis = step / line.seconds, f"{step} tokens of a step over its time"
     elif line.tokens_per_gpu is not None and known.gpus is not None:
-        tokens, basis = (
-            line.tokens_per_gpu * known.gpus,
-            f"the trainer's number for one GPU times {known.gpus}",
-        )
+        tokens = line.tokens_per_gpu * known.gpus
+        basis = f"the trainer's number for one GPU times {known.gpus}"
     elif line.samples is not None and known.sequence is not None:
-        tokens, basis = (
-            line.samples * known.sequence,
-            f"sequences per second of the job times {known.sequence}",
-        )
+        tokens = line.samples * known.sequence
+        basis = f"sequences per second of the job times {known.sequence}"
     else:
         return Speed(tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, known))
     seconds = line.seconds
@@ -86,140 +129,54 @@ def speed(line: Line, facts: Facts) -> Speed:
     return Speed(tokens_per_second=tokens, step_seconds=seconds, basis=basis)
 
 
+def _facts(line: Line) -> Facts:
+    return Facts(sequence=line.sequence, batch=line.batch, gpus=line.gpus)
+
+
 def _missing(line: Line, known: Facts) -> str:
-    """What has to be given, by the names of the options."""
+    """Options that have to be given."""
     if line.tokens_per_gpu is not None:
-        needed = {"--gpus": known.gpus}
+        wanted = {"--gpus": known.gpus}
     elif line.samples is not None:
-        needed = {"--sequence": known.sequence}
+        wanted = {"--sequence": known.sequence}
     else:
-        needed = {"--sequence": known.sequence, "--global-batch": known.batch}
-    return " and ".join(option for option, value in needed.items() if value is None)
+        wanted = {"--sequence": known.sequence, "--global-batch": known.batch}
+    return " and ".join(option for option, value in wanted.items() if value is None)
 
 
-# What a log has told so far: the last step, its speed, checkpoints, restarts and the steps that these cost.
-#
-# A restart is a step that goes back. When several ranks write to one log, lines of one step come several times and a slow
-# rank's line may come after the next step's: so a line of the step before the last is no restart, unless the trainer said
-# that it starts.
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """What a log has told so far; None where it has told nothing."""
-
-    family: str | None = None
-    """Which trainer writes it."""
-    facts: Facts = field(default_factory=Facts)
-    """What the trainer said of the job when it started."""
-    step: int | None = None
-    """Last finished step. [1]"""
-    at: float | None = None
-    """When that line was written, in seconds of the epoch. [s]"""
-    tokens_per_second: float | None = None
-    """Tokens of the whole job, as of the last line. [1/s]"""
-    step_seconds: float | None = None
-    """Time of a step, as of the last line. [s]"""
-    basis: str = ""
-    """Where the tokens per second come from."""
-    missing: str = ""
-    """What has to be given before tokens per second can be known."""
-    memory: float | None = None
-    """Most device memory that an allocator has reserved since the trainer started, of the ranks that the log shows. [B]"""
-    speeds: int = 0
-    """Lines with a speed from which tokens per second are known. [1]"""
-    unknown: int = 0
-    """Lines with a speed from which they are not. [1]"""
-    saves: int = 0
-    """Checkpoints seen. [1]"""
-    saved: int | None = None
-    """Step of the last checkpoint. [1]"""
-    resaves: bool = False
-    """Whether training went back since, so that a checkpoint of the same step is a new one."""
-    save_spacing: int | None = None
-    """Steps between the last two checkpoints. [1]"""
-    restarts: int = 0
-    """Times that training went back. [1]"""
-    redone: int = 0
-    """Steps that were or are to be trained again. [1]"""
-    before: int | None = None
-    """The step before the last that was told. [1]"""
-    starting: bool = False
-    """Whether the trainer said that it starts, and has finished no step since."""
-    resumed: int | None = None
-    """Step from which it then goes on, where it said so. [1]"""
-    has_steps: bool = False
-    """Whether lines say the step itself, not only steps since the start."""
-
-
-def seen(progress: Progress, line: Line, given: Facts, at: float) -> Progress:
-    """After one more line; `given` is what the user knows of the job, `at` the moment the line was written."""
-    now = replace(progress, family=line.family)
-    if line.starts:
-        now = replace(now, memory=None)
-    if line.memory is not None:
-        now = replace(now, memory=max(line.memory, now.memory or 0.0))
-    if line.starts or line.resumed is not None:
-        now = replace(
-            now, starting=True, resumed=line.resumed if line.resumed is not None else now.resumed
-        )
-    if line.has_speed:
-        now = _faster(now, speed(line, given.or_else(now.facts)))
-    elif (facts := said(line)) != Facts():
-        now = replace(now, facts=facts.or_else(now.facts))
-    step = line.step
-    if step is not None:
-        now = replace(now, has_steps=True)
-    elif not now.has_steps:
-        step = line.since_start
-    if step is not None:
-        now = _stepped(now, step, at)
-    saved = now.step if line.saves else line.saved
-    return now if saved is None else _saved(now, saved)
-
-
-def _faster(now: Progress, told: Speed) -> Progress:
-    """With a new speed; one that cannot be known says what is missing."""
-    if told.tokens_per_second is None:
-        known = told.step_seconds if told.step_seconds is not None else now.step_seconds
-        return replace(now, step_seconds=known, missing=told.basis, unknown=now.unknown + 1)
+def _with_speed(now: Progress, shown: Speed) -> Progress:
+    if shown.tokens_per_second is None:
+        seconds = shown.step_seconds if shown.step_seconds is not None else now.step_seconds
+        return replace(now, step_seconds=seconds, missing=shown.basis, unknown=now.unknown + 1)
     return replace(
         now,
-        tokens_per_second=told.tokens_per_second,
-        step_seconds=told.step_seconds,
-        basis=told.basis,
+        tokens_per_second=shown.tokens_per_second,
+        step_seconds=shown.step_seconds,
+        basis=shown.basis,
         missing="",
         speeds=now.speeds + 1,
     )
 
 
-def _stepped(now: Progress, step: int, at: float) -> Progress:
-    last = now.step
-    if last is None:
-        return replace(now, step=step, at=at, starting=False, resumed=None)
-    if now.starting:
+def _with_step(now: Progress, step: int, at: float) -> Progress:
+    last, lost = now.step, 0
+    if last is not None and now.starting:
         spacing = 1 if now.before is None else max(1, last - now.before)
         origin = now.resumed if now.resumed is not None else step - spacing
         lost = max(0, last - max(0, origin))
-        return _advanced(_again(now, lost) if lost else now, step, at)
-    if step > last:
-        return _advanced(now, step, at)
-    if step in (last, now.before):  # another rank, or a slow one
-        return replace(now, at=at)
-    return _advanced(_again(now, last - step + 1), step, at)
-
-
-def _advanced(now: Progress, step: int, at: float) -> Progress:
-    before = now.step if now.step is not None and now.step < step else None
+    elif last is not None and step <= last:
+        if step in (last, now.before):  # another rank, or a slow one
+            return replace(now, at=at)
+        lost = last - step + 1
+    if lost:  # checkpoints may now come again for steps that had one
+        now = replace(now, restarts=now.restarts + 1, redone=now.redone + lost, resaves=True)
+    before = last if last is not None and last < step else None
+    if last is None:
+        before = now.before
     return replace(now, before=before, step=step, at=at, starting=False, resumed=None)
 
 
-def _again(now: Progress, lost: int) -> Progress:
-    """After a restart; checkpoints may now be seen again for steps that had one."""
-    return replace(now, restarts=now.restarts + 1, redone=now.redone + lost, resaves=True)
-
-
-def _saved(now: Progress, step: int) -> Progress:
+def _with_checkpoint(now: Progress, step: int) -> Progress:
     if step == now.saved and not now.resaves:  # another rank
         return now
     spacing = step - now.saved if now.saved is not None and step > now.saved else now.save_spacing

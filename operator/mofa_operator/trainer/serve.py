@@ -1,7 +1,7 @@
-"""The trainer series: what `mofa observe` exports on /metrics, from what the log has told so far.
+"""The series of `mofa observe` on /metrics, from what the log has shown so far.
 
-What is not known has no series: a missing number is never nought. Speeds go when the log has been silent for long, because
-they hold no longer; the step and its moment stay.
+What is unknown has no series: a missing number is never 0. Speeds go when the log has been silent for long, because they hold no
+longer; the step and its moment stay.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from mofa_model.errors import BadValue, why
 from mofa_operator.trainer.progress import Progress
 
 LABELS: Final = ("training_namespace", "training_job")
-"""Labels of every series."""
-
 START: Final = "mofa_train_start_timestamp_seconds"
-"""The one series that is there before the log has told anything: without it, a trainer that never makes a first step is unseen."""
-
+"""The only series that is there before the first step: without it, a trainer that never makes one is unseen."""
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
@@ -53,35 +50,34 @@ class LogExporter(Collector):
     """The series of one job; `progress` is replaced as a whole, so that a scrape never sees half of a line."""
 
     namespace: str
-    """Namespace of the job."""
     job: str
-    """Name of the job."""
     stale: float
     """Silence after which speeds go. [s]"""
     progress: Progress = field(default_factory=Progress)
-    """What the log has told so far."""
     since: float = field(default_factory=time.time)
     """When it began to look, in seconds of the epoch. [s]"""
 
     def collect(self) -> Iterator[Metric]:
         """The series as they stand."""
-        progress = self.progress
-        start = GaugeMetricFamily(
-            START, "When mofa observe began to look; there before the first step.", labels=LABELS
+        progress, job = self.progress, (self.namespace, self.job)
+
+        def gauge(name: str, text: str, value: float) -> Metric:
+            made = GaugeMetricFamily(name, text, labels=LABELS)
+            made.add_metric(job, value)
+            return made
+
+        yield gauge(
+            START, "When mofa observe began to look; there before the first step.", self.since
         )
-        start.add_metric((self.namespace, self.job), self.since)
-        yield start
         silent = progress.at is None or time.time() - progress.at > self.stale
         for name, (attribute, text) in {**({} if silent else _SPEEDS), **_GAUGES}.items():
             value = getattr(progress, attribute)
             if value is not None:
-                gauge = GaugeMetricFamily(name, text, labels=LABELS)
-                gauge.add_metric((self.namespace, self.job), value)
-                yield gauge
+                yield gauge(name, text, value)
         if progress.step is not None:
             for name, (attribute, text) in _COUNTERS.items():
                 counter = CounterMetricFamily(name, text, labels=LABELS)
-                counter.add_metric((self.namespace, self.job), getattr(progress, attribute))
+                counter.add_metric(job, getattr(progress, attribute))
                 yield counter
 
 
@@ -94,9 +90,9 @@ class Served:
         try:
             self._server, self._thread = start_http_server(port, address, registry)
         except (OSError, OverflowError) as error:
-            told = why(error) if isinstance(error, OSError) else str(error)
+            reason = why(error) if isinstance(error, OSError) else str(error)
             raise BadValue(
-                "--address, --port", f"{address}:{port}", f"it cannot be listened on: {told}"
+                "--address, --port", f"{address}:{port}", f"it cannot be listened on: {reason}"
             ) from error
         host = f"[{address}]" if ":" in address else address
         self.url = f"http://{host}:{self._server.server_port}/metrics"

@@ -17,7 +17,7 @@ from mofa_model.tables import Column, Table
 from mofa_operator.trainer.follow import follow
 from mofa_operator.trainer.formats import FAMILIES, Reader
 from mofa_operator.trainer.job import TrainerJob, job_of, needed
-from mofa_operator.trainer.progress import Progress, seen
+from mofa_operator.trainer.progress import Progress, with_line
 
 PORT: Final = 9400
 """Port of /metrics."""
@@ -108,7 +108,7 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
         for at, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
             for raw in lines:
                 if (line := reader.read(raw)) is not None:
-                    progress = seen(progress, line, job.facts, at)
+                    progress = with_line(progress, line, job.facts, at)
             if exporter.progress is not progress:
                 exporter.progress = progress
                 _check(progress, arguments.log)
@@ -120,7 +120,7 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     for at, lines in follow(arguments.log, once=True):
         for raw in lines:
             if (line := reader.read(raw)) is not None:
-                progress = seen(progress, line, job.facts, at)
+                progress = with_line(progress, line, job.facts, at)
                 if line.has_speed and progress.step_seconds is not None:
                     times.append(progress.step_seconds)
     _check(progress, arguments.log, patience=1)

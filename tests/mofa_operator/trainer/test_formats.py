@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mofa_model.calibrate.runs import step_seconds
 from mofa_model.errors import UnknownName
 from mofa_operator.trainer.formats import FAMILIES, Line, Reader
-from mofa_operator.trainer.progress import Facts, Progress, seen, speed
+from mofa_operator.trainer.job import Facts
+from mofa_operator.trainer.progress import Progress, speed, with_line
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 
@@ -20,7 +21,7 @@ def told(name, given=Facts(), family=None):  # noqa: B008 - frozen
     reader, progress = Reader(family), Progress()
     for raw in (LOGS / name).read_bytes().splitlines():
         if (line := reader.read(raw)) is not None:
-            progress = seen(progress, line, given, 0.0)
+            progress = with_line(progress, line, given, 0.0)
     return progress
 
 
@@ -106,9 +107,9 @@ def test_of_the_ranks_in_a_log_the_fullest_counts_since_the_last_start():
         Line(family="x", memory=7e9),
         Line(family="x", memory=6e9),
     ):
-        progress = seen(progress, line, Facts(), 0.0)
+        progress = with_line(progress, line, Facts(), 0.0)
     assert progress.memory == 7e9
-    progress = seen(progress, Line(family="x", starts=True), Facts(), 0.0)
+    progress = with_line(progress, Line(family="x", starts=True), Facts(), 0.0)
     assert progress.memory is None
 
 

@@ -1,13 +1,14 @@
 """What a log has told: steps go on, go back, come twice; checkpoints are counted once."""
 
 from mofa_operator.trainer.formats import Line
-from mofa_operator.trainer.progress import Facts, Progress, seen
+from mofa_operator.trainer.job import Facts
+from mofa_operator.trainer.progress import Progress, with_line
 
 
 def told(*lines):
     progress = Progress()
     for at, line in enumerate(lines):
-        progress = seen(progress, line, Facts(sequence=4096, batch=8), float(at))
+        progress = with_line(progress, line, Facts(sequence=4096, batch=8), float(at))
     return progress
 
 
@@ -87,9 +88,9 @@ def test_the_moment_is_that_of_the_last_step():
 
 
 def test_what_is_missing_is_forgotten_once_it_is_known():
-    first = seen(Progress(), Line(family="megatron", seconds=1.0), Facts(sequence=4096), 0.0)
+    first = with_line(Progress(), Line(family="megatron", seconds=1.0), Facts(sequence=4096), 0.0)
     assert (first.missing, first.unknown, first.tokens_per_second) == ("--global-batch", 1, None)
-    then = seen(
+    then = with_line(
         first, Line(family="megatron", step=1, seconds=1.0, batch=8), Facts(sequence=4096), 1.0
     )
     assert (then.missing, then.tokens_per_second) == ("", 8 * 4096)
