@@ -1,9 +1,9 @@
-"""The trainer series from inside a training loop: rank 0 serves tokens/s, steps and checkpoints to Prometheus.
+"""Rank 0 of a training loop serves tokens/s, steps and checkpoints to Prometheus.
 
     series = TrainSeries(job="tiny", namespace="research", tokens_per_step=batch * sequence)
     for step, batch in enumerate(batches, start=1):
         ...
-        series.step(step)                  # after each optimizer step; series.saved(step) after each checkpoint
+        series.step(step)  # and series.saved(step) after each checkpoint
 
 A Hugging Face Trainer takes it as a callback: Trainer(..., callbacks=[series]).
 """
@@ -15,21 +15,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 
 
 class TrainSeries:
-    """What `mofa observe` serves, told by the loop itself; tokens_per_step counts those of the whole job."""
+    """The series of `mofa observe`, from the loop itself; tokens_per_step are the whole job's."""
 
     def __init__(self, tokens_per_step, job=None, namespace=None, port=9400, address="0.0.0.0"):
         namespace = namespace or os.environ.get("POD_NAMESPACE", "default")
-        labels = {
-            "training_namespace": namespace,
-            "training_job": job or os.environ["TRAINING_JOB"],
-        }
+        labels = dict(training_namespace=namespace, training_job=job or os.environ["TRAINING_JOB"])
         self._tokens_per_step, self._last = tokens_per_step, None
         registry = CollectorRegistry()
 
         def series(kind, name, text):
-            return kind(f"mofa_train_{name}", text, list(labels), registry=registry).labels(
-                **labels
-            )
+            return kind(f"mofa_train_{name}", text, labels, registry=registry).labels(**labels)
 
         self._tokens = series(Gauge, "tokens_per_second", "Tokens per second of the whole job.")
         self._step = series(Gauge, "step", "Last finished step.")
