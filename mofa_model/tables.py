@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from mofa_model.terminal import printable
 
@@ -85,6 +85,24 @@ class Table:
                 raise ValueError(
                     f"{self.title}: {len(row)} cells under {len(self.columns)} columns: {row}"
                 )
+
+
+Item = TypeVar("Item")
+
+
+def table_of(
+    title: str,
+    items: Iterable[Item],
+    cells: Sequence[tuple[Column, Callable[[Item], Cell]]],
+    notes: Sequence[str] = (),
+) -> Table:
+    """A row for each item; every column stands beside what it shows of an item."""
+    return Table(
+        title=title,
+        columns=tuple(column for column, _ in cells),
+        rows=tuple(tuple(show(item) for _, show in cells) for item in items),
+        notes=tuple(notes),
+    )
 
 
 def shown(cell: Cell, unit: str = "") -> str:

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted
+from mofa_model.advice.answer import Frontier
 from mofa_model.advice.reasons import gained
 from mofa_model.bands import Basis, in_percent
 from mofa_model.launch import Launch
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
-from mofa_model.tables import Cell, Column, Table, bars
+from mofa_model.tables import Cell, Column, Table, bars, table_of
 from mofa_model.units import DAY, GIB, Range
 
 _DISTANCE: Final = (
@@ -57,54 +58,43 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
 
 
 def records(advice: Advice) -> Table:
-    """Every priced layout of the answer as a row for programs, in SI: the advice, its alternatives, today's, the frontier."""
-    figures = [item.name for item in fields(Predicted)]
+    """Every priced layout of the answer as a row for programs, in SI."""
+    kinds: dict[str, Sequence[Any]] = {
+        "advice": [advice] if advice.strategy is not None else [],
+        "alternative": advice.alternatives,
+        "probe": advice.probes,
+        "today": [] if advice.current is None else [advice.current],
+        "frontier": advice.frontier,
+    }
+    facts = ("nodes", "precision", "checkpoint_interval_steps", "checkpoint_interval_seconds")
     ends = ("lower", "target", "upper")
-    names = [f"{name}_{end}".removesuffix("_target") for name in figures for end in ends]
-    rows: list[tuple[Cell, ...]] = []
-
-    def add(kind: str, strategy: Strategy | None, predicted: Predicted | None, *more: Cell) -> None:
-        bands = [None if predicted is None else getattr(predicted, name) for name in figures]
-        numbers = [None if band is None else getattr(band, end) for band in bands for end in ends]
-        if predicted is not None and not predicted.duration_seconds.target:
-            numbers = [
-                None if name.startswith("duration") else n
-                for name, n in zip(names, numbers, strict=True)
-            ]
-        layout = (
-            (None, None) if strategy is None else (format_strategy(strategy), int(strategy.gpus))
+    names = [f"{one.name}_{end}" for one in fields(Predicted) for end in ends]
+    rows = [
+        (
+            kind,
+            *((None, None) if one.strategy is None else _layout(one.strategy)),
+            *(getattr(one, name, None) for name in facts),
+            getattr(one, "reason", None) or None,
+            *(_figure(one.predicted, *name.rsplit("_", 1)) for name in names),
         )
-        rows.append((kind, *layout, *more, *numbers))
-
-    if advice.strategy is not None:
-        steps, seconds = (
-            advice.checkpoint_interval_steps,
-            float(advice.checkpoint_interval_seconds or 0),
-        )
-        add(
-            "advice",
-            advice.strategy,
-            advice.predicted,
-            advice.nodes,
-            advice.precision,
-            steps,
-            seconds,
-            None,
-        )
-    others = [("alternative", one) for one in advice.alternatives] + [
-        ("probe", one) for one in advice.probes
+        for kind, layouts in kinds.items()
+        for one in layouts
     ]
-    for kind, one in others:
-        steps, seconds = one.checkpoint_interval_steps, float(one.checkpoint_interval_seconds)
-        add(kind, one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
-    if (today := advice.current) is not None:
-        add("today", today.strategy, today.predicted, None, None, None, None, today.reason or None)
-    for best in advice.frontier:
-        steps = best.checkpoint_interval_steps
-        add("frontier", best.strategy, best.predicted, best.nodes, None, steps, None, None)
-    first = ("kind", "strategy", "gpus", "nodes", "precision", "checkpoint_interval_steps")
-    columns = (*first, "checkpoint_interval_seconds", "reason", *names)
+    figures = (name.removesuffix("_target") for name in names)
+    columns = ("kind", "strategy", "gpus", *facts, "reason", *figures)
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
+
+
+def _layout(strategy: Strategy) -> tuple[Cell, ...]:
+    return format_strategy(strategy), int(strategy.gpus)
+
+
+def _figure(predicted: Predicted | None, name: str, end: str) -> Cell:
+    """An end of a predicted figure; no duration where no number of tokens is stated."""
+    if predicted is None or (name == "duration_seconds" and not predicted.duration_seconds.target):
+        return None
+    found: float = getattr(getattr(predicted, name), end)
+    return found
 
 
 def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "") -> dict[str, Any]:
@@ -269,7 +259,7 @@ def _layouts(advice: Advice, others: Sequence[Alternative]) -> Table:
     return Table(title="Why not", columns=columns, rows=tuple(rows))
 
 
-def _chances(odds: Odds | None) -> tuple[Cell, Cell]:
+def _chances(odds: Odds | None) -> tuple[Cell, ...]:
     if odds is None:
         return None, None
     return in_percent(odds.fits), None if odds.beats is None else in_percent(odds.beats)
@@ -282,81 +272,66 @@ def _figures(p: Predicted) -> tuple[Cell, ...]:
 
 
 def _frontier(advice: Advice) -> Table:
-    columns = (
-        Column("nodes"),
-        Column("GPUs"),
-        Column("step", unit="s"),
-        Column("MFU", unit="%"),
-        Column("ETTR", unit="%"),
-        Column("days"),
-        Column("GPU hours"),
-        Column("time", align="left"),
-        Column("strategy", align="left", wide=True),
-    )
     times = [
-        one.predicted.duration_seconds.target or one.predicted.step_seconds.target
-        for one in advice.frontier
+        best.predicted.duration_seconds.target or best.predicted.step_seconds.target
+        for best in advice.frontier
     ]
-    rows: list[tuple[Cell, ...]] = []
-    for one, bar in zip(advice.frontier, bars(times), strict=True):
-        p = one.predicted
-        hours = (
-            round(p.duration_seconds.target / 3600 * one.gpus)
-            if p.duration_seconds.target
-            else None
-        )
-        step, _, _, ettr, days = _figures(p)
-        rows.append(
+    drawn = dict(zip((best.nodes for best in advice.frontier), bars(times), strict=True))
+
+    def hours(best: Frontier) -> int | None:
+        seconds = best.predicted.duration_seconds.target
+        return round(seconds / 3600 * best.gpus) if seconds else None
+
+    return table_of(
+        "Time against GPUs",
+        advice.frontier,
+        (
+            (Column("nodes"), lambda best: best.nodes),
+            (Column("GPUs"), lambda best: best.gpus),
+            (Column("step", unit="s"), lambda best: best.predicted.step_seconds.target),
+            (Column("MFU", unit="%"), lambda best: best.predicted.mfu.target),
+            (Column("ETTR", unit="%"), lambda best: best.predicted.ettr.target),
+            (Column("days"), lambda best: _figures(best.predicted)[-1]),
+            (Column("GPU hours"), hours),
+            (Column("time", align="left"), lambda best: drawn[best.nodes]),
             (
-                one.nodes,
-                one.gpus,
-                step,
-                p.mfu.target,
-                ettr,
-                days,
-                hours,
-                bar,
-                short_strategy(one.strategy),
-            )
-        )
-    return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
+                Column("strategy", align="left", wide=True),
+                lambda best: short_strategy(best.strategy),
+            ),
+        ),
+    )
 
 
 def _probes(advice: Advice) -> Table:
-    """Short runs to make."""
-    columns = (
-        Column("run"),
-        Column("step", unit="s"),
-        Column("GiB"),
-        Column("fits", align="right"),
-        Column("layout, and what it is worth", align="left"),
-    )
-    rows = tuple(
+    return table_of(
+        "Short runs to make",
+        advice.probes,
         (
-            probe.name,
-            probe.predicted.step_seconds.target,
-            round(probe.predicted.memory_bytes.target / GIB),
-            in_percent(probe.odds.fits),
-            f"{short_strategy(probe.strategy)}: {probe.reason}",
-        )
-        for probe in advice.probes
+            (Column("run"), lambda probe: probe.name),
+            (Column("step", unit="s"), lambda probe: probe.predicted.step_seconds.target),
+            (Column("GiB"), lambda probe: round(probe.predicted.memory_bytes.target / GIB)),
+            (Column("fits", align="right"), lambda probe: in_percent(probe.odds.fits)),
+            (
+                Column("layout, and what it is worth", align="left"),
+                lambda probe: f"{short_strategy(probe.strategy)}: {probe.reason}",
+            ),
+        ),
     )
-    return Table(title="Short runs to make", columns=columns, rows=rows)
 
 
 def nearest_runs(basis: Basis) -> Table:
     """The measured runs that are most like a layout."""
-    columns = (
-        Column("run"),
-        Column("distance"),
-        Column("error", unit="%"),
-        Column("there", align="left"),
+    return table_of(
+        "Nearest measured runs",
+        basis.nearest,
+        (
+            (Column("run"), lambda run: run.name),
+            (Column("distance"), lambda run: round(run.distance, 2)),
+            (Column("error", unit="%"), lambda run: run.error),
+            (Column("there", align="left"), lambda run: " ".join(run.differs)),
+        ),
+        (_DISTANCE,),
     )
-    rows = tuple(
-        (run.name, round(run.distance, 2), run.error, " ".join(run.differs))
-        for run in basis.nearest
-    )
-    return Table(title="Nearest measured runs", columns=columns, rows=rows, notes=(_DISTANCE,))
 
 
 def _counts(advice: Advice) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model import output, presets
@@ -12,7 +12,7 @@ from mofa_model.equations import parameters
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets.kernels import kernels as kernels_of
 from mofa_model.presets.kernels import sheet
-from mofa_model.tables import Cell, Column, Table
+from mofa_model.tables import Cell, Column, Table, table_of
 
 _CALLED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("gpu", "accelerator", "hardware", "instance", "machine"), "devices"),
@@ -120,15 +120,13 @@ def _kinds() -> Table:
 
 
 def _list(kind: str) -> Table:
-    columns, facts = _KINDS[kind]
-    return Table(
-        title=kind.capitalize(),
-        columns=(Column("name"), *columns, Column("source", wide=True)),
-        rows=tuple(
-            (name, *facts(name), presets.sources(kind, name)["source"])
-            for name in presets.names(kind)
-        ),
-    )
+    read, cells = _KINDS[kind]
+    rows = []
+    for name in presets.names(kind):
+        preset, source = read(name), presets.sources(kind, name)["source"]
+        rows.append((name, *(show(preset) for _, show in cells), source))
+    columns = (Column("name"), *(column for column, _ in cells), Column("source", wide=True))
+    return Table(title=kind.capitalize(), columns=columns, rows=tuple(rows))
 
 
 def _one(kind: str, name: str) -> Table:
@@ -184,57 +182,45 @@ def _kernels(device: str | None, call: str | None) -> Table:
 
 def _kernel_devices() -> Table:
     """Devices that have surfaces, their own or a relative's."""
-    rows = []
-    for name in presets.names("devices"):
-        held = kernels_of(name)
-        if held.surfaces:
-            of = sorted(set(held.measured.values()), key=lambda device: device != name)
-            rows.append(
-                (
-                    name,
-                    len(held.surfaces),
-                    sum(one.rows for one in held.surfaces.values()),
-                    ", ".join(of),
-                )
-            )
-    columns = (Column("device"), Column("surfaces"), Column("calls"), Column("measured on"))
-    note = "`mofa presets kernels DEVICE` lists its surfaces; --call prices one call."
-    return Table(title="Kernels", columns=columns, rows=tuple(rows), notes=(note,))
+    held = {name: kernels_of(name) for name in presets.names("devices")}
+
+    def measured_on(name: str) -> str:
+        return ", ".join(sorted({*held[name].measured.values()}, key=lambda other: other != name))
+
+    return table_of(
+        "Kernels",
+        [name for name, known in held.items() if known.surfaces],
+        (
+            (Column("device"), str),
+            (Column("surfaces"), lambda name: len(held[name].surfaces)),
+            (Column("calls"), lambda name: sum(s.rows for s in held[name].surfaces.values())),
+            (Column("measured on"), measured_on),
+        ),
+        ("`mofa presets kernels DEVICE` lists its surfaces; --call prices one call.",),
+    )
 
 
 def _surfaces(device: str) -> Table:
     """Every surface of a device."""
     held = kernels_of(device)
-    rows = tuple(
+    if not held.surfaces:
+        right = "nobody measured its kernels, nor a relative's: `mofa presets kernels`"
+        raise BadValue("NAME", held.device, right)
+    of = held.surfaces
+    return table_of(
+        f"Kernels: {held.device}",
+        sorted(of),
         (
-            operator,
-            form,
-            one.rows,
-            one.corrections.size,
-            float(one.law.start),
-            one.law.matrix,
-            held.measured[operator, form],
-            one.source,
-        )
-        for (operator, form), one in sorted(held.surfaces.items())
+            (Column("operator"), lambda call: call[0]),
+            (Column("form"), lambda call: call[1]),
+            (Column("calls"), lambda call: of[call].rows),
+            (Column("numbers", wide=True), lambda call: of[call].corrections.size),
+            (Column("start", unit="s"), lambda call: float(of[call].law.start)),
+            (Column("of the peak", unit="%", wide=True), lambda call: of[call].law.matrix),
+            (Column("measured on"), lambda call: held.measured[call]),
+            (Column("source", wide=True), lambda call: of[call].source),
+        ),
     )
-    if not rows:
-        raise BadValue(
-            "NAME",
-            held.device,
-            "nobody measured its kernels, nor a relative's: `mofa presets kernels`",
-        )
-    columns = (
-        Column("operator"),
-        Column("form"),
-        Column("calls"),
-        Column("numbers", wide=True),
-        Column("start", unit="s"),
-        Column("of the peak", unit="%", wide=True),
-        Column("measured on"),
-        Column("source", wide=True),
-    )
-    return Table(title=f"Kernels: {held.device}", columns=columns, rows=rows)
 
 
 def _call(device: str, text: str) -> Table:
@@ -272,109 +258,85 @@ def _call(device: str, text: str) -> Table:
     return Table(title=f"{held.device}: {text}", columns=columns, rows=rows)
 
 
-def _model(name: str) -> tuple[Cell, ...]:
-    model = presets.model(name)
-    e = model.experts
-    return (
-        float(parameters.total_parameters(model)) / 1e9,
-        float(parameters.active_parameters(model)) / 1e9,
-        int(sum(model.number(kind) for kind in model.kinds if kind.blocks[0].own_tokens is None)),
-        int(model.hidden),
-        next(filter(None, (block.heads_told for block in model.blocks)), ""),
-        "" if e is None else f"{e.top_k} of {e.count}",
-    )
+def _billions(count: Callable[[Any], Any]) -> Callable[[Any], Cell]:
+    return lambda model: float(count(model)) / 1e9
 
 
-def _device(name: str) -> tuple[Cell, ...]:
-    device, cluster = presets.device(name), presets.cluster(name, 1)
-    return (
-        float(device.peak_bf16),
-        float(device.peak_fp8) or None,
-        float(device.memory),
-        float(device.memory_bandwidth),
-        float(cluster.scale_up.bandwidth),
-        float(cluster.scale_out.bandwidth),
-        int(cluster.gpus_per_node),
-    )
+def _layers(model: Any) -> int:
+    """Layers of the network itself, without encoders beside it."""
+    own = (kind for kind in model.kinds if kind.blocks[0].own_tokens is None)
+    return int(sum(model.number(kind) for kind in own))
 
 
-def _fabric(name: str) -> tuple[Cell, ...]:
-    fabric = presets.fabric(name)
-    return fabric.kind, float(fabric.link.bandwidth), float(fabric.link.latency)
-
-
-def _precision(name: str) -> tuple[Cell, ...]:
-    recipe = presets.precision(name)
-    return recipe.gemm, float(recipe.weight), float(recipe.gradient), float(recipe.optimizer)
-
-
-def _optimizer(name: str) -> tuple[Cell, ...]:
-    rule = presets.optimizer(name)
-    return float(rule.states), float(rule.outside), int(rule.iterations), float(rule.gather)
-
-
-def _stack(name: str) -> tuple[Cell, ...]:
-    stack = presets.stack(name)
-    return (
-        stack.placement,
-        stack.tensor_overlap,
-        ", ".join(stack.releases),
-        ", ".join(stack.defects),
-    )
-
-
-_KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell, ...]]]]] = {
+_KINDS: Final[
+    Mapping[str, tuple[Callable[[str], Any], Sequence[tuple[Column, Callable[[Any], Cell]]]]]
+] = {
     "models": (
+        presets.model,
         (
-            Column("total", unit="1e9"),
-            Column("active", unit="1e9"),
-            Column("layers"),
-            Column("hidden", wide=True),
-            Column("heads"),
-            Column("experts"),
+            (Column("total", unit="1e9"), _billions(parameters.total_parameters)),
+            (Column("active", unit="1e9"), _billions(parameters.active_parameters)),
+            (Column("layers"), _layers),
+            (Column("hidden", wide=True), lambda m: int(m.hidden)),
+            (Column("heads"), lambda m: next(filter(None, (b.heads_told for b in m.blocks)), "")),
+            (
+                Column("experts"),
+                lambda m: (m.experts and f"{m.experts.top_k} of {m.experts.count}") or "",
+            ),
         ),
-        _model,
     ),
     "devices": (
+        lambda name: presets.cluster(name, 1),
         (
-            Column("bf16", unit="FLOP/s"),
-            Column("fp8", unit="FLOP/s", wide=True),
-            Column("memory", unit="B"),
-            Column("memory bandwidth", unit="B/s", wide=True),
-            Column("scale up", unit="B/s"),
-            Column("scale out", unit="B/s"),
-            Column("node"),
+            (Column("bf16", unit="FLOP/s"), lambda c: float(c.device.peak_bf16)),
+            (Column("fp8", unit="FLOP/s", wide=True), lambda c: float(c.device.peak_fp8) or None),
+            (Column("memory", unit="B"), lambda c: float(c.device.memory)),
+            (
+                Column("memory bandwidth", unit="B/s", wide=True),
+                lambda c: float(c.device.memory_bandwidth),
+            ),
+            (Column("scale up", unit="B/s"), lambda c: float(c.scale_up.bandwidth)),
+            (Column("scale out", unit="B/s"), lambda c: float(c.scale_out.bandwidth)),
+            (Column("node"), lambda c: int(c.gpus_per_node)),
         ),
-        _device,
     ),
     "fabrics": (
-        (Column("kind"), Column("bandwidth", unit="B/s"), Column("latency", unit="s")),
-        _fabric,
+        presets.fabric,
+        (
+            (Column("kind"), lambda f: f.kind),
+            (Column("bandwidth", unit="B/s"), lambda f: float(f.link.bandwidth)),
+            (Column("latency", unit="s"), lambda f: float(f.link.latency)),
+        ),
     ),
     "precisions": (
-        (Column("gemm"), Column("weight"), Column("gradient"), Column("optimizer")),
-        _precision,
+        presets.precision,
+        (
+            (Column("gemm"), lambda p: p.gemm),
+            (Column("weight"), lambda p: float(p.weight)),
+            (Column("gradient"), lambda p: float(p.gradient)),
+            (Column("optimizer"), lambda p: float(p.optimizer)),
+        ),
     ),
     "optimizers": (
+        presets.optimizer,
         (
-            Column("states", unit="B"),
-            Column("outside layers", unit="B"),
-            Column("iterations"),
-            Column("gathered", unit="B"),
+            (Column("states", unit="B"), lambda o: float(o.states)),
+            (Column("outside layers", unit="B"), lambda o: float(o.outside)),
+            (Column("iterations"), lambda o: int(o.iterations)),
+            (Column("gathered", unit="B"), lambda o: float(o.gather)),
         ),
-        _optimizer,
     ),
     "stacks": (
+        presets.stack,
         (
-            Column("placement"),
-            Column("tensor overlap"),
-            Column("releases", wide=True),
-            Column("defects"),
+            (Column("placement"), lambda s: s.placement),
+            (Column("tensor overlap"), lambda s: s.tensor_overlap),
+            (Column("releases", wide=True), lambda s: ", ".join(s.releases)),
+            (Column("defects"), lambda s: ", ".join(s.defects)),
         ),
-        _stack,
     ),
 }
-"""What a list of each kind shows."""
+"""How a preset of each kind is read, and what a list shows of it."""
 
 
 def _flat(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[Cell, ...]]:

@@ -15,7 +15,7 @@ from mofa_model.files import from_csv, from_headed_csv, read_text
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
-from mofa_model.tables import Column, Table
+from mofa_model.tables import Column, Table, table_of
 from mofa_model.units import DAY, Range
 
 if TYPE_CHECKING:
@@ -280,26 +280,6 @@ def _pairs(text: str, field: str) -> dict[str, float]:
 
 def _tables(found: Assessment) -> list[Table]:
     """Rates with their verdicts, recovery times, the worst nodes."""
-    columns = (
-        Column("class"),
-        Column("failures"),
-        Column("expected", wide=True),
-        Column("assumed"),
-        Column("observed"),
-        Column("lower"),
-        Column("upper"),
-        Column("exact lower", wide=True),
-        Column("exact upper", wide=True),
-        Column("prior", unit="%", wide=True),
-        Column("evidence", wide=True),
-        Column("verdict"),
-        Column("since", wide=True),
-    )
-    rows = tuple(
-        (r.name, r.failures, r.expected, r.assumed, r.mean, r.lower, r.upper, r.exact_lower, r.exact_upper,
-         r.prior_weight, r.evidence, r.verdict.value, r.since)
-        for r in found.rates
-    )  # fmt: skip
     covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
     notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
     notes += [
@@ -311,41 +291,56 @@ def _tables(found: Assessment) -> list[Table]:
         score, p = found.trend
         word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
         notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
-    tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
+    tables = [
+        table_of(
+            "Failures per node-day",
+            found.rates,
+            (
+                (Column("class"), lambda rate: rate.name),
+                (Column("failures"), lambda rate: rate.failures),
+                (Column("expected", wide=True), lambda rate: rate.expected),
+                (Column("assumed"), lambda rate: rate.assumed),
+                (Column("observed"), lambda rate: rate.mean),
+                (Column("lower"), lambda rate: rate.lower),
+                (Column("upper"), lambda rate: rate.upper),
+                (Column("exact lower", wide=True), lambda rate: rate.exact_lower),
+                (Column("exact upper", wide=True), lambda rate: rate.exact_upper),
+                (Column("prior", unit="%", wide=True), lambda rate: rate.prior_weight),
+                (Column("evidence", wide=True), lambda rate: rate.evidence),
+                (Column("verdict"), lambda rate: rate.verdict.value),
+                (Column("since", wide=True), lambda rate: rate.since),
+            ),
+            notes,
+        )
+    ]
     if found.outlooks:
-        tables.append(
-            Table(
-                title="Failures of all classes in the next days",
-                columns=(Column("days"), Column("lower"), Column("expected"), Column("upper")),
-                rows=tuple((one.days, one.lower, one.mean, one.upper) for one in found.outlooks),
-                notes=("With the exposure of the last week.",),
-            )
+        ahead = (
+            (Column("days"), lambda outlook: outlook.days),
+            (Column("lower"), lambda outlook: outlook.lower),
+            (Column("expected"), lambda outlook: outlook.mean),
+            (Column("upper"), lambda outlook: outlook.upper),
         )
+        title = "Failures of all classes in the next days"
+        note = "With the exposure of the last week."
+        tables.append(table_of(title, found.outlooks, ahead, (note,)))
     if found.recoveries:
-        tables.append(
-            Table(
-                title="Mean recovery time",
-                columns=(
-                    Column("class"),
-                    *(Column(name, unit="s") for name in ("lower", "mean", "upper")),
-                ),
-                rows=tuple(
-                    (name, r.mean.lower, r.mean.target, r.mean.upper)
-                    for name, r in found.recoveries.items()
-                ),
-            )
+        means = {name: seen.mean for name, seen in found.recoveries.items()}
+        times = (
+            (Column("class"), str),
+            (Column("lower", unit="s"), lambda name: means[name].lower),
+            (Column("mean", unit="s"), lambda name: means[name].target),
+            (Column("upper", unit="s"), lambda name: means[name].upper),
         )
-    if found.dispersion is not None:
-        d = found.dispersion
-        word = (
-            "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
-        )
+        tables.append(table_of("Mean recovery time", means, times))
+    if (spread := found.dispersion) is not None:
+        is_chance = spread.p_value >= 0.05
+        word = "nodes fail alike" if is_chance else "some nodes fail more than chance allows"
         tables.append(
             Table(
                 title="Worst nodes",
                 columns=(Column("node"), Column("failures"), Column("chance")),
-                rows=tuple((name, count, float(chance)) for name, count, chance in d.worst),
-                notes=(f"Dispersion {d.index:.2f}, p = {d.p_value:.3g}: {word}.",),
+                rows=tuple((name, count, float(chance)) for name, count, chance in spread.worst),
+                notes=(f"Dispersion {spread.index:.2f}, p = {spread.p_value:.3g}: {word}.",),
             )
         )
     return tables
