@@ -30,7 +30,6 @@ class Answer:
     outcome: str = ""
     """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput. Empty before the search."""
     explanation: str = ""
-    """One sentence."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """All our annotations but computed-at."""
     status: Written
@@ -71,7 +70,6 @@ class Note:
     reason: str
     """A `Happened`."""
     message: str
-    """One sentence."""
     warning: bool = False
     """Warning, or Normal."""
     episode: str = ""
@@ -83,7 +81,6 @@ class Annotate:
     """Our annotations on one object: what should stand, and what should go."""
 
     key: Key
-    """Which object."""
     uid: str
     """Its uid: a later object of the same name is left alone."""
     hold: Mapping[str, str]
@@ -97,9 +94,7 @@ class Release:
     """How a waiting job gets its launch arguments and is let go (mode Apply)."""
 
     key: Key
-    """Which object."""
     uid: str
-    """Its uid."""
     launch: tuple[Operation, ...] = ()
     """JSON patch that writes the arguments; empty = they stand, or there are none to write."""
     free: tuple[Operation, ...] = ()
@@ -119,7 +114,6 @@ class PodUpdate:
     name: str
     """The set of pods."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that their nodes must have."""
 
@@ -129,13 +123,11 @@ class CheckAnswer:
     """What our AdmissionChecks say of a Workload."""
 
     key: Key
-    """The Workload."""
     checks: tuple[str, ...]
     """The AdmissionChecks that say it."""
     state: str
     """Ready, Retry or Rejected; empty = nothing yet."""
     message: str = ""
-    """Why, in one sentence."""
     at: str = ""
     """When, as objects write it."""
     updates: tuple[PodUpdate, ...] = ()
@@ -151,7 +143,6 @@ class JobFigures:
     """What is exported of one job: copies of a few numbers, for an exporter that keeps thousands of them."""
 
     key: Key
-    """Which job."""
     profile: str
     """Its ClusterProfile."""
     predicted: Mapping[str, Range] = field(default_factory=dict)
@@ -212,9 +203,7 @@ class Decision:
     """What to do about one object; what is None or empty is left as it is."""
 
     key: Key
-    """Which object."""
     uid: str = ""
-    """Its uid."""
     status: Written | None = None
     """The whole status to apply; None = it is right already."""
     ledger: Written | None = None
@@ -224,7 +213,6 @@ class Decision:
     release: Release | None = None
     """What mode Apply writes, after everything else."""
     notes: tuple[Note, ...] = ()
-    """Events to post."""
     figures: JobFigures | PoolFigures | None = None
     """What to export; None = nothing."""
     outcome: str = ""

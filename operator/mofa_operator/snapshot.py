@@ -140,7 +140,6 @@ class CheckSnapshot:
     """A Workload of Kueue that waits for our AdmissionChecks, and whom it was made for."""
 
     workload: LiveWorkload
-    """The Workload as it stands."""
     checks: tuple[str, ...]
     """The AdmissionChecks of ours that it waits for, by name."""
     job: JobSnapshot | None
@@ -160,7 +159,6 @@ class PolicySnapshot:
     """An AdvisorPolicy, and what it reaches."""
 
     policy: LiveObject
-    """The policy as it stands."""
     jobs: int
     """Jobs that it opts in, or whose own words it completes. [1]"""
     profile_missing: bool
@@ -202,7 +200,6 @@ class History:
     """What Prometheus said of a pool."""
 
     classes: ByClass
-    """What it counted."""
     node_days: float
     """Node-days in which a failure would have been seen. [node d]"""
     window: float
@@ -246,7 +243,6 @@ class ProfileSnapshot:
     profile: LiveProfile
     """The profile as it stands, status included: its status is the memory of what was learned."""
     nodes: NodeCount
-    """Its nodes."""
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Those of them that other profiles select too, by profile, sorted."""
     history: History | NoHistory | None = None

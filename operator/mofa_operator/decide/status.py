@@ -109,13 +109,11 @@ class Condition:
     """What was found out about one aspect."""
 
     aspect: Aspect
-    """Which one."""
     state: State
     """Whether it holds."""
     reason: Reason | str
     """Why, in one word."""
     message: str = ""
-    """Why, in one sentence."""
 
 
 def conditions(stands: LiveObject, found: Iterable[Condition], now: float) -> list[Written]:

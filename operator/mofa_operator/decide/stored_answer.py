@@ -1,11 +1,11 @@
-"""An answer that stands, read back from its object: nothing is searched for, and nothing written, where all is done.
+"""The answer that an object already carries, so that nothing is searched for or written where all is done.
 
-    stands(snapshot, known)         the answer as it was written; None where the object does not hold it whole and untouched
+    stands(snapshot, known)         the answer as it was written; None where it is not whole and untouched
     as_answered(question, job)      the question with what running jobs had taught when it was answered
     matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
 
-What is read back has the digits that were written. What running jobs teach belongs to the profile: a job takes it over only where
-that changes its strategy or its interval, or leads out of the band that it was told.
+What is read back has the digits that were written. What running jobs teach belongs to the pool: a job takes it over only
+where that changes its strategy or its interval, or leads out of the band that it was given.
 """
 
 from __future__ import annotations
@@ -80,27 +80,31 @@ def stands(snapshot: JobSnapshot, known: Answer) -> Answer | None:
 
 def as_answered(question: Question, job: LiveObject) -> Question:
     """The same question with what running jobs had taught when its standing answer was made."""
-    factors = _factors(job)
-    return replace(
-        question, profiles=tuple(_with(profile, factors) for profile in question.profiles)
-    )
+    factors, profiles = _factors(job), []
+    for profile in question.profiles:
+        status = {
+            name: one for name, one in part(profile, "status").items() if name != "calibration"
+        }
+        status |= {"calibration": factors} if factors else {}
+        profiles.append({**profile, "status": status})
+    return replace(question, profiles=tuple(profiles))
 
 
 def matters(stood: Answer, fresh: Answer, material: float) -> bool:
-    """Whether an answer to what running jobs teach now differs in the strategy, by `material` in the interval, or leaves the band. [1]"""
-    return (
-        stood.reason != fresh.reason
-        or stood.strategy != fresh.strategy
-        or moved(stood.checkpoint_interval, fresh.checkpoint_interval, material)
-        or moved(_steps(stood), _steps(fresh), material)
-        or any(
-            not _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES
-        )
+    """Whether a fresh answer has another strategy, an interval that moved by `material`, or a figure out of its band. [1]"""
+    if (stood.reason, stood.strategy) != (fresh.reason, fresh.strategy):
+        return True
+    if moved(stood.checkpoint_interval, fresh.checkpoint_interval, material):
+        return True
+    if moved(_steps(stood), _steps(fresh), material):
+        return True
+    return not all(
+        _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES
     )
 
 
 def _steps(answer: Answer) -> float | None:
-    """Its checkpoint interval. [1]"""
+    """Its checkpoint interval in steps. [1]"""
     return figure(answer.annotations.get(PREFIX + "checkpoint-interval-steps"))
 
 
@@ -120,23 +124,23 @@ def _is_whole(said: Mapping[str, str], told: Body) -> bool:
 
 
 def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
-    """With what its status says."""
+    """The answer with what a TrainingJob's status says of it."""
     status = job.kept()
     ready, sure = standing(job, Aspect.READY), standing(job, Aspect.CONFIDENCE_SUFFICIENT)
-    if (
-        job.status.inputs_hash != answer.digest
-        or ready is None
-        or sure is None
-        or ready.reason != answer.reason
-    ):
+    if ready is None or sure is None or ready.reason != answer.reason:
+        return None
+    if job.status.inputs_hash != answer.digest:
         return None
     said = {name: value for name, value in status.items() if name not in _OPERATORS}
     inputs = part(said, "inputs")
-    rates = [_without_verdict(rate) for rate in inputs.get("failure", ())]
+    rates = [
+        {name: one for name, one in part(rate).items() if name != "verdict"}
+        for rate in inputs.get("failure", ())
+    ]
     figures = job.predicted
     if answer.strategy and len(figures) < len(_FIGURES):
         return None
-    doubts = answer.reason == Reason.PRIOR_DOMINATED  # of which it speaks instead of caveats
+    doubts = answer.reason == Reason.PRIOR_DOMINATED  # then the condition speaks of that alone
     return replace(
         answer,
         status=said | {"inputs": {**inputs, "failure": rates}},
@@ -147,7 +151,7 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
 
 
 def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
-    """With what its annotations say; what had no room in them is not known, where that counts."""
+    """The answer with what the annotation `recommendation` says; None where something needed had no room there."""
     figures = {name: band for name, band in predicted_in(told).items() if name in _FIGURES}
     is_told = "launch" in told or not answer.trainer or not consents(job)
     if "current" in told or (answer.strategy and (len(figures) < len(_FIGURES) or not is_told)):
@@ -166,30 +170,20 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
 
 
 def _factors(job: LiveObject) -> Written:
-    """What running jobs had taught when a job's answer was made, as a profile's status has it; empty where nothing was."""
+    """`status.calibration` of the profile when a job's answer was made; empty where nothing was learned yet."""
     if isinstance(job, LiveTrainingJob):
-        said = job.status.learned, job.status.learned_memory, job.status.learned_spread
+        step, memory = job.status.learned, job.status.learned_memory
+        spread = job.status.learned_spread
     else:
-        told = _told(job.annotations.get(PREFIX + "recommendation", ""))
-        step, memory, spread = (
-            figure(at(told, "learned", name)) for name in ("step", "memory", "spread")
-        )
-        said = step, memory, spread
-    step, memory, spread = said
+        learned = part(_told(job.annotations.get(PREFIX + "recommendation", "")), "learned")
+        step, memory = figure(learned.get("step")), figure(learned.get("memory"))
+        spread = figure(learned.get("spread"))
     if step is None and spread is None:
         return {}
-    held = (
-        {}
-        if spread is None
-        else {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
-    )
-    return {"stepTimeRatio": f"{step or 1.0:.2f}", **held, "jobs": 0}
-
-
-def _with(profile: Body, factors: Written) -> Body:
-    """A profile whose running jobs taught these factors."""
-    status = {name: one for name, one in part(profile, "status").items() if name != "calibration"}
-    return {**profile, "status": status | ({"calibration": factors} if factors else {})}
+    factors: Written = {"stepTimeRatio": f"{step or 1.0:.2f}", "jobs": 0}
+    if spread is not None:
+        factors |= {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
+    return factors
 
 
 def _told(text: str) -> Body:
@@ -199,10 +193,6 @@ def _told(text: str) -> Body:
     except orjson.JSONDecodeError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _without_verdict(rate: object) -> Written:
-    return {name: one for name, one in part(rate).items() if name != "verdict"}
 
 
 def _words(written: object) -> tuple[str, ...]:

@@ -198,15 +198,12 @@ class PoolLine:
     gpu: str
     """GPU, as the profile or as the nodes say it."""
     nodes: int
-    """Nodes. [1]"""
     ready: int
-    """Ready nodes. [1]"""
     gpus: int
     """GPUs that they offer. [1]"""
     held: int = 0
     """Of them those that running jobs hold. [1]"""
     jobs: int = 0
-    """Running jobs. [1]"""
     assumed: str = ""
     """Failures per thousand node-days that are assumed."""
     observed: str = ""

@@ -118,7 +118,6 @@ class Site:
     """What was read."""
 
     fleet: ClusterSeen
-    """Jobs, pools and nodes."""
     definitions: Mapping[Kind, Body | None]
     """Our CustomResourceDefinitions; None = not there. One that may not be read is missing."""
     installed: Mapping[Kind, tuple[Body, ...]]

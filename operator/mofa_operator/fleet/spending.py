@@ -83,7 +83,6 @@ class Spending:
     """GPU-hours of one job."""
 
     key: Key
-    """Which job."""
     state: JobState
     """What it does."""
     gpus: int

@@ -39,49 +39,26 @@ environment variables (MOFA_PROMETHEUS_FLAVOUR, MOFA_PROMETHEUS_BEARER_TOKEN_FIL
 exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say too little"""
 
 
+_OPTIONS: Final = (
+    ("--prometheus", "URL", "address of the Prometheus server"),
+    ("--match", "LABEL=VALUE", "what every series carries; may be repeated"),
+    ("--nodes", "LABEL=VALUE", "node labels of the pool; may be repeated (default: nodes with GPUs)"),
+    ("--node-label", "LABEL", "label of the series that names the node (default: found)"),
+    ("--profile", "FILE", "ClusterProfile whose pool, matchers and rules of incidents hold; a file or the name of a bundled one"),
+    ("--overrule", "ID=CAUSE", "count an incident as of this cause, or as none, and print the line that tells the operator; may be repeated"),
+    ("--start", "TIME", "from when: date, ISO time or epoch seconds (default: 30 days before the end)"),
+    ("--end", "TIME", "until when (default: now)"),
+)  # fmt: skip
+_REPEATED: Final = ("--match", "--nodes", "--overrule")
+
+
 def configure(parser: ArgumentParser) -> None:
     """Add the server, what of it, and when."""
-    parser.add_argument(
-        "--prometheus", required=True, metavar="URL", help="address of the Prometheus server"
-    )
-    parser.add_argument(
-        "--match",
-        action="append",
-        default=[],
-        metavar="LABEL=VALUE",
-        help="what every series carries; may be repeated",
-    )
-    parser.add_argument(
-        "--nodes",
-        action="append",
-        default=[],
-        metavar="LABEL=VALUE",
-        help="node labels of the pool; may be repeated (default: nodes with GPUs)",
-    )
-    parser.add_argument(
-        "--node-label",
-        default="",
-        metavar="LABEL",
-        help="label of the series that names the node (default: found)",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="FILE",
-        help="ClusterProfile whose pool, matchers and rules of incidents hold; a file or the name of a bundled one",
-    )
-    parser.add_argument(
-        "--overrule",
-        action="append",
-        default=[],
-        metavar="ID=CAUSE",
-        help="count an incident as of this cause, or as none, and print the line that tells the operator; may be repeated",
-    )
-    parser.add_argument(
-        "--start",
-        metavar="TIME",
-        help="from when: date, ISO time or epoch seconds (default: 30 days before the end)",
-    )
-    parser.add_argument("--end", metavar="TIME", help="until when (default: now)")
+    for name, metavar, said in _OPTIONS:
+        more: dict[str, Any] = {"required": True} if name == "--prometheus" else {}
+        more |= {"action": "append", "default": []} if name in _REPEATED else {}
+        parser.add_argument(name, metavar=metavar, help=said, **more)
+    parser.set_defaults(node_label="")
     parser.add_argument("--all", action="store_true", help="show people what is no failure, too")
     output.add_options(parser)
 

@@ -41,45 +41,37 @@ tokens/s are those of the whole job: numbers for one GPU are multiplied by --gpu
 says itself (batch, GPUs or sequence length, in the lines of the trainer's start) need not be given."""
 
 
+_JOB: Final = (
+    ("--job", "NAME", "name of the job (default: TRAINING_JOB)"),
+    ("--namespace", "NAME", "its namespace (default: POD_NAMESPACE)"),
+    ("--job-file", "FILE", "TrainingJob that says name, sequence, batch and GPUs"),
+    ("--sequence", "N", "tokens in a sequence"),
+    ("--global-batch", "N", "sequences in a step"),
+    ("--gpus", "N", "GPUs of the whole job"),
+)
+_LOG: Final = "file, quoted pattern of files that follow one another, or - for standard input"
+_PORT: Final = f"port of /metrics; 0 = any (default: {PORT})"
+
+
 def configure(parser: ArgumentParser) -> None:
     """Add the log, the job, and where to serve."""
-    parser.add_argument(
-        "log",
-        metavar="LOG",
-        help="file, quoted pattern of files that follow one another, or - for standard input",
-    )
-    parser.add_argument(
-        "--format", help=f"trainer: {', '.join(FAMILIES)} (default: as the lines say)"
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="read to the end, print what it holds, and exit"
-    )
+    trainers = f"trainer: {', '.join(FAMILIES)} (default: as the lines say)"
+    once = "read to the end, print what it holds, and exit"
+    parser.add_argument("log", metavar="LOG", help=_LOG)
+    parser.add_argument("--format", help=trainers)
+    parser.add_argument("--once", action="store_true", help=once)
     job = parser.add_argument_group("job")
-    job.add_argument("--job", metavar="NAME", help="name of the job (default: TRAINING_JOB)")
-    job.add_argument("--namespace", metavar="NAME", help="its namespace (default: POD_NAMESPACE)")
-    job.add_argument(
-        "--job-file", metavar="FILE", help="TrainingJob that says name, sequence, batch and GPUs"
-    )
-    job.add_argument("--sequence", metavar="N", help="tokens in a sequence")
-    job.add_argument("--global-batch", metavar="N", help="sequences in a step")
-    job.add_argument("--gpus", metavar="N", help="GPUs of the whole job")
+    for name, metavar, said in _JOB:
+        job.add_argument(name, metavar=metavar, help=said)
     serve = parser.add_argument_group("serving")
     serve.add_argument("--address", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104
-    serve.add_argument(
-        "--port", type=int, default=PORT, help=f"port of /metrics; 0 = any (default: {PORT})"
-    )
-    serve.add_argument(
-        "--poll",
-        default="0.5 s",
-        metavar="TIME",
-        help="time between looks at the file (default: 0.5 s)",
-    )
-    serve.add_argument(
-        "--stale",
-        default="10 min",
-        metavar="TIME",
-        help="silence after which speeds go (default: 10 min)",
-    )
+    serve.add_argument("--port", type=int, default=PORT, help=_PORT)
+    for name, default, said in (
+        ("--poll", "0.5 s", "time between looks at the file"),
+        ("--stale", "10 min", "silence after which speeds go"),
+    ):
+        told = f"{said} (default: {default})"
+        serve.add_argument(name, default=default, metavar="TIME", help=told)
     output.add_options(parser)
 
 
