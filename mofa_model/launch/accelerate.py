@@ -47,14 +47,14 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The configuration and arguments that make Accelerate run a layout."""
     if run.precision not in {"bf16", "fp16"}:
         raise unsupported(TRAINER, "precision", run.precision)
-    engine, keys, files = _engine(strategy), Words(table(TRAINER), setting), dict[str, str]()
+    engine, keys, files = _engine(strategy), Words(TRAINER, setting), dict[str, str]()
     starter = [*STARTER, "--config_file", FILE]
     keys.add("compute_environment", "LOCAL_MACHINE")
     keys.add("distributed_type", engine)
     keys.add("num_processes", int(strategy.gpus))
     if engine == "DEEPSPEED":
         keys.add("deepspeed_config.deepspeed_multinode_launcher", "standard")
-        said = Words(table(deepspeed.TRAINER), setting)
+        said = Words(deepspeed.TRAINER, setting)
         deepspeed.add_engine(said, strategy, run)
         files[deepspeed.FILE] = json.dumps(nested(said.words), indent=2)
         starter += ["--deepspeed_config_file", deepspeed.FILE]
@@ -67,18 +67,15 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         _add_fsdp(keys, strategy)
         if run.experts:  # a router's bias is no parameter, and loading on rank 0 alone raises on it
             keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
-    words = Words(table(TRAINER), deepspeed.option)
+    words = Words(TRAINER, deepspeed.option)
     deepspeed.add_trainer(words, strategy, run, recomputes=engine != "FSDP")
     notes = [f"start the script by: {' '.join(starter)}"]
     if strategy.cp > 1:
         notes.append("context parallelism asks for a model whose attention is sdpa")
-    return Launch(
-        trainer=TRAINER,
-        release=table(TRAINER).release,
-        arguments=tuple(words.words),
+    return words.launch(
         files={FILE: as_yaml(nested(keys.words)), **files},
-        notes=tuple(notes),
-        starter=tuple(starter),
+        notes=notes,
+        starter=starter,
     )
 
 
@@ -100,8 +97,7 @@ def _add_fsdp(keys: Words, strategy: Strategy) -> None:
     keys.add("fsdp_config.fsdp_state_dict_type", "SHARDED_STATE_DICT")
     if strategy.recompute is Recompute.FULL:
         keys.add("fsdp_config.fsdp_activation_checkpointing", True)
-        if strategy.offload:
-            keys.add("fsdp_config.fsdp_activation_checkpointing_offload", True)
+        keys.add("fsdp_config.fsdp_activation_checkpointing_offload", True, when=strategy.offload)
     # Context-parallel ranks share as well, without being counted in the degree.
     shared = int(strategy.shard) // int(strategy.cp) or int(strategy.dp)
     keys.add(_DEGREE.format("dp_replicate"), int(strategy.dp) // shared)

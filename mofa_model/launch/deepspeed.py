@@ -143,26 +143,21 @@ _STAGES: Final = {
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The configuration and arguments that make DeepSpeed run a layout."""
-    keys = Words(table(TRAINER), setting)
+    keys = Words(TRAINER, setting)
     if strategy.tp * strategy.cp == 1:
         keys.add("train_batch_size", run.global_batch)
     else:  # transformers would count ranks that see the same samples
         keys.add("data_parallel_size", int(strategy.dp))
     add_engine(keys, strategy, run)
-    if strategy.tp > 1:
-        keys.add("tensor_parallel.autotp_size", int(strategy.tp))
+    keys.add("tensor_parallel.autotp_size", int(strategy.tp), when=strategy.tp > 1)
     if run.experts and strategy.ep > 1:
         keys.add("expert_parallel.enabled", True)
         keys.add("expert_parallel.autoep_size", int(strategy.ep))
-    if strategy.cp > 1:
-        keys.add("sequence_parallel_size", int(strategy.cp))
-    words = Words(table(TRAINER), option)
+    keys.add("sequence_parallel_size", int(strategy.cp), when=strategy.cp > 1)
+    words = Words(TRAINER, option)
     words.add("--deepspeed", FILE)
     add_trainer(words, strategy, run, recomputes=True)
-    return Launch(
-        trainer=TRAINER,
-        release=table(TRAINER).release,
-        arguments=tuple(words.words),
+    return words.launch(
         files={FILE: json.dumps(nested(keys.words), indent=2)},
         notes=(
             "DeepSpeed has no checkpoint interval: the trainer that calls it saves every --save_steps",
@@ -180,8 +175,7 @@ def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
     keys.add("gradient_accumulation_steps", run.micro_batches(strategy))
     keys.add(f"{run.precision}.enabled", True)
     keys.add("zero_optimization.stage", stage)
-    if stage:
-        keys.add("zero_optimization.overlap_comm", strategy.data_overlap)
+    keys.add("zero_optimization.overlap_comm", strategy.data_overlap, when=stage)
     if strategy.optimizer is Placement.HOST:
         keys.add("zero_optimization.offload_optimizer.device", "cpu")
         keys.add("zero_optimization.offload_optimizer.pin_memory", True)

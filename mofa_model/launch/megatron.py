@@ -259,7 +259,7 @@ _FP8_RECIPES: Final = {
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The flags that make Megatron-LM run a layout."""
-    flags = Words(table(TRAINER), _flag)
+    flags = Words(TRAINER, _flag)
     _sizes(flags, strategy, run)
     _sharding(flags, strategy)
     _overlap(flags, strategy, run)
@@ -272,10 +272,7 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         if run.asynchronous:
             flags.add("async-save")
             flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
-    return Launch(
-        trainer=TRAINER,
-        release=table(TRAINER).release,
-        arguments=tuple(flags.words),
+    return flags.launch(
         environment=environment(strategy, run),
         notes=_notes(strategy, run),
     )
@@ -317,8 +314,7 @@ def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
         flags.add("expert-tensor-parallel-size", int(strategy.etp))
         flags.add("moe-token-dispatcher-type", DISPATCHER)
         flags.add("moe-grouped-gemm")
-    if strategy.sequence_parallel:
-        flags.add("sequence-parallel")
+    flags.add("sequence-parallel", when=strategy.sequence_parallel)
     flags.add("micro-batch-size", int(strategy.mbs))
     flags.add("global-batch-size", run.global_batch)
     flags.add("seq-length", run.sequence)
@@ -339,14 +335,10 @@ def _sharding(flags: Words, strategy: Strategy) -> None:
 def _overlap(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.data_overlap:
         flags.add("overlap-grad-reduce")
-        if strategy.sharding is not Sharding.NONE:
-            flags.add("overlap-param-gather")
-    if strategy.tensor_overlap and strategy.tp > 1:
-        flags.add("tp-comm-overlap")
-    if overlaps_experts(strategy, run):
-        flags.add("overlap-moe-expert-parallel-comm")
-    if not strategy.pipeline_overlap:
-        flags.add("no-overlap-p2p-communication")
+        flags.add("overlap-param-gather", when=strategy.sharding is not Sharding.NONE)
+    flags.add("tp-comm-overlap", when=strategy.tensor_overlap and strategy.tp > 1)
+    flags.add("overlap-moe-expert-parallel-comm", when=overlaps_experts(strategy, run))
+    flags.add("no-overlap-p2p-communication", when=not strategy.pipeline_overlap)
 
 
 def _activations(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:

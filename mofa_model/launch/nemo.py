@@ -47,7 +47,7 @@ _OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The overrides that make a NeMo recipe run a layout."""
-    words = Words(table(TRAINER), _override)
+    words = Words(TRAINER, _override)
     _sizes(words, strategy, run)
     _data_parallel(words, strategy, run)
     _activations(words, strategy, run)
@@ -57,10 +57,7 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     if run.interval_steps is not None:
         words.add("checkpoint.save_interval", run.interval_steps)
         words.add("checkpoint.async_save", run.asynchronous)
-    return Launch(
-        trainer=TRAINER,
-        release=table(TRAINER).release,
-        arguments=tuple(words.words),
+    return words.launch(
         environment=environment(strategy, run),
         notes=("after a script that hands its overrides to the recipe's configuration",),
     )
@@ -128,8 +125,7 @@ def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> Non
     words.add("comm_overlap.overlap_grad_reduce", strategy.data_overlap)
     words.add("comm_overlap.overlap_param_gather", strategy.data_overlap and sharded)
     words.add("comm_overlap.tp_comm_overlap", strategy.tensor_overlap and strategy.tp > 1)
-    if strategy.vpp > 1:
-        words.add("comm_overlap.overlap_p2p_comm", strategy.pipeline_overlap)
+    words.add("comm_overlap.overlap_p2p_comm", strategy.pipeline_overlap, when=strategy.vpp > 1)
     if overlaps_experts(strategy, run):
         words.add("comm_overlap.overlap_moe_expert_parallel_comm", True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.errors import BadValue, shown
+from mofa_model.launch.answer import TORCHRUN, Launch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,19 +107,40 @@ class Arguments:
 
 
 class Words:
-    """The arguments of a launch as they are collected, each one looked up first; `form` writes a name and its values."""
+    """The arguments of a launch as they are collected; each is looked up first.
 
-    def __init__(
-        self, known: Arguments, form: Callable[[str, tuple[object, ...]], list[str]]
-    ) -> None:
+    `form` makes words of a name and its values.
+    """
+
+    def __init__(self, trainer: str, form: Callable[[str, tuple[object, ...]], list[str]]) -> None:
         self.words: list[str] = []
-        self._known = known
+        self._known = table(trainer)
         self._form = form
 
-    def add(self, name: str, *values: object) -> None:
-        """Add one argument."""
-        self._known.check(name, *values)
-        self.words += self._form(name, values)
+    def add(self, name: str, *values: object, when: object = True) -> None:
+        """Add one argument where a condition holds."""
+        if when:
+            self._known.check(name, *values)
+            self.words += self._form(name, values)
+
+    def launch(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        notes: Iterable[str] = (),
+        starter: Iterable[str] = TORCHRUN,
+    ) -> Launch:
+        """The launch with these arguments."""
+        return Launch(
+            trainer=self._known.trainer,
+            release=self._known.release,
+            arguments=tuple(self.words),
+            environment=environment or {},
+            files=files or {},
+            notes=tuple(notes),
+            starter=tuple(starter),
+        )
 
 
 @cache

@@ -32,11 +32,10 @@ _SECTIONS: Final = (
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The arguments that make torchtitan run a layout, after `--module` and `--config`."""
-    words = Words(table(TRAINER), _option)
+    words = Words(TRAINER, _option)
     _batch(words, strategy, run)
     _degrees(words, strategy, run)
-    if strategy.optimizer is Placement.HOST:
-        words.add("training.enable_cpu_offload")
+    words.add("training.enable_cpu_offload", when=strategy.optimizer is Placement.HOST)
     words.add(
         "training.disable_cuda_graphs"
     )  # they are on by default, and refused beside pipelines and experts
@@ -56,11 +55,8 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("training.mixed_precision_param", "float32")
     elif run.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
-    return Launch(
-        trainer=TRAINER,
-        release=table(TRAINER).release,
-        arguments=tuple(words.words),
-        notes=tuple(notes),
+    return words.launch(
+        notes=notes,
     )
 
 
@@ -76,8 +72,7 @@ def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     words.add("training.local_batch_size", rounds * size if strategy.pp > 1 else size)
     words.add("training.global_batch_size", run.global_batch)
     words.add("training.seq_len", run.sequence)
-    if strategy.pp > 1:
-        words.add("parallelism.pipeline_parallel_microbatch_size", size)
+    words.add("parallelism.pipeline_parallel_microbatch_size", size, when=strategy.pp > 1)
 
 
 def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
@@ -109,8 +104,7 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
                 "parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run)
             )
     words.add("parallelism.context_parallel_degree", int(strategy.cp))
-    if run.experts:
-        words.add("parallelism.expert_parallel_degree", int(strategy.ep))
+    words.add("parallelism.expert_parallel_degree", int(strategy.ep), when=run.experts)
 
 
 def _slots(strategy: Strategy, run: LaunchSettings) -> int:
