@@ -129,6 +129,8 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     (array([7., 5., 7.]), 3.0)
     """
     given: Any = terms
+    if isinstance(given, float):
+        return terms
     if isinstance(given, tuple):
         found: Any = tuple(spread(part, position) for part in given)
     elif isinstance(given, Mapping):

@@ -3,7 +3,7 @@
 HYBRIDS["qwen3-next"]        a model by name; `PUBLISHED` says what its parameters count where that is published
 """
 
-from mofa_model.presets.catalogue import network
+from mofa_model.presets.models import network
 
 HYBRIDS = {
     name: network(name, given)

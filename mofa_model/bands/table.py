@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import OTHER, PLACES, PLAIN, SIZES, Coordinates, apart
 from mofa_model.errors import BadFile
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 
 Array = NDArray[np.floating[Any]]
 
@@ -106,7 +106,11 @@ class MeasuredRuns:
 def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
     """The shipped runs, with those of the files of constants that hold, and with more of the user's."""
     further = [_own("runs", row) for row in more]
-    return in_columns([*_rows(chosen.files()), *further]) if further else _held(chosen.files())
+    return (
+        in_columns([*_rows(constants.constant_files()), *further])
+        if further
+        else _held(constants.constant_files())
+    )
 
 
 @cache
@@ -115,7 +119,11 @@ def _held(files: tuple[str, ...]) -> MeasuredRuns:
 
 
 def _rows(files: tuple[str, ...]) -> list[Mapping[str, str]]:
-    own = [_own(name, given) for name in files for given in chosen.read(name).get("runs", ())]
+    own = [
+        _own(name, given)
+        for name in files
+        for given in constants.read_constants(name).get("runs", ())
+    ]
     return [*_shipped(), *own]
 
 

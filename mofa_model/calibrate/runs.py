@@ -47,7 +47,7 @@ from mofa_model.calibrate.fit import Evidence, Fitted, fit, memories, times
 from mofa_model.calibrate.system import RUNS, system_factor
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_headed_csv, from_json, read_text
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import GIB, Range, Seconds
@@ -266,8 +266,12 @@ def _wider(left: float, alone: float) -> float:
 
 def _shipped() -> Mapping[str, Any]:
     """The constants below the user's: the shipped ones, or a whole file in their place."""
-    tables = [table for table in chosen.tables(chosen.files()) if table.get("whole")]
-    return tables[-1] if tables else chosen.tables(())[0]
+    tables = [
+        table
+        for table in constants.constant_tables(constants.constant_files())
+        if table.get("whole")
+    ]
+    return tables[-1] if tables else constants.constant_tables(())[0]
 
 
 def own_fit(evidence: Evidence) -> Fitted:

@@ -40,7 +40,7 @@ from mofa_model.manifest.training_job import (
     Model,
     TrainingJobSpec,
 )
-from mofa_model.presets import huggingface
+from mofa_model.presets import models
 from mofa_model.search import ANY, SearchCase, framework
 from mofa_model.spec import Cluster, Run, Training, Transformer, UpdateRule, Workload
 from mofa_model.spec.cluster import part_of
@@ -307,7 +307,7 @@ def read_config(text: str, path: str) -> Transformer:
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a model configuration: it is no JSON object")
     try:
-        return huggingface.from_config(document)
+        return models.from_config(document)
     except (BadValue, UnknownName) as error:
         raise InputError(f"{path}: {error.field} there cannot be right; {error.right}") from None
 

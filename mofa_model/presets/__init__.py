@@ -17,7 +17,6 @@ from mofa_model.presets.catalogue import (
     device_class,
     fabric,
     family,
-    model,
     optimizer,
     precision,
     stack,
@@ -36,7 +35,7 @@ from mofa_model.presets.entries import (
     resolve,
     sources,
 )
-from mofa_model.presets.named import model_named
+from mofa_model.presets.models import model, model_named
 
 __all__ = [
     "KINDS",

@@ -8,10 +8,9 @@ from functools import cache
 from typing import Any, Final
 
 from mofa_model import units
-from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import entries
-from mofa_model.spec import Device, Link, Precision, Run, Transformer, UpdateRule
+from mofa_model.spec import Device, Link, Precision, UpdateRule
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
 
@@ -63,15 +62,6 @@ class Stack:
     def _seen_on(self, defect: str, device_class: str) -> bool:
         classes = self.defects[defect].get("classes", (device_class,))
         return any(device_class == name or device_class.startswith(f"{name}-") for name in classes)
-
-
-def model(name: str) -> Transformer:
-    """The shape of a model.
-
-    >>> model("llama3-405b").layers
-    126
-    """
-    return _model(entries.resolve("models", name))
 
 
 def device(name: str) -> Device:
@@ -159,39 +149,6 @@ def _root(name: str) -> str:
     while above := _stack(name).like:
         name = above
     return name
-
-
-@cache
-def _model(name: str) -> Transformer:
-    given = entries.facts(entries.entry("models", name))
-    if "config" not in given:
-        return network(name, given)
-    from mofa_model.presets.huggingface import from_config
-
-    return from_config(given["config"], name=name)
-
-
-def network(name: str, given: Mapping[str, Any]) -> Transformer:
-    """A model from a table: `layers` lists runs, each a number of repeats and the blocks of each layer of its pattern; a
-    block is a table of its own, of the kind that it says or is called by.
-    """
-    tables = {key: dict(value) for key, value in given.items() if isinstance(value, Mapping)}
-    embedding = Embedding(**tables.pop("embedding"))
-    norms = tables.pop("norms", {})
-    blocks = {key: BLOCKS[table.pop("kind", key)](**table) for key, table in tables.items()}
-    ends = {
-        key: value
-        for key, value in given.items()
-        if key not in {*blocks, "embedding", "norms", "layers"}
-    }
-    runs = tuple(
-        Run(
-            tuple(Layer(tuple(blocks[word] for word in words), **norms) for words in pattern),
-            repeats,
-        )
-        for repeats, *pattern in given["layers"]
-    )
-    return Transformer(name=name, runs=runs, embedding=embedding, **ends)
 
 
 @cache

@@ -1,16 +1,26 @@
-"""Measured constants: layers of constants.toml put over the defaults, for one device, precision and stack."""
+"""Measured constants of one device, precision and stack: layers of constants.toml over the defaults.
+
+The environment variable MOFA_CONSTANTS names further files, the way PATH names folders, so that every
+verb, the operator and its worker processes agree. A file with `whole = true` (constants.toml as `mofa fit`
+writes it) takes the place of the shipped one. The sections of any other (as `mofa calibrate --from-runs`
+writes it) stand above the shipped sections of the same layers.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, UnknownName
+from mofa_model.files import from_toml
 from mofa_model.kernels import MeasuredKernels
-from mofa_model.presets import catalogue, chosen, entries, kernels
+from mofa_model.presets import catalogue, entries, kernels
 from mofa_model.presets.catalogue import Stack
 from mofa_model.spec import Calibration
 from mofa_model.spec.calibration import LAWS
@@ -50,7 +60,7 @@ def calibration(
     >>> calibration("h100", "bf16", "nanotron").placement
     'cost'
     """
-    key, files = _key(device, precision, stack, release, defects), chosen.files()
+    key, files = _key(device, precision, stack, release, defects), constant_files()
     measured = kernels.measured(device, key[1], _laws(*key, files))
     return _calibration(*key, files, measured)
 
@@ -68,7 +78,7 @@ def constants_of(
     >>> "compute.gemm_efficiency" in constants_of("h100", "fp8-rowwise")
     True
     """
-    return _constants(*_key(device, precision, stack, release, defects), chosen.files())
+    return _constants(*_key(device, precision, stack, release, defects), constant_files())
 
 
 def _key(
@@ -173,7 +183,7 @@ def _layers(
     chip: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Iterator[tuple[str, Section]]:
     """The sections that apply, of constants.toml and then of each file that was chosen, innermost first."""
-    for root in chosen.tables(files):
+    for root in constant_tables(files):
         for path in _paths(chip, recipe, stack, defects):
             section: Any = root
             for name in path:
@@ -220,3 +230,67 @@ def _paths(
 
 def _of_stack(name: str, lineage: list[str]) -> list[tuple[str, ...]]:
     return [("stack", name), *(("stack", name, "device", device) for device in lineage)]
+
+
+VARIABLE: Final = "MOFA_CONSTANTS"
+"""The environment variable."""
+
+LARGEST: Final = 2**20
+"""A file of constants beyond this is refused unread. [B]"""
+
+
+def constant_files() -> tuple[str, ...]:
+    """The files that hold beside the shipped constants, lowest first."""
+    return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
+
+
+def constant_tables(names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+    """The constants that hold, lowest first: the shipped ones, and what the files say."""
+    found: list[Mapping[str, Any]] = [entries.table("constants")]
+    for name in names:
+        given = read_constants(name)
+        found = [given] if given.get("whole") else [*found, given]
+    return tuple(found)
+
+
+@cache
+def read_constants(name: str) -> Mapping[str, Any]:
+    """What one of the files says."""
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise BadFile(name, f"cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST:
+        raise BadFile(name, f"larger than {LARGEST} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadFile(name, f"is not a file of constants: {error}") from None
+    table = from_toml(text, name)
+    _check(name, table, "")
+    return MappingProxyType(table)
+
+
+def _check(name: str, table: Mapping[str, Any], where: str) -> None:
+    """Refuse a constant that is not `{value = 1.0, source = "…"}` or `{factor = 1.0, source = "…"}`."""
+    for key, given in table.items():
+        inside = f"{where}.{key}" if where else key
+        if "." not in key or where == "defect":
+            if isinstance(given, Mapping):
+                _check(name, given, inside)
+            continue
+        kinds = {"value", "factor"} & set(given) if isinstance(given, Mapping) else set()
+        number = given[kinds.pop()] if len(kinds) == 1 else None
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or not 0 <= number < math.inf
+        ):
+            raise BadFile(
+                name, f'[{where}] "{key}" must have a value or a factor: a number of zero or more'
+            )
+        if not isinstance(given.get("source"), str):
+            raise BadFile(
+                name, f'[{where}] "{key}" must have a source: text that says where it is from'
+            )

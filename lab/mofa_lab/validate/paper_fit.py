@@ -23,7 +23,7 @@ from mofa_lab.validate.paper_mixture import Constants, Mixture
 from mofa_lab.validate.record import Record
 from mofa_model.blocks import Experts, FeedForward, SoftmaxAttention
 from mofa_model.presets import entries
-from mofa_model.presets.catalogue import network
+from mofa_model.presets.models import network
 from mofa_model.spec import Transformer
 from mofa_model.units import Seconds
 

@@ -8,13 +8,13 @@ import pytest
 from mofa_lab.verbs import fit as verb
 from mofa_model.calibrate.constants import entries_of
 from mofa_model.cli import main
-from mofa_model.presets import chosen, entries
+from mofa_model.presets import constants, entries
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch, request):
     """A case file with every eighth published run."""
-    monkeypatch.delenv(chosen.VARIABLE, raising=False)
+    monkeypatch.delenv(constants.VARIABLE, raising=False)
     lines = (request.config.rootpath / "lab/data/cases/throughput.json").read_text(encoding="utf-8")
     file = tmp_path / "cases.json"
     file.write_text(json.dumps(json.loads(lines)[::8]), encoding="utf-8")
@@ -32,7 +32,7 @@ def test_a_quick_fit_prints_errors_and_writes_constants_that_validation_can_use(
     assert [e.name for e in entries_of(tomllib.loads(text))] == [
         e.name for e in entries_of(entries.table("constants"))
     ]
-    monkeypatch.setenv(chosen.VARIABLE, str(out / "constants.toml"))
+    monkeypatch.setenv(constants.VARIABLE, str(out / "constants.toml"))
     assert main(["validate", "steps", str(files), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)["summary"]["by_quantity"]["step_time_s"]
     row = told["tables"][0]["rows"][0]

@@ -12,7 +12,7 @@ from mofa_lab.traces.pool import pooled
 from mofa_model import presets
 from mofa_model.cli import main
 from mofa_model.estimate.step import estimate
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 
 HIDDEN = Stack(
     floor=0.0, gemm=0.69, half=180.0, attention=0.61, attention_half=6.0, traffic=0.72, update=0.58, up=0.66, point=0.71,
@@ -59,7 +59,7 @@ def test_hidden_constants_come_back_within_five_percent(sources, path, truth):
 def test_what_was_learned_halves_the_error_of_the_model_elsewhere(
     sources, layout, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv(chosen.VARIABLE, "")
+    monkeypatch.setenv(constants.VARIABLE, "")
     others = [
         Setup(layers=8, micro_batches=8),
         Setup(layers=8, micro_batches=8, dp=2),
@@ -79,12 +79,12 @@ def test_what_was_learned_halves_the_error_of_the_model_elsewhere(
     before = error()
     file = tmp_path / "mine.toml"
     file.write_text(constants_of(sources, "default")[1])
-    monkeypatch.setenv(chosen.VARIABLE, str(file))
+    monkeypatch.setenv(constants.VARIABLE, str(file))
     assert error() < 0.5 * before
 
 
 def test_the_command_writes_a_layer_that_every_verb_reads(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv(chosen.VARIABLE, "")
+    monkeypatch.setenv(constants.VARIABLE, "")
     setup = Setup(layers=32, micro_batches=2, vocabulary=128256)
     (path,) = World(setup, replace(HIDDEN, jitter=0.01)).run().write(tmp_path, [0], compress=True)
     run = f'[[run]]\nfiles = ["{path.name}"]\nmodel = "llama3.1-8b"\ngpu = "h100"\nstrategy = "dp=1"\nglobal_batch = 2\nseq = 4096\n'
@@ -97,7 +97,7 @@ def test_the_command_writes_a_layer_that_every_verb_reads(tmp_path, capsys, monk
         one["value"] for one in told["constants"] if one["path"] == "compute.gemm_efficiency"
     )
     assert value == pytest.approx(HIDDEN.gemm, rel=0.05)
-    monkeypatch.setenv(chosen.VARIABLE, str(mine))
+    monkeypatch.setenv(constants.VARIABLE, str(mine))
     here = presets.constants_of("h100", "bf16", "default")["compute.gemm_efficiency"]
     assert here.value == pytest.approx(value, rel=1e-3)
     assert "traces of 1 ranks" in here.source

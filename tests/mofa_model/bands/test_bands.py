@@ -9,7 +9,7 @@ from mofa_model.bands import Coordinates, band_of, basis_of, features_of, in_a_l
 from mofa_model.bands.coordinates import PLACES, WORDS, apart
 from mofa_model.bands.table import QUANTITIES, in_columns, in_words
 from mofa_model.errors import BadFile
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 
 ASKED = Coordinates(
     stack="megatron-core", device="b200-180gb-sxm", format="bf16", blocks="attention+dense",
@@ -19,7 +19,7 @@ ASKED = Coordinates(
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch):
-    monkeypatch.delenv(chosen.VARIABLE, raising=False)
+    monkeypatch.delenv(constants.VARIABLE, raising=False)
 
 
 def width(asked, quantity="step"):
@@ -130,12 +130,12 @@ def test_a_users_run_that_does_not_say_where_it_stands_is_refused(tmp_path, monk
         "\n".join(["[[runs]]", *(f'{k} = "{v}"' for k, v in row.items() if k != "hidden")]),
         encoding="utf-8",
     )
-    monkeypatch.setenv(chosen.VARIABLE, str(file))
+    monkeypatch.setenv(constants.VARIABLE, str(file))
     with pytest.raises(BadFile, match="hidden"):
         measured_runs()
     broken = [f'{k} = "{v}"' for k, v in (row | {"step": "many"}).items()]
     file = tmp_path / "broken.toml"
     file.write_text("\n".join(["[[runs]]", *broken]), encoding="utf-8")
-    monkeypatch.setenv(chosen.VARIABLE, str(file))
+    monkeypatch.setenv(constants.VARIABLE, str(file))
     with pytest.raises(BadFile, match="step"):
         measured_runs()

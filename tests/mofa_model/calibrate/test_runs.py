@@ -12,7 +12,7 @@ from mofa_model.calibrate import runs
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, BadValue, UnknownName
 from mofa_model.estimate import estimate
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 
 ROW = {
     "model": "llama3.1-8b",
@@ -29,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "calibration.md"
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch):
     """No file of constants from the caller's environment, and none left behind."""
-    monkeypatch.delenv(chosen.VARIABLE, raising=False)
+    monkeypatch.delenv(constants.VARIABLE, raising=False)
 
 
 def predicted(row):
@@ -67,7 +67,7 @@ def _with(text, ask, name):
     """An answer while a file of constants holds."""
     name.write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(chosen.VARIABLE, str(name))
+        patch.setenv(constants.VARIABLE, str(name))
         return ask()
 
 

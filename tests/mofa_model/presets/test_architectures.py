@@ -11,7 +11,7 @@ from mofa_model.equations import parameters
 from mofa_model.errors import InputError
 from mofa_model.presets import entries
 from mofa_model.presets.families import FAMILIES, REFUSED
-from mofa_model.presets.huggingface import from_config
+from mofa_model.presets.models import from_config
 
 DATA = Path(__file__).parents[2] / "data"
 GIVEN = json.loads((DATA / "architectures.json").read_text(encoding="utf-8"))

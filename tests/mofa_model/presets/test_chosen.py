@@ -6,7 +6,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.errors import BadFile
-from mofa_model.presets import chosen
+from mofa_model.presets import constants
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def choose(monkeypatch):
     """Lets files hold; none at first."""
 
     def held(*files):
-        monkeypatch.setenv(chosen.VARIABLE, os.pathsep.join(str(file) for file in files))
+        monkeypatch.setenv(constants.VARIABLE, os.pathsep.join(str(file) for file in files))
 
     held()
     return held

@@ -13,7 +13,7 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.errors import InputError, MofaError, SourceUnreachable
-from mofa_model.presets.huggingface import from_config
+from mofa_model.presets.models import from_config
 
 CONFIG = {
     "model_type": "llama",

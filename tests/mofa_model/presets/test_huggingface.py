@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mofa_model import presets
 from mofa_model.equations import parameters
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
-from mofa_model.presets import huggingface
-from mofa_model.presets.huggingface import from_config, read_config
+from mofa_model.presets import models
+from mofa_model.presets.models import from_config, read_config
 
 HUB = json.loads(
     (Path(__file__).parents[2] / "data" / "hub_configs.json").read_text(encoding="utf-8")
@@ -276,7 +276,7 @@ def test_a_file_and_its_folder_are_read_alike(tmp_path):
         ("[1, 2]", "is not a model configuration"),
         ("[" * 100_000, "is not JSON"),
         ("9" * 5000, "is not JSON"),
-        (" " * (huggingface.LARGEST_FILE + 1), "has more than"),
+        (" " * (models.LARGEST_FILE + 1), "has more than"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused_in_one_line(tmp_path, text, why):
