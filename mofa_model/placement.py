@@ -13,7 +13,7 @@ Rules, by what trainers do:
            share (nanotron)
     a layout in Megatron's words, as Et*3|(tt|)*6L, where a run states one
 Where layers begin with different blocks, as attention and a state space, `slots` deals virtual
-stages by that cost too: such trainers are told which layers lie where.
+stages by that cost too: such trainers have an argument for which layers lie where.
 """
 
 from __future__ import annotations
@@ -132,16 +132,16 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     if isinstance(given, float):
         return terms
     if isinstance(given, tuple):
-        found: Any = tuple(spread(part, position) for part in given)
+        values: Any = tuple(spread(part, position) for part in given)
     elif isinstance(given, Mapping):
-        found = {name: spread(part, position) for name, part in given.items()}
+        values = {name: spread(part, position) for name, part in given.items()}
     elif is_dataclass(given):
         kind = given.__class__
         names = field_names(kind)
-        found = kind(**{name: spread(getattr(given, name), position) for name in names})
+        values = kind(**{name: spread(getattr(given, name), position) for name in names})
     else:
-        found = given[position] if np.ndim(given) else given
-    return cast("_Terms", found)
+        values = given[position] if np.ndim(given) else given
+    return cast("_Terms", values)
 
 
 def array_axes(*described: Any) -> int:
@@ -221,7 +221,8 @@ def _every(
     order = _in_order(patterns, repeats)
     # Layers of each kind before every layer of the network.
     before = [
-        list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))
+        list(accumulate((layer == kind for layer in order), initial=0))
+        for kind in range(len(costs))
     ]
 
     def held(stage: Iterable[tuple[int, int]]) -> list[int]:
@@ -277,13 +278,15 @@ def layout_stages(layout: str, field: str = "layout") -> list[str]:
     >>> layout_stages("Et*2|(t*3|)*2,tmL")
     ['Ett', 'ttt', 'ttt', 'tmL']
     """
-    said = layout.replace(",", "")
-    while len(said) <= _LONGEST and (found := _REPEAT.search(said)):
-        times = min(int(found[3]), _LONGEST)
-        said = said[: found.start()] + (found[1] or found[2] or "") * times + said[found.end() :]
-    if len(said) > _LONGEST or not _WHOLE.fullmatch(said):
+    text = layout.replace(",", "")
+    while len(text) <= _LONGEST and (repeat := _REPEAT.search(text)):
+        times = min(int(repeat[3]), _LONGEST)
+        text = (
+            text[: repeat.start()] + (repeat[1] or repeat[2] or "") * times + text[repeat.end() :]
+        )
+    if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         raise BadValue(field, layout, "write it as Megatron does, for example Et*2|(t*3|)*2tL")
-    return said.split("|")
+    return text.split("|")
 
 
 _LONGEST: Final = 2**14

@@ -120,9 +120,9 @@ def format_strategy(strategy: Strategy) -> str:
     >>> format_strategy(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
     'tp=8,pp=4,cp=1,ep=1,dp=2,vpp=1,mbs=1,sp=true,recompute=none,offload=none,optimizer=distributed'
     """
-    said = {key: word.write(strategy) for key, word in _WORDS.items()}
+    texts = {key: word.write(strategy) for key, word in _WORDS.items()}
     return ",".join(
-        f"{key}={text}" for key, text in said.items() if key in _ALWAYS or text != _DEFAULT[key]
+        f"{key}={text}" for key, text in texts.items() if key in _ALWAYS or text != _DEFAULT[key]
     )
 
 
@@ -158,7 +158,7 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
     """
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
         raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     scheduled = True
     for part in _PART.findall(re.sub(r"\s*=\s*", "=", text)):
         pair = pair_of(part)
@@ -169,13 +169,13 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
             raise BadValue(
                 field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2"
             )
-        if key in found:
+        if key in pairs:
             raise BadValue(f"{field}.{key}", word, "it is given twice; give it once")
-        found[key] = word
+        pairs[key] = word
         scheduled = scheduled and not (key == "vpp" and "=" not in part and word != "1")
-    if not found:
+    if not pairs:
         raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
-    return found if scheduled else {"schedule": INTERLEAVED.value} | found
+    return pairs if scheduled else {"schedule": INTERLEAVED.value} | pairs
 
 
 def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:

@@ -73,9 +73,9 @@ class Framework:
 
     def require(self, workload: Workload) -> None:
         """Refuse a workload that it cannot train, with what it lacks and which trainers have it."""
-        if (found := self.missing(workload)) is None:
+        if (missing := self.missing(workload)) is None:
             return
-        key, what = found
+        key, what = missing
         release, place = (
             str(self.given["source"]).partition(",")[0],
             self.given.get("read", {}).get(key),

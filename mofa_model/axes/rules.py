@@ -299,40 +299,40 @@ def sequence_parallel_rules(value: bool, rows: Rows, context: AxisContext) -> Vi
 
 def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations:
     """A ZeRO level and its group: the trainer must have both, and a group changes something."""
-    trainer, found = context.framework, Violations()
+    trainer, violations = context.framework, Violations()
     if not trainer.shards_in_pipeline(value.level.value):
-        found.append((Rejection.NOT_IN_FRAMEWORK, rows["pp"] > 1))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, rows["pp"] > 1))
     if value.level in GRADIENTS_SHARED or value.group:
-        found += _other_update_rule("sharded_optimizers", rows, context)
+        violations += _other_update_rule("sharded_optimizers", rows, context)
     if value.level is Sharding.WEIGHTS and trainer.keeps("folded_experts"):
-        found.append((Rejection.NOT_IN_FRAMEWORK, (rows["ep"] > 1) & (rows["cp"] > 1)))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, (rows["ep"] > 1) & (rows["cp"] > 1)))
     for mode, levels in trainer.given.get("context_sharding", {}).items():
         if value.level.value not in levels:
-            found.append((Rejection.NOT_IN_FRAMEWORK, _in_mode(rows, mode)))
+            violations.append((Rejection.NOT_IN_FRAMEWORK, _in_mode(rows, mode)))
     if value.group:
-        found += _shard_group_rules(
+        violations += _shard_group_rules(
             shard_group(value.group, rows["tp"], context.cluster), rows, context
         )
-    return found
+    return violations
 
 
 def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) -> Violations:
     trainer, ranks, expert_ranks = context.framework, rows["data_ranks"], rows["expert_data_ranks"]
-    found = [
+    violations = [
         (Rejection.NOT_IN_FRAMEWORK, _other_context("group_context", rows, context)),
         (Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(ranks, expert_ranks))),
         (Rejection.NOT_DIVISIBLE, np.mod(ranks, group) != 0),
     ]
     if least := trainer.given.get("shard_contexts"):
         few = (group < least * rows["cp"]) & (rows["cp"] > 1)
-        found.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, rows["cp"]) != 0) | few))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, rows["cp"]) != 0) | few))
     if trainer.keeps("one_shard_group"):
-        found.append((Rejection.NOT_IN_FRAMEWORK, expert_ranks != ranks))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, expert_ranks != ranks))
     if trainer.keeps("expert_groups"):
         groups = ranks / group
-        found.append((Rejection.DUPLICATE, groups <= 1))
-        found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(expert_ranks, groups) != 0))
-    return found
+        violations.append((Rejection.DUPLICATE, groups <= 1))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, np.mod(expert_ranks, groups) != 0))
+    return violations
 
 
 def shard_group(group: int, tp: Numeric, cluster: Cluster) -> NDArray[Any]:
@@ -374,10 +374,10 @@ def _other_update_rule(key: str, rows: Rows, context: AxisContext) -> Violations
 def recompute_rules(value: Recomputation, rows: Rows, context: AxisContext) -> Violations:
     """Some layers of a stage must be fewer than all; and what the trainer cannot say."""
     if value.mode is Recompute.FULL and value.layers:
-        found: Violations = [(Rejection.DUPLICATE, value.layers >= rows["deepest_stage"])]
+        violations: Violations = [(Rejection.DUPLICATE, value.layers >= rows["deepest_stage"])]
         if context.framework.keeps("recompute_by_chunk"):
-            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(value.layers, rows["vpp"]) != 0))
-        return found
+            violations.append((Rejection.NOT_IN_FRAMEWORK, np.mod(value.layers, rows["vpp"]) != 0))
+        return violations
     precision = context.workload.training.precision.name
     never = context.framework.given.get("recompute_never", {}).get(precision, ())
     if value.mode is Recompute.SELECTIVE and value.modules & set(never):
@@ -395,12 +395,12 @@ def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
     if value is Graphs.NONE:
         return []
     model, training = context.workload.model, context.workload.training
-    found = Violations()
+    violations = Violations()
     if training.documents is not None:
-        found.append((Rejection.NOT_IN_FRAMEWORK, _all(rows)))
+        violations.append((Rejection.NOT_IN_FRAMEWORK, _all(rows)))
     # Which tokens go to which expert is known at the last moment only.
     if value is Graphs.FULL and model.experts is not None:
-        found.append((Rejection.GRAPHS_UNNEEDED, _all(rows)))
+        violations.append((Rejection.GRAPHS_UNNEEDED, _all(rows)))
     constants, tp = context.cluster.calibration.host, rows["tp"]
     launches = sum(
         run.repeats
@@ -417,7 +417,7 @@ def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
     flops = parameters.training_flops_per_token(model, training.sequence, convention="causal")
     tokens = rows["mbs"] * training.sequence / (rows["cp"] * tp)
     products = tokens * flops / context.cluster.device.peak(training.precision.gemm)
-    return [*found, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
+    return [*violations, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
 
 
 def expert_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Violations:

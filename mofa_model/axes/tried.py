@@ -52,7 +52,9 @@ def contexts(_: AxisContext) -> tuple[Context, ...]:
 
 def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Context, ...]:
     """Listed sizes in the modes that are left; one rank has no mode."""
-    modes = dict.fromkeys(one.mode for one in left if one.size > 1) or {ContextMode.RING: None}
+    modes = dict.fromkeys(value.mode for value in left if value.size > 1) or {
+        ContextMode.RING: None
+    }
     return tuple(
         Context(mode, size)
         for size in sizes
@@ -79,9 +81,9 @@ def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pi
 
     One virtual stage keeps the schedules that are left; more go with every schedule that has more.
     """
-    plain = tuple(one for one in left if one.virtual == 1 and 1 in numbers)
+    plain = tuple(value for value in left if value.virtual == 1 and 1 in numbers)
     more = [Pipeline(s, n) for s in SCHEDULES for n in numbers if n > 1 and (s.looped or s.folded)]
-    return plain + tuple(one for one in more if one.schedule.looped or one in left)
+    return plain + tuple(value for value in more if value.schedule.looped or value in left)
 
 
 def expert_groups(context: AxisContext) -> tuple[int, ...]:
@@ -104,7 +106,7 @@ def shards(_: AxisContext) -> tuple[Shard, ...]:
 
 def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, ...]:
     """The levels that are left, each over listed numbers of ranks; 0 = all of them."""
-    levels = dict.fromkeys(one.level for one in left if one.level is not Sharding.NONE)
+    levels = dict.fromkeys(value.level for value in left if value.level is not Sharding.NONE)
     return tuple(Shard(level, group) for level in levels for group in groups)
 
 

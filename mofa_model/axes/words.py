@@ -45,13 +45,13 @@ class Word(ABC):
     def read(self, path: str, word: str) -> dict[str, Any]:
         """Fields of `Strategy` that a word means; `path` is what an error calls it."""
 
-    def admits(self, said: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+    def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
         """Whether what a constraint's word says holds for the fields of a value."""
-        return said.items() <= chosen.items()
+        return meant.items() <= chosen.items()
 
-    def names(self, said: Mapping[str, Any]) -> bool:
+    def names(self, meant: Mapping[str, Any]) -> bool:
         """Whether a word says all of a value, also of one that the search does not try."""
-        return len(said) > 1
+        return len(meant) > 1
 
     def write(self, strategy: object) -> str:
         """The word of a strategy."""
@@ -96,11 +96,11 @@ class Choice(Word):
 
     def listed(self) -> tuple[str, ...]:
         """Those of all values."""
-        return tuple(one.value for one in self.choices)
+        return tuple(choice.value for choice in self.choices)
 
     def alone(self) -> dict[str, str]:
         """Every word but `none`."""
-        return {one.value: one.value for one in self.choices if one.value != "none"}
+        return {choice.value: choice.value for choice in self.choices if choice.value != "none"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,13 +171,13 @@ class Offloaded(Word):
             raise BadValue(path, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
         return {self.field: names}
 
-    def admits(self, said: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+    def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
         """All activations are whatever the trainer can offload."""
-        return super().admits(said, chosen) if self.names(said) else bool(chosen[self.field])
+        return super().admits(meant, chosen) if self.names(meant) else bool(chosen[self.field])
 
-    def names(self, said: Mapping[str, Any]) -> bool:
+    def names(self, meant: Mapping[str, Any]) -> bool:
         """Whether inputs are named one by one."""
-        return bool(said[self.field] != {ACTIVATIONS})
+        return bool(meant[self.field] != {ACTIVATIONS})
 
     def write(self, strategy: object) -> str:
         """Its parts in the order of the alphabet."""
@@ -201,11 +201,11 @@ class Sharded(Choice):
     def read(self, path: str, word: str) -> dict[str, Any]:
         """The level, with the ranks where they are said."""
         level, _, group = word.partition("@")
-        said = super().read(path, level)
+        meant = super().read(path, level)
         if not group:
-            return said
+            return meant
         named = {"node": IN_NODE, "all": 0}
-        return said | {"shard": named[group] if group in named else number(path, group)}
+        return meant | {"shard": named[group] if group in named else number(path, group)}
 
 
 @dataclass(frozen=True, kw_only=True)

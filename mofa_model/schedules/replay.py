@@ -51,7 +51,7 @@ class StageTimes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """What a replay found; the first axis counts devices, except for the makespan."""
+    """The result of a replay; the first axis counts devices, except for the makespan."""
 
     makespan: Seconds
     """From the first start to the last end. [s]"""
@@ -105,7 +105,7 @@ def replay(
         makespan=makespan.reshape(given.shape)[()],
         busy=busy.reshape(len(busy), *given.shape),
         idle=(makespan - busy).reshape(len(busy), *given.shape),
-        starts=tuple(tuple(every[walk.device == one]) for one in range(len(free)))
+        starts=tuple(tuple(every[walk.device == device]) for device in range(len(free)))
         if timeline
         else (),
     )
@@ -225,7 +225,7 @@ class _Waves:
         needs, made = [part.tolist() for part in self._needs()], self._made.tolist()
         devices = self._order.devices
         first = np.cumsum([0, *map(len, devices)]).tolist()
-        at, last, found = first[:-1], [0] * len(devices), [0] * first[-1]
+        at, last, waves = first[:-1], [0] * len(devices), [0] * first[-1]
         left = first[-1]
         while left:
             before = left
@@ -238,7 +238,7 @@ class _Waves:
                     if latest >= _NEVER:
                         break
                     latest += 1
-                    found[step] = last[device] = latest
+                    waves[step] = last[device] = latest
                     for part in made:
                         wave[part[step]] = latest
                     step += 1
@@ -249,7 +249,7 @@ class _Waves:
                 kind, k, j = devices[stuck][at[stuck] - first[stuck]][0]
                 what = f"{kind.value} of micro-batch {j} at virtual stage {k} on device {stuck}"
                 raise BadValue("order", what, "its input never comes: the order deadlocks")
-        return np.array(found, dtype=np.intp)
+        return np.array(waves, dtype=np.intp)
 
     def _needs(self) -> list[Numbers]:
         """Results without which a step cannot begin: a backward asks for its own forward too."""

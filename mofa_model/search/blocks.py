@@ -46,9 +46,9 @@ def combinations(*values: list[Choice]) -> Iterator[Choice]:
     """Every combination of values, one of each list, for the rows that can have all of it."""
     for chosen in product(*values):
         yield Choice(
-            {name: value for one in chosen for name, value in one.fields.items()},
-            reduce(add, (one.offset for one in chosen)),
-            reduce(and_, (one.ok for one in chosen)),
+            {name: value for choice in chosen for name, value in choice.fields.items()},
+            reduce(add, (choice.offset for choice in chosen)),
+            reduce(and_, (choice.ok for choice in chosen)),
         )
 
 
@@ -67,7 +67,7 @@ class Overlaps:
         """The same for some of the rows."""
         return Overlaps(
             self.bundles,
-            tuple(Choice(one.fields, one.offset[rows], one.ok[rows]) for one in self.choices),
+            tuple(Choice(some.fields, some.offset[rows], some.ok[rows]) for some in self.choices),
             self.repeated if isinstance(self.repeated, int) else self.repeated[rows],
         )
 
@@ -116,7 +116,7 @@ class ShapeBlock:
             layers=None if self.layers is None else self.layers[rows],
             stages=self.stages.of(rows),
             allowed={name: ok.take(rows, axis=-1) for name, ok in self.allowed.items()},
-            overlaps=tuple(one.of(rows) for one in self.overlaps),
+            overlaps=tuple(some.of(rows) for some in self.overlaps),
         )
 
 

@@ -77,7 +77,7 @@ def parse_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
     >>> [c.key for c in parse_constraints(["tp=4,8,pp=2", "mbs<=4"])]
     ['tp', 'pp', 'mbs']
     """
-    return tuple(parse_constraint(one) for text in texts for one in _NEXT.split(text))
+    return tuple(parse_constraint(part) for text in texts for part in _NEXT.split(text))
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -87,24 +87,24 @@ def parse_constraint(text: str) -> Constraint:
     4
     """
     if match := _COMPARISON.fullmatch(text):
-        key, sign, said = match[1].lower().replace("_", "-"), match[2], match[3].lower()
+        key, sign, value = match[1].lower().replace("_", "-"), match[2], match[3].lower()
     else:
         pair = pair_of(text.strip())
         if pair is None or not pair[1]:
             right = "write it like tp=8, pp=4,8,16 or mbs<=4, or as a printed strategy does"
             raise BadValue(_FIELD, text, right)
-        key, sign, said = pair[0], "=", pair[1]
+        key, sign, value = pair[0], "=", pair[1]
     if key not in _KEYS and key not in DERIVED:
         raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=CALLED)
-    field, span = f"{_FIELD}.{key}", re.fullmatch(r"(\d+)\.\.(\d+)", said)
+    field, span = f"{_FIELD}.{key}", re.fullmatch(r"(\d+)\.\.(\d+)", value)
     if sign == "=" and span is None:
-        return Constraint(key, tuple(word.strip() for word in said.split(",")))
+        return Constraint(key, tuple(word.strip() for word in value.split(",")))
     word = None if key in DERIVED else _KEYS[key][1]
     if word is not None and not (isinstance(word, Number) and word.least):
         raise BadValue(field, text, "list its values after an equals sign")
     if span is not None:
         return Constraint(key, (), number(field, span[1]), number(field, span[2]))
-    bound = number(field, said)
+    bound = number(field, value)
     return Constraint(key, (), high=bound) if sign == "<=" else Constraint(key, (), low=bound)
 
 
@@ -113,7 +113,7 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
     constraints = tuple(constraints)
     named = {
         axis.name
-        for axis, word in (_KEYS[one.key] for one in constraints if one.key in _KEYS)
+        for axis, word in (_KEYS[limit.key] for limit in constraints if limit.key in _KEYS)
         if isinstance(word, Choice | Switch)
     }
     axes = axes.where(lambda axis, value: axis.name in named or not axis.only_named(value))
@@ -125,13 +125,13 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
             low, high = bounds.get(name, (0.0, float("inf")))
             listed = constraint.numbers() or (constraint.low, constraint.high)
             bounds[name] = (max(low, float(min(listed))), min(high, float(max(listed))))
-        for one in _of_one_axis([constraint]):
-            axis, word = _KEYS[one.key]
-            left = _left(axis, word, one, values[axis.name])
+        for limit in _of_one_axis([constraint]):
+            axis, word = _KEYS[limit.key]
+            left = _left(axis, word, limit, values[axis.name])
             if not left:
                 there = ", ".join(_shown(value) for value in values[axis.name])
-                words = ",".join(one.words) or "the range"
-                raise BadValue(one.field, words, f"it leaves no value; there are {there}")
+                words = ",".join(limit.words) or "the range"
+                raise BadValue(limit.field, words, f"it leaves no value; there are {there}")
             values[axis.name] = left
     return Axes(values, bounds)
 
@@ -141,13 +141,13 @@ def _of_one_axis(constraints: Iterable[Constraint]) -> list[Constraint]:
 
     A strategy's word for the optimizer says its sharding and its place at once, so it is split.
     """
-    found: list[Constraint] = []
-    for one in constraints:
-        if one.key == "optimizer" and not set(one.words) <= set(_PLACES):
-            found += _sharding_and_place(one)
-        elif one.key in _KEYS:
-            found.append(one)
-    return found
+    separate: list[Constraint] = []
+    for limit in constraints:
+        if limit.key == "optimizer" and not set(limit.words) <= set(_PLACES):
+            separate += _sharding_and_place(limit)
+        elif limit.key in _KEYS:
+            separate.append(limit)
+    return separate
 
 
 def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
@@ -174,15 +174,15 @@ def require_words(
 
     `axes` are those that the constraints leave; `built` are axes that somebody builds.
     """
-    for one in _of_one_axis(constraints):
-        axis, word = _KEYS[one.key]
-        if axis.name in built or not one.words:
+    for limit in _of_one_axis(constraints):
+        axis, word = _KEYS[limit.key]
+        if axis.name in built or not limit.words:
             continue
-        wanted = [word.read(one.field, text) for text in one.words]
+        wanted = [word.read(limit.field, text) for text in limit.words]
         named = [
             value
             for value in axes[axis.name]
-            if any(word.admits(said, axis.chosen(value)) for said in wanted)
+            if any(word.admits(fields, axis.chosen(value)) for fields in wanted)
         ]
         if any(axis.supported_by(trainer, value) for value in named):
             continue
@@ -192,7 +192,7 @@ def require_words(
             if any(axis.supported_by(framework(name), value) for value in named)
         ]
         right = f"{trainer.name} has no argument for it; {have(others)}"
-        raise BadValue(one.field, ",".join(one.words), right)
+        raise BadValue(limit.field, ",".join(limit.words), right)
 
 
 def _left(axis: Axis, word: Word, c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:

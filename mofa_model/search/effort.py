@@ -15,9 +15,9 @@ MOST: Final = 7_400_000.0
 """Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any
 trainer, takes 7,000,000. [us]"""
 ASIDE: Final = 1_200_000.0
-"""Of what is said beside an answer; where it would take more, it is not said. [us]"""
+"""Most effort for a remark beside an answer; a dearer remark is left out. [us]"""
 NUMBER: Final = 400.0
-"""A number of nodes, whatever is found on it. [us]"""
+"""A number of nodes, whether it has legal shapes or not. [us]"""
 PLACE: Final = 3_600.0
 """A number of nodes on which some shape is legal. [us]"""
 ROW: Final = 0.12

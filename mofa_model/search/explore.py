@@ -101,7 +101,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
-    """What a search found."""
+    """The result of a search."""
 
     best: Mapping[int, tuple[Candidate, ...]]
     """For every number of nodes the best, best first."""
@@ -229,11 +229,11 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             rows = zip(*(column.tolist() for column in columns), strict=True)
             best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
             if leaders.near_index >= 0:
-                found = leaders.near_index, leaders.near_memory, leaders.near_step
-                near.append(_candidate(axes, case, nodes, *found, score=leaders.near_step))
+                row = leaders.near_index, leaders.near_memory, leaders.near_step
+                near.append(_candidate(axes, case, nodes, *row, score=leaders.near_step))
             if not leaders.searched and leaders.leanest_index >= 0:
-                found = leaders.leanest_index, leaders.leanest_memory, np.inf
-                leanest.append(_candidate(axes, case, nodes, *found, score=np.inf))
+                row = leaders.leanest_index, leaders.leanest_memory, np.inf
+                leanest.append(_candidate(axes, case, nodes, *row, score=np.inf))
     return Ranking(
         best={
             n: tuple(sorted(some, key=order)[: question.keep]) for n, some in best.items() if some

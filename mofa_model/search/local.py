@@ -149,7 +149,7 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     if isinstance(parts[0], tuple):
         return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
     kind = type(parts[0])
-    names = [one.name for one in fields(kind)]
+    names = [item.name for item in fields(kind)]
     joined = {name: _joined([getattr(part, name) for part in parts], sizes) for name in names}
     return kind(**joined)
 

@@ -75,7 +75,7 @@ def by_lower_bound(
     groups: list[ShapeGroup] = []
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
     for schedule in dict.fromkeys(schedules):
-        positions = np.array([one == schedule for one in schedules])
+        positions = np.array([other == schedule for other in schedules])
         members = np.flatnonzero(positions[shapes.rows["pipeline"]])
         if not len(members):
             continue

@@ -57,7 +57,7 @@ def rows_with_room(
         legal = reduce(or_, state.ok)
         least = np.minimum(least, np.min(np.where(legal, held, np.inf), axis=0))
     full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
-    if not leaders.searched:  # where nothing fits, the leanest strategy is told
+    if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
     if full.any():
         options = micro_batch_options(axes, block)
@@ -66,7 +66,7 @@ def rows_with_room(
             repeated = repeated if isinstance(repeated, int) else repeated[full]
             for at in overlaps.bundles:
                 beside = sum(np.count_nonzero(state.ok[at][:, full], axis=0) for state in states)
-                done = sum((one.ok[at][full] for one in options), np.zeros(int(full.sum())))
+                done = sum((option.ok[at][full] for option in options), np.zeros(int(full.sum())))
                 leaders.rejected[Rejection.OUT_OF_MEMORY] += int(np.sum(beside * done * repeated))
     return np.flatnonzero(~full)
 
@@ -98,11 +98,11 @@ def fits_of(
             moving[whole] = np.asarray(loss.total)
         peak = _largest_sum(state.held, moving[whole])
         host = _host_bytes(context, state, parked)
-        for found, overlaps in zip(fits, block.overlaps, strict=True):
+        for own, overlaps in zip(fits, block.overlaps, strict=True):
             bundles = [at for at in overlaps.bundles if option.ok[at].any()]
             if bundles:
                 legal = reduce(or_, (state.ok[at] & option.ok[at] for at in bundles))
-                found.append(_fit(context, state, legal, peak, host, overlaps, rejected))
+                own.append(_fit(context, state, legal, peak, host, overlaps, rejected))
     return fits
 
 

@@ -99,15 +99,15 @@ def _of_level(
         replicas.append(checkpoint_replicas(w, s))
     shape = stages.count.shape
     parked = None
-    if any(np.any(one.host_states) for one in held):
-        parked = _stacked([one.host_states * c.gpus_per_node for one in held], shape)
+    if any(np.any(some.host_states) for some in held):
+        parked = _stacked([some.host_states * c.gpus_per_node for some in held], shape)
     return OptimizerStates(
         level=base,
-        held=_stacked([one.total for one in held], shape),
+        held=_stacked([some.total for some in held], shape),
         parked=parked,
         host=None if parked is None else np.max(parked, axis=1),
-        collective=_stacked([one.collective for one in sent], shape[1:]),
-        update=_stacked([one.optimizer for one in sent], shape[1:]),
+        collective=_stacked([some.collective for some in sent], shape[1:]),
+        update=_stacked([some.optimizer for some in sent], shape[1:]),
         embedding=sent[0].embedding,
         offset=np.array([state.offset for state in states], dtype=np.int64)[:, None],
         ok=np.stack([state.ok for state in states], axis=1),

@@ -114,12 +114,12 @@ class Leaders:
         best = float(times.min())
         if not np.isfinite(best) or best > self.near_step:
             return
-        found, memory = min(
+        nearest, memory = min(
             (int(index[column] + states.offset[state, 0]), float(near[state, column]))
             for state, column in zip(*np.nonzero(times == best), strict=True)
         )
-        if (best, found) < (self.near_step, self.near_index):
-            self.near_step, self.near_index, self.near_memory = best, found, memory
+        if (best, nearest) < (self.near_step, self.near_index):
+            self.near_step, self.near_index, self.near_memory = best, nearest, memory
 
     def _take(
         self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array
