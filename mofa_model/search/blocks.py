@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Choice:
+class FeatureValues:
     """Values on some axes of features, and the rows that can have them."""
 
     fields: Mapping[str, Any]
@@ -42,10 +42,10 @@ class Choice:
     """[bundles, rows]; of overlaps, which bundles share, [rows]."""
 
 
-def combinations(*values: list[Choice]) -> Iterator[Choice]:
+def combinations(*values: list[FeatureValues]) -> Iterator[FeatureValues]:
     """Every combination of values, one of each list, for the rows that can have all of it."""
     for chosen in product(*values):
-        yield Choice(
+        yield FeatureValues(
             {name: value for choice in chosen for name, value in choice.fields.items()},
             reduce(add, (choice.offset for choice in chosen)),
             reduce(and_, (choice.ok for choice in chosen)),
@@ -58,7 +58,7 @@ class Overlaps:
 
     bundles: tuple[int, ...]
     """Positions of the bundles."""
-    choices: tuple[Choice, ...]
+    choices: tuple[FeatureValues, ...]
     """What can be chosen."""
     repeated: Array | int
     """Strategies of a row that share its memory: one for each choice, [rows]."""
@@ -67,7 +67,10 @@ class Overlaps:
         """The same for some of the rows."""
         return Overlaps(
             self.bundles,
-            tuple(Choice(some.fields, some.offset[rows], some.ok[rows]) for some in self.choices),
+            tuple(
+                FeatureValues(some.fields, some.offset[rows], some.ok[rows])
+                for some in self.choices
+            ),
             self.repeated if isinstance(self.repeated, int) else self.repeated[rows],
         )
 
@@ -200,12 +203,12 @@ def _overlaps(
         yield Overlaps(tuple(bundles), choices, int(repeated[0]) if same else repeated)
 
 
-def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list[Choice]:
+def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list[FeatureValues]:
     """Values of an axis of overlap; rows where it has nothing to act on go with the first."""
     stride, own = axes.strides[axis.name], np.argmax(allowed, axis=0)
     tried = [at for at in range(len(allowed)) if np.any(allowed[at] & ~idle)] or [int(own[0])]
     return [
-        Choice(
+        FeatureValues(
             axis.chosen(axes[axis.name][at]),
             np.where(idle, own, at) * stride,
             np.where(idle, at == tried[0], allowed[at]),
@@ -214,22 +217,22 @@ def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list
     ]
 
 
-def feature_values(axes: Axes, block: ShapeBlock, axis: Axis) -> list[Choice]:
+def feature_values(axes: Axes, block: ShapeBlock, axis: Axis) -> list[FeatureValues]:
     """The values of an axis of features that some row of a block can have."""
     allowed, stride = block.allowed[axis.name], axes.strides[axis.name]
     if axis.name == "recompute" and block.layers is not None:
         full = axis.chosen(Recomputation(Recompute.FULL, NO_MODULES, 0))
-        values = [Choice(full | {"recompute_layers": block.layers}, 0, allowed[:, 0])]
+        values = [FeatureValues(full | {"recompute_layers": block.layers}, 0, allowed[:, 0])]
     else:
         values = [
-            Choice(axis.chosen(value), at * stride, allowed[:, at])
+            FeatureValues(axis.chosen(value), at * stride, allowed[:, at])
             for at, value in enumerate(axes[axis.name])
             if axis.name != "recompute" or not _some_layers(value)
         ]
     return [value for value in values if value.ok.any()]
 
 
-def micro_batch_options(axes: Axes, block: ShapeBlock) -> list[Choice]:
+def micro_batch_options(axes: Axes, block: ShapeBlock) -> list[FeatureValues]:
     """What a micro-batch can do, for every option that some row of a block can have."""
     values = [feature_values(axes, block, axis) for axis in within(Scope.WORK)]
     return [option for option in combinations(*values) if option.ok.any()]

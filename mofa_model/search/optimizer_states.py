@@ -14,7 +14,7 @@ from mofa_model.axes.rules import AxisContext, shard_group
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.blocks import Choice, ShapeBlock, combinations, feature_values
+from mofa_model.search.blocks import FeatureValues, ShapeBlock, combinations, feature_values
 from mofa_model.search.local import varied
 from mofa_model.search.space import DEGREES
 from mofa_model.spec import Workload
@@ -77,7 +77,7 @@ class OptimizerStates:
 def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> list[OptimizerStates]:
     """The states of every ZeRO level that some row of a block can have."""
     values = [feature_values(axes, block, axis) for axis in within(Scope.STATE)]
-    states: dict[Sharding, list[Choice]] = {}
+    states: dict[Sharding, list[FeatureValues]] = {}
     for state in combinations(*values):
         if state.ok.any():
             states.setdefault(state.fields["sharding"], []).append(state)
@@ -85,7 +85,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> lis
 
 
 def _of_level(
-    context: AxisContext, block: ShapeBlock, level: Sharding, states: list[Choice]
+    context: AxisContext, block: ShapeBlock, level: Sharding, states: list[FeatureValues]
 ) -> OptimizerStates:
     w, c, stages = context.workload, context.cluster, block.stages
     base = varied(block.layout, sharding=level)

@@ -20,7 +20,7 @@ from mofa_model.estimate.step import StepInputs, pipeline_times, step_time
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import (
-    Choice,
+    FeatureValues,
     Overlaps,
     ShapeBlock,
     block_of,
@@ -108,7 +108,7 @@ def _price_block(
 
 
 def _remember_leanest(
-    block: ShapeBlock, option: Choice, overlaps: Overlaps, fits: list[Fit], leaders: Leaders
+    block: ShapeBlock, option: FeatureValues, overlaps: Overlaps, fits: list[Fit], leaders: Leaders
 ) -> None:
     """The strategy that needs the least device memory, for the case that none fits."""
     for fit in fits:
@@ -123,7 +123,7 @@ def _remember_leanest(
 def _time(
     context: AxisContext,
     block: ShapeBlock,
-    option: Choice,
+    option: FeatureValues,
     overlaps: Overlaps,
     fits: list[Fit],
     local: LocalShapes,
