@@ -31,7 +31,7 @@ from mofa_operator.decide.observation import due as step_due
 from mofa_operator.decide.pool import pool_size
 from mofa_operator.decide.release import deadline
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
-from mofa_operator.objects import ShownFigures, live
+from mofa_operator.objects import ObservedFigures, live
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import Pools, facts_of
 from mofa_operator.observe.prometheus.client import Prometheus, _trust
@@ -227,7 +227,9 @@ def due(settings, *, stepped=True, seconds=600.0):
 
 def shown(settings):
     """How long a reading waits that differs by four percent, ten seconds after the last; and one that differs by half."""
-    stands = ShownFigures.model_validate({"tokensPerSecond": 100, "time": "1970-01-01T00:00:00Z"})
+    stands = ObservedFigures.model_validate(
+        {"tokensPerSecond": 100, "time": "1970-01-01T00:00:00Z"}
+    )
     return [
         _wait(stands, stands.model_copy(update={"tokens_per_second": n}), 10.0, settings.loop)
         for n in (104, 150)

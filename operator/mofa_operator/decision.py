@@ -12,7 +12,7 @@ from mofa_model.kinds.shape import glance
 from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
-from mofa_operator.objects import AdvisedStatus, StatedOdds, Written
+from mofa_operator.objects import Chances, JobStatus, Written
 from mofa_operator.snapshot import History, ProfileSnapshot, Running
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Answer:
     """The ClusterProfile that was used; empty where none was found."""
 
     @cached_property
-    def says(self) -> AdvisedStatus:
+    def says(self) -> JobStatus:
         """Its status, as it will be read back."""
-        return glance(AdvisedStatus, self.status)
+        return glance(JobStatus, self.status)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +147,7 @@ class JobFigures:
     """Its ClusterProfile."""
     predicted: Mapping[str, Range] = field(default_factory=dict)
     """As `Answer.figures`."""
-    odds: StatedOdds = field(default_factory=StatedOdds)
+    odds: Chances = field(default_factory=Chances)
     """Chances of the strategy."""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """As `Answer.strategy`."""

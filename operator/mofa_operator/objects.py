@@ -1,15 +1,11 @@
-"""What is read of objects: parts of their metadata, of specs and of statuses, each declared as a type.
-
-What is not as it should be counts as nothing: an object that somebody else wrote must not stop us, and what it says wrong of a spec
-is answered by `mofa_model.manifest`.
-
-Objects of the cluster as types: what the API server gives becomes one of these when it comes in, and nobody walks it again.
+"""Objects of the cluster as types: what the API server gives becomes one of these when it comes in, and nobody walks it again.
 
     LiveObject         any object: its metadata, its conditions, and itself as it came
-    LiveTrainingJob    what a TrainingJob asks, and what stands in its status
+    LiveTrainingJob    a TrainingJob: what is read of its spec, and its status
     LiveProfile        a ClusterProfile; its status is the memory of its pool, and its FailureLedger that of days
 
-A part is read once, when somebody asks for it, and of it what `shapes` declares.
+A part is read once, when somebody asks for it. A value that is not as it should be counts as missing: an object that somebody else wrote
+must not stop us, and `mofa_model.manifest` says what is wrong in a spec.
 """
 
 from __future__ import annotations
@@ -71,14 +67,14 @@ def seconds(written: object) -> float | None:
 
 
 def texts(value: object) -> dict[str, str]:
-    """Texts by name; what is none is left out."""
-    named = value if isinstance(value, dict) else {}
-    return {key: one for key, one in named.items() if isinstance(one, str)}
+    """Texts by name; other values are left out."""
+    given = value if isinstance(value, dict) else {}
+    return {name: text for name, text in given.items() if isinstance(text, str)}
 
 
 def _names(value: object) -> tuple[str, ...]:
-    many = value if isinstance(value, list | tuple) else ()
-    return tuple(one for one in many if isinstance(one, str) and one) or EXPORTERS
+    given = value if isinstance(value, list | tuple) else ()
+    return tuple(name for name in given if isinstance(name, str) and name) or EXPORTERS
 
 
 def _ratio(value: object) -> float | None:
@@ -124,7 +120,7 @@ Stamp: TypeAlias = Annotated[float | None, PlainValidator(seconds)]
 """A moment, in seconds of the epoch. [s]"""
 
 
-class StandingCondition(NamedTuple):
+class ConditionRow(NamedTuple):
     """A condition as it stands."""
 
     type: str
@@ -139,12 +135,12 @@ class StandingCondition(NamedTuple):
     """When the status last changed."""
 
 
-def condition(row: Mapping[str, object]) -> StandingCondition:
+def condition(row: Mapping[str, object]) -> ConditionRow:
     """A row of a status as a condition."""
-    return StandingCondition(*(text_of(row.get(name)) for name in _CONDITION))
+    return ConditionRow(*(text_of(row.get(name)) for name in _CONDITION))
 
 
-class AskedJob(Shape):
+class JobSpec(Shape):
     """What of a TrainingJob's spec is read beside the question."""
 
     mode: Text = ""
@@ -159,7 +155,7 @@ class AskedJob(Shape):
     matchers: Labels = under({}, "throughput", "matchers")
 
 
-class StatedOdds(Shape):
+class Chances(Shape):
     """Chances of a layout, as a status states them."""
 
     fits: Figure = None
@@ -182,7 +178,7 @@ class _Interrupted(Shape):
     count: Figure = None
 
 
-class ShownFigures(Shape):
+class ObservedFigures(Shape):
     """Figures of `status.observed`."""
 
     source: Text = ""
@@ -203,7 +199,7 @@ class ShownFigures(Shape):
     @property
     def lost(self) -> float:
         """Lost time, whatever it went into. [s]"""
-        return sum(one.seconds or 0.0 for one in self.losses)
+        return sum(loss.seconds or 0.0 for loss in self.losses)
 
 
 class _UsedRate(Shape):
@@ -211,7 +207,7 @@ class _UsedRate(Shape):
     recovery_seconds: Figure = None
 
 
-class AdvisedStatus(Shape):
+class JobStatus(Shape):
     """The status of a TrainingJob: what stands, and what an answer says."""
 
     inputs_hash: Text = ""
@@ -220,10 +216,10 @@ class AdvisedStatus(Shape):
     health: Text = ""
     strategy: Text = under("", "recommendation", "strategy", "text")
     summary: Text = under("", "recommendation", "summary")
-    odds: StatedOdds = under(StatedOdds(), "recommendation", "odds")
+    odds: Chances = under(Chances(), "recommendation", "odds")
     interval: Figure = under(None, "recommendation", "checkpointIntervalSeconds")
     current: _Current | None = None
-    observed: ShownFigures = ShownFigures()
+    observed: ObservedFigures = ObservedFigures()
     nodes: Figure = under(None, "inputs", "nodes")
     learned: Ratio = under(None, "inputs", "learned")
     learned_memory: Ratio = under(None, "inputs", "learnedMemory")
@@ -263,20 +259,20 @@ class _Calibration(Shape):
 
     @property
     def taught(self) -> list[JobEvidence]:
-        """What each job taught; what cannot be read taught nothing."""
+        """What each job taught; a row that cannot be read taught nothing."""
         return [
             JobEvidence(
-                job=one.job,
-                log_ratio=math.log(one.ratio),
-                log_memory=None if one.memory_ratio is None else math.log(one.memory_ratio),
-                at=one.time,
+                job=row.job,
+                log_ratio=math.log(row.ratio),
+                log_memory=None if row.memory_ratio is None else math.log(row.memory_ratio),
+                at=row.time,
             )
-            for one in self.evidence
-            if one.ratio is not None and one.time is not None
+            for row in self.evidence
+            if row.ratio is not None and row.time is not None
         ]
 
 
-class LearnedStatus(Shape):
+class PoolStatus(Shape):
     """The status of a ClusterProfile, without its days."""
 
     total: Figure = under(None, "nodes", "total")
@@ -297,15 +293,14 @@ class LearnedStatus(Shape):
     def present(self) -> ByClass:
         """What the past was worth when it was written, by recovery class."""
         return {
-            row.name: FailureEvidence(
-                failures=row.present_failures, node_days=row.present_node_days
-            )
+            row.name: FailureEvidence(failures=failures, node_days=node_days)
             for row in self.rows
-            if row.present_failures is not None and row.present_node_days is not None
+            if (failures := row.present_failures) is not None
+            and (node_days := row.present_node_days) is not None
         }
 
 
-class AskedPool(Shape):
+class PoolSpec(Shape):
     """Which nodes are a ClusterProfile's, and where its series are."""
 
     node_selector: Labels = Field(default_factory=dict)
@@ -374,12 +369,11 @@ class LiveObject:
     @property
     def owners(self) -> frozenset[str]:
         """Objects that made it, by uid."""
-        return frozenset(
-            text_of(one.get("uid")) for one in items(at(self.body, "metadata", "ownerReferences"))
-        )
+        references = items(at(self.body, "metadata", "ownerReferences"))
+        return frozenset(text_of(reference.get("uid")) for reference in references)
 
     @cached_property
-    def conditions(self) -> tuple[StandingCondition, ...]:
+    def conditions(self) -> tuple[ConditionRow, ...]:
         """Conditions of its status."""
         return tuple(map(condition, items(at(self.body, "status", "conditions"))))
 
@@ -407,14 +401,14 @@ class LiveTrainingJob(LiveObject):
     """A TrainingJob as it stands."""
 
     @cached_property
-    def asked(self) -> AskedJob:
-        """What of its spec is read beside the question."""
-        return glance(AskedJob, self.body.get("spec"))
+    def spec(self) -> JobSpec:
+        """What is read of its spec beside the question."""
+        return glance(JobSpec, self.body.get("spec"))
 
     @cached_property
-    def status(self) -> AdvisedStatus:
+    def status(self) -> JobStatus:
         """Its status."""
-        return glance(AdvisedStatus, self.body.get("status"))
+        return glance(JobStatus, self.body.get("status"))
 
     @property
     def predicted(self) -> dict[str, Range]:
@@ -424,10 +418,8 @@ class LiveTrainingJob(LiveObject):
     @cached_property
     def target(self) -> Key | None:
         """The job that its targetRef names, where it is of a kind that can be annotated."""
-        asked = self.asked
-        return target_of(
-            self.key.namespace, asked.target_version, asked.target_kind, asked.target_name
-        )
+        spec, namespace = self.spec, self.key.namespace
+        return target_of(namespace, spec.target_version, spec.target_kind, spec.target_name)
 
     @property
     def observed(self) -> Written:
@@ -438,7 +430,7 @@ class LiveTrainingJob(LiveObject):
     @property
     def objective(self) -> float | None:
         """Least acceptable effective training time ratio. [1]"""
-        share = self.asked.objective
+        share = self.spec.objective
         return share if share is not None and 0 < share <= 1 else None
 
     @property
@@ -463,14 +455,14 @@ class LiveProfile(LiveObject):
     """The FailureLedger of its name, as it stands; None where there is none."""
 
     @cached_property
-    def asked(self) -> AskedPool:
+    def spec(self) -> PoolSpec:
         """Which nodes are its own, and where its series are."""
-        return glance(AskedPool, self.body.get("spec"))
+        return glance(PoolSpec, self.body.get("spec"))
 
     @cached_property
-    def status(self) -> LearnedStatus:
+    def status(self) -> PoolStatus:
         """Its status."""
-        return glance(LearnedStatus, self.body.get("status"))
+        return glance(PoolStatus, self.body.get("status"))
 
     @property
     def calibration(self) -> Written:
@@ -504,28 +496,22 @@ class LiveProfile(LiveObject):
     @cached_property
     def days(self) -> tuple[Day, ...]:
         """What was counted by days; of two entries of a witness for a day, the one that covers more."""
-        every = (*days_in(self.unmoved.get("days")), *days_in(self.counted.get("days")))
-        found = {
-            (day.date, day.witness): day
-            for day in sorted(every, key=lambda day: (day.date, day.witness, day.covered))
-        }
-        return tuple(found.values())
+        days = (*days_in(self.unmoved.get("days")), *days_in(self.counted.get("days")))
+        days_sorted = sorted(days, key=lambda day: (day.date, day.witness, day.covered))
+        return tuple({(day.date, day.witness): day for day in days_sorted}.values())
 
     @cached_property
     def weeks(self) -> tuple[DatedEvidence, ...]:
         """What was counted before these days; of two entries for a week, the one that covers more."""
-        every = (*weeks_in(self.unmoved.get("weeks")), *weeks_in(self.counted.get("weeks")))
-        return tuple(
-            {
-                week.date: week for week in sorted(every, key=lambda week: (week.date, week.days))
-            }.values()
-        )
+        weeks = (*weeks_in(self.unmoved.get("weeks")), *weeks_in(self.counted.get("weeks")))
+        weeks_sorted = sorted(weeks, key=lambda week: (week.date, week.days))
+        return tuple({week.date: week for week in weeks_sorted}.values())
 
 
 def taught_factors(calibration: Body) -> Mapping[str, str]:
     """Of what running jobs taught the factors alone, as a status has them; none where nothing was learned."""
-    found = {name: str(one) for name in _TAUGHT if (one := calibration.get(name)) is not None}
-    return found if _TAUGHT[0] in found else {}
+    taught = {name: str(calibration[name]) for name in _TAUGHT if calibration.get(name) is not None}
+    return taught if _TAUGHT[0] in taught else {}
 
 
 _LIVE: Final[Mapping[Kind, type[LiveObject]]] = {

@@ -226,7 +226,7 @@ class JobObserver:
         target = self.store.target(key) if key.kind == TRAINING_JOB else job
         running = self._records.after(job, target, look, now)
         if running is not None and look.gang is not None:
-            name = job.asked.profile if isinstance(job, LiveTrainingJob) else ""
+            name = job.spec.profile if isinstance(job, LiveTrainingJob) else ""
             nodes, pool = look.gang.nodes, pools.get(name, frozenset())
             running = replace(running, on_pool=bool(nodes) and nodes <= pool)
             if look.gang.memory is not None:
@@ -271,7 +271,7 @@ class JobObserver:
 
 def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> JobSeries | None:
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
-    asked = job.asked
+    asked = job.spec
     preset = asked.preset or _PRESET
     if preset not in TRAINERS or asked.mode == "Disabled":
         return None
@@ -286,7 +286,7 @@ def _on(
     owner: str = "",
 ) -> JobSeries:
     """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
-    series = None if profile is None else profile.asked
+    series = None if profile is None else profile.spec
     of_pool = _NONE if series is None else series.matchers
     return JobSeries(
         namespace=key.namespace,

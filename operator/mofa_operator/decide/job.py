@@ -264,7 +264,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     job = snapshot.job
     if not isinstance(job, LiveTrainingJob) or not job.names_a_target:
         return ""
-    name = f"{job.asked.target_kind} {job.asked.target_name}"
+    name = f"{job.spec.target_kind} {job.spec.target_name}"
     if job.target is None:
         return f"targetRef: {name} is of no kind that can be annotated"
     if snapshot.owned_by is not None:

@@ -26,7 +26,7 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
 from mofa_operator.decide.status import Condition, State, digits, left, moment, moved, standing
 from mofa_operator.decision import Answer
-from mofa_operator.objects import LiveTrainingJob, ShownFigures, Written, figure
+from mofa_operator.objects import LiveTrainingJob, ObservedFigures, Written, figure
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
@@ -100,8 +100,8 @@ def observed_status(
             observed=stands, record=job.record, found=found, memory=unseen, due=shown_due
         )
     fresh = _written(running, residual(running, answer), snapshot.now)
-    old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
-    new = glance(ShownFigures, fresh)
+    old = job.status.observed if isinstance(job, LiveTrainingJob) else ObservedFigures()
+    new = glance(ObservedFigures, fresh)
     wait = _wait(old, new, snapshot.now, settings) if stands else 0.0
     is_written = wait == 0
     shown = new if is_written else old
@@ -228,7 +228,7 @@ def _step_seconds(alive: Alive, answer: Answer) -> float:
     return max(*map(number, expected), number(alive.step_seconds))
 
 
-def memory_found(shown: ShownFigures, answer: Answer) -> Condition:
+def memory_found(shown: ObservedFigures, answer: Answer) -> Condition:
     """The condition MemoryAccurate of a job that runs."""
 
     def found(state: State, reason: Reason, message: str) -> Condition:
@@ -270,11 +270,11 @@ def _gib(value: float) -> str:
 
 
 def _wait(
-    stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings
+    stands: ObservedFigures, fresh: ObservedFigures, now: float, settings: LoopSettings
 ) -> float | None:
     """How long a new reading has to wait; None where it says nothing new. [s]"""
 
-    def ratio(figures: ShownFigures) -> float | None:
+    def ratio(figures: ObservedFigures) -> float | None:
         return None if figures.residual is None else 1 + figures.residual
 
     pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
@@ -320,7 +320,7 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Condition, C
 
 
 def _found(
-    shown: ShownFigures, snapshot: JobSnapshot, answer: Answer
+    shown: ObservedFigures, snapshot: JobSnapshot, answer: Answer
 ) -> tuple[Condition, Condition]:
     """The conditions of a job that runs."""
     seen, source, band = shown.tokens_per_second, shown.source, _tokens(answer)

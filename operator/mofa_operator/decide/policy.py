@@ -50,7 +50,7 @@ def handling_of(snapshot: JobSnapshot) -> Handling:
     if is_paused(job):
         return Handling.PAUSED
     if isinstance(job, LiveTrainingJob):
-        return Handling.DISABLED if job.asked.mode == "Disabled" else Handling.ADVISE
+        return Handling.DISABLED if job.spec.mode == "Disabled" else Handling.ADVISE
     return _existing(snapshot)
 
 
@@ -69,7 +69,7 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
     if handling_of(snapshot) is not Handling.ADVISE:
         return False
     if isinstance(snapshot.job, LiveTrainingJob):
-        return snapshot.job.asked.mode == "Apply"
+        return snapshot.job.spec.mode == "Apply"
     try:
         return _mode(snapshot, _policies(snapshot) or []) == "Apply"
     except InputError:

@@ -154,7 +154,7 @@ def with_release(
 
 def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
     """The condition LaunchVerified, in mode Apply."""
-    if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.asked.mode != "Apply":
+    if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.spec.mode != "Apply":
         return []
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:

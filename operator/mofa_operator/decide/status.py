@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Literal
 
-from mofa_operator.objects import LiveObject, StandingCondition, Written, seconds
+from mofa_operator.objects import ConditionRow, LiveObject, Written, seconds
 from mofa_operator.words import Aspect, Reason
 
 LONGEST: Final = 1024
@@ -139,7 +139,7 @@ def standing(stands: LiveObject, aspect: Aspect) -> Condition | None:
     return Condition(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
 
 
-def _condition(stands: StandingCondition | None, found: Condition, now: float) -> Written:
+def _condition(stands: ConditionRow | None, found: Condition, now: float) -> Written:
     is_kept = stands is not None and stands.status == found.state
     since = stands.since if stands is not None and is_kept else ""
     return {

@@ -29,7 +29,7 @@ def is_kept(site: Site) -> bool:
     nodes = site.fleet.nodes
     found = []
     for profile in site.fleet.store.profiles():
-        counted, says = count(profile.asked.node_selector, nodes.items()), profile.status
+        counted, says = count(profile.spec.node_selector, nodes.items()), profile.status
         now = (profile.generation, counted.total, counted.ready)
         found.append((says.generation, says.total, says.ready) == now)
     return bool(found) and all(found)
@@ -97,7 +97,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
         return
     members: dict[str, list[str]] = {}
     for profile in every:
-        name, selector = profile.key.name, profile.asked.node_selector
+        name, selector = profile.key.name, profile.spec.node_selector
         found = count(selector, fleet.nodes.items())
         for node in found.names:
             members.setdefault(node, []).append(name)
@@ -132,7 +132,7 @@ def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) 
     """The command that brings a node into a pool: into that of others with its GPU, else into one of its own."""
     name, product = lone[0], fleet.nodes[lone[0]].product
     for profile in profiles:
-        selector = profile.asked.node_selector
+        selector = profile.spec.node_selector
         members = count(selector, fleet.nodes.items())
         if selector and product in members.products:
             labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
@@ -221,7 +221,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
     held = _held(fleet)
     found, mine = [], set[str]()
     for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
-        nodes = count(profile.asked.node_selector, fleet.nodes.items())
+        nodes = count(profile.spec.node_selector, fleet.nodes.items())
         mine |= set(nodes.names)
         jobs = held.get(profile.key.name, [])
         status = profile.status
@@ -292,20 +292,20 @@ def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
     """The pool of a job: the only one that it may mean and whose nodes its pods can use; empty where that is not clear."""
     speaker = fleet.speaker(key)
     if speaker is not None:
-        return speaker.asked.profile
+        return speaker.spec.profile
     try:
         selector = demand_of(job.body).selector if isinstance(key.kind, JobKind) else {}
     except InputError:
         selector = {}
     meant = [one for one in fleet.store.means(key) if _can_use(fleet, one, selector)]
     if len(meant) > 1:  # who names all labels of a pool means that one
-        meant = [one for one in meant if one.asked.node_selector.items() <= selector.items()]
+        meant = [one for one in meant if one.spec.node_selector.items() <= selector.items()]
     return meant[0].key.name if len(meant) == 1 else ""
 
 
 def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, str]) -> bool:
     """Whether pods with a selector can run on a node of a pool; where no node of it is seen, whether no label differs."""
-    of_pool = profile.asked.node_selector
+    of_pool = profile.spec.node_selector
     if any(of_pool.get(label, value) != value for label, value in selector.items()):
         return False
     members = count(of_pool, fleet.nodes.items()).names

@@ -25,7 +25,7 @@ from mofa_model.page.markup import (
     text,
 )
 from mofa_model.units import GIB, HOUR, Range
-from mofa_operator.objects import AdvisedStatus, LiveObject, LiveTrainingJob
+from mofa_operator.objects import JobStatus, LiveObject, LiveTrainingJob
 from mofa_operator.snapshot import Refusal
 from mofa_operator.words import Aspect
 
@@ -163,9 +163,9 @@ class ShownJob:
         return f"{self.job.key.namespace}/{self.job.key.name}"
 
     @property
-    def status(self) -> AdvisedStatus:
+    def status(self) -> JobStatus:
         """Its status; of other kinds, whose status is not ours, nothing."""
-        return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
+        return self.job.status if isinstance(self.job, LiveTrainingJob) else JobStatus()
 
     @property
     def predicted(self) -> Mapping[str, Range]:

@@ -10,7 +10,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.decide.observation import limits, memory_found
 from mofa_operator.decision import Answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.objects import ShownFigures
+from mofa_operator.objects import ObservedFigures
 from mofa_operator.snapshot import Alive, Running
 
 ROOM, DEVICE = 75 * GIB, 80 * GIB
@@ -31,9 +31,9 @@ WITHIN = told(50, 60, 68)
 def shown(seen, source="Device"):
     """What a status shows. [GiB]"""
     return (
-        ShownFigures(memory_bytes=None, memory_source="")
+        ObservedFigures(memory_bytes=None, memory_source="")
         if seen is None
-        else ShownFigures.model_validate({"memoryBytes": seen * GIB, "memorySource": source})
+        else ObservedFigures.model_validate({"memoryBytes": seen * GIB, "memorySource": source})
     )
 
 

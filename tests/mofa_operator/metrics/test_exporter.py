@@ -19,7 +19,7 @@ from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import POOLS, TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.objects import StatedOdds, live
+from mofa_operator.objects import Chances, live
 from mofa_operator.snapshot import NodeCount, ProfileSnapshot, Running
 
 BAND = Range(lower=0.8, target=1.0, upper=1.2)
@@ -41,7 +41,7 @@ def full_job(name="llama"):
             ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), BAND
         ),
         strategy={"tp": "8", "pp": "16", "dp": "16", "recompute": "selective"},
-        odds=StatedOdds(fits=0.94, beats=0.6),
+        odds=Chances(fits=0.94, beats=0.6),
         checkpoint_interval=600.0,
         objective_ettr=0.9,
         residual=-0.05,

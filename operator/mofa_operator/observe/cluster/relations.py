@@ -171,7 +171,7 @@ def dependencies_of(
     A job that another watched one made is advised through that one: some makers copy all annotations.
     """
     if isinstance(job, LiveTrainingJob):
-        asked = job.asked
+        asked = job.spec
         config = (asked.config_map, asked.config_key or _CONFIG_KEY)
         return Dependencies(
             asks=True,

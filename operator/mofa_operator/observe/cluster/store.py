@@ -308,7 +308,7 @@ class Store:
         if isinstance(stands, LiveProfile):
             fresh.relevance = relevance(stands)
             own |= self.policies.naming(key.name) if entry is None else _NONE
-            own |= profile_keys(self._pools.select(key.name, stands.asked.node_selector))
+            own |= profile_keys(self._pools.select(key.name, stands.spec.node_selector))
             jobs = self._dependents.of_profile(key.name)
             self.pending.take(stands, jobs)
             return own if entry is not None and entry.relevance == fresh.relevance else own | jobs
@@ -436,7 +436,7 @@ def check_snapshot(
         job=job,
         question=None if job is None else _sized(job, workload),
         policy=policies[0] if policies else None,
-        selectors={one.key.name: one.asked.node_selector for one in store.profiles()},
+        selectors={one.key.name: one.spec.node_selector for one in store.profiles()},
         now=now,
     )
 

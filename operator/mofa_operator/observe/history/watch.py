@@ -113,11 +113,11 @@ def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float
         candidates = [
             name
             for name, pool in pools.items()
-            if pool.profile.asked.node_selector.items() <= selector.items()
+            if pool.profile.spec.node_selector.items() <= selector.items()
         ]
     if len(candidates) != 1 or (pool := pools.get(candidates[0])) is None:
         return None
-    labels = pool.profile.asked.node_selector.items()
+    labels = pool.profile.spec.node_selector.items()
     if any(selector.get(label, value) != value for label, value in labels):
         return None
     if not job.demand.gpus or not pool.gpus_per_node:
@@ -208,7 +208,7 @@ class PoolWatch:
             kept = known.get(name)
             if kept is None or kept.uid != pool.profile.uid:
                 kept = _PoolDays(pool, now)
-            kept.look(pool, looks[name], now, pool.profile.asked.shortest_outage or self._flap)
+            kept.look(pool, looks[name], now, pool.profile.spec.shortest_outage or self._flap)
             self._pools[name] = kept
         return {name: days.days() for name, days in self._pools.items()}
 
