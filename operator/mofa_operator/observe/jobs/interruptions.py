@@ -1,16 +1,16 @@
-"""From record to record: what one more observation of a running job means.
+"""The next record of a running job: what one more observation of it means.
 
-One incident shows at several levels: a node dies, its pods go, the job starts again. It is counted once, as the class that
-recovered it. What belongs together is told by progress: an incident lasts until steps advance again, and whatever happens
-meanwhile is part of it. Where no steps can be seen, readiness takes their place, and where that cannot be seen either, what
-happens within `WINDOW` of the first sign is one incident: so counts are lower bounds, never too high.
+One interruption shows at several levels: a node dies, its pods go, the job starts again. It is counted once, as the class that
+recovered it. Progress shows what belongs together: an interruption lasts until steps advance again, and everything in between is part
+of it. Where no steps are seen, readiness takes their place, and where that is not seen either, everything within `WINDOW` of the first
+sign is one interruption: so counts are lower bounds, never too high.
 
     sign      something happened at a known moment: a pod failed, was preempted, a condition turned
-    counter   an object's own count went up, at some moment since it was last looked at; the count itself is exact
+    counter   an object's own count went up at some moment since the last look; the count itself is exact
 
-A sign that is seen again falls into the incident that it made; a counter is remembered by its highest value. So a look may
-come twice at any time, and late or in another order as long as the looks at one incident come before those at the next.
-`mofa_model.kinds` makes them from objects.
+A sign that is seen again falls into the interruption that it made; a counter is remembered by its highest value. So a look may come
+twice, late or out of order, as long as the looks at one interruption come before those at the next. `mofa_model.kinds` makes signs
+and counters from objects.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from mofa_operator.observe.jobs.run_record import (
 )
 
 WINDOW: Final = 600.0
-"""Time within which signs are one incident where no progress can be seen: the usual timeout of a collective. [s]"""
+"""Time within which signs are one interruption where no progress is seen: the usual timeout of a collective. [s]"""
 WARNING: Final = 900.0
-"""Time that a lost node may precede what it causes: pods leave it after five minutes. [s]"""
+"""How long before an interruption the node may be lost that caused it: pods leave it after five minutes. [s]"""
 SECOND: Final = 1.0
-"""Resolution of the cluster's clock: what happened may be so much later than it is dated. [s]"""
+"""Resolution of the cluster's clock: an event may be so much later than its date. [s]"""
 SLACK: Final = 2.0 * SECOND
-"""The same of two moments. [s]"""
+"""The same for the time between two events. [s]"""
 KEPT: Final = 12
-"""Incidents that are kept one by one; older ones are kept as sums."""
+"""Interruptions that are kept one by one; older ones are kept as sums."""
 
 
 def seen(record: RunRecord | None, observation: Observation, now: float) -> RunRecord:
-    """After one more look, at `now` in seconds of the epoch; None = the first look.
+    """The record after one more look, at `now` in seconds of the epoch; None = the first look.
 
     >>> from mofa_operator.observe.jobs.run_record import interruptions
     >>> look = lambda restarts: Observation(counters={"JobSet.restarts": Counter(value=restarts, level=RecoveryClass.JOB)})
@@ -52,9 +52,8 @@ def seen(record: RunRecord | None, observation: Observation, now: float) -> RunR
     for sign in observation.signs:
         record = _signed(record, sign)
     if observation.suspended is not None and record.has_run:
-        record = _signed(
-            record, Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction")
-        )
+        suspension = Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction")
+        record = _signed(record, suspension)
     for name, counter in sorted(observation.counters.items()):
         record = _counted(record, name, counter, now)
     record = _progressed(record, observation, now)
@@ -68,89 +67,85 @@ def seen(record: RunRecord | None, observation: Observation, now: float) -> RunR
 def _signed(record: RunRecord, sign: Sign) -> RunRecord:
     before = sign.at < record.since or (record.horizon is not None and sign.at <= record.horizon)
     after = record.ended is not None and sign.at > record.ended
-    return record if before or after else _with(record, sign.level, sign.cause, sign.at, sign.at)
+    if before or after:
+        return record
+    return _with(record, _at(sign.at, sign.level, sign.cause))
+
+
+def _at(moment: float, level: RecoveryClass, cause: str = "") -> RunInterruption:
+    """Evidence of an interruption at a known moment."""
+    return RunInterruption(low=moment, high=moment, level=level, cause=cause)
 
 
 def _counted(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
     if name not in record.marks:  # what it counted before is not of our time
-        earlier = {
-            **record.earlier,
-            counter.level: max(counter.value, record.earlier.get(counter.level, 0)),
-        }
-        marks = {**record.marks, name: (counter.value, now)}
-        return replace(record, earlier={k: n for k, n in earlier.items() if n}, marks=marks)
+        most = max(counter.value, record.earlier.get(counter.level, 0))
+        earlier = {**record.earlier, **({counter.level: most} if most else {})}
+        return replace(record, earlier=earlier, marks={**record.marks, name: (counter.value, now)})
     mark, looked = record.marks[name]
     new = counter.value - mark
     if new < 0:  # an older look that came late
         return record
+    evidence = RunInterruption(
+        low=min(looked, now),
+        high=now,
+        level=counter.level,
+        claims=(name,) if counter.exact else (),
+    )
     for _ in range(min(new, KEPT if counter.exact else 1)):
-        record = _with(
-            record, counter.level, "", min(looked, now), now, claim=name if counter.exact else ""
-        )
+        record = _with(record, evidence)
     if counter.exact and new > KEPT:
-        record = replace(
-            record, older=record.older.added(counter.level, "failure", count=new - KEPT)
-        )
+        older = record.older.added(counter.level, "failure", count=new - KEPT)
+        record = replace(record, older=older)
     return replace(record, marks={**record.marks, name: (counter.value, max(looked, now))})
 
 
-def _with(
-    record: RunRecord, level: RecoveryClass, cause: str, low: float, high: float, claim: str = ""
-) -> RunRecord:
-    """With evidence of an incident between two moments: part of one that is known, or a new one."""
+def _with(record: RunRecord, evidence: RunInterruption) -> RunRecord:
+    """The record with evidence of an interruption: part of one that is known, or a new one."""
     fitting = [
         one
         for one in record.incidents
-        if not (claim and claim in one.claims) and _same(record, one, low, high)
+        if not set(evidence.claims) & set(one.claims) and _same(record, one, evidence)
     ]
+    found = None
     if fitting:  # the one whose moment is known best and is not later; of several, the last
         found = min(
-            reversed(fitting),
-            key=lambda incident: (incident.high - incident.low, incident.low > high),
+            reversed(fitting), key=lambda one: (one.high - one.low, one.low > evidence.high)
         )
-        others = [incident for incident in record.incidents if incident is not found]
-        one = _merged(record, found, level, cause, low, high, claim)
-    else:
-        others = list(record.incidents)
-        one = _fresh(record, level, cause, low, high, claim)
-    return replace(
-        record, incidents=tuple(sorted((*others, one), key=lambda incident: incident.low))
-    )
+    new = _fresh(record, evidence) if found is None else _merged(record, found, evidence)
+    others = (one for one in record.incidents if one is not found)
+    return replace(record, incidents=tuple(sorted((*others, new), key=lambda one: one.low)))
 
 
-def _same(record: RunRecord, one: RunInterruption, low: float, high: float) -> bool:
-    """Whether evidence between two moments can be of this incident: no progress lies between."""
+def _same(record: RunRecord, one: RunInterruption, evidence: RunInterruption) -> bool:
+    """Whether evidence can be of this interruption: no progress lies between."""
+    end = float("inf")
     if one.low < one.high:
-        begin, end = one.low, float("inf")
+        begin = one.low
     elif one.alive is None:
         begin, end = one.low - WINDOW, one.low + WINDOW
     else:
-        begin, end = one.alive - SLACK, float("inf")
+        begin = one.alive - SLACK
     if one.recovered is not None:
         end = one.recovered
     elif record.unready:
         end = float("inf")
-    return high >= begin and (low < end or low == high == end)
+    at_its_end = evidence.low == evidence.high == end
+    return evidence.high >= begin and (evidence.low < end or at_its_end)
 
 
-def _merged(
-    record: RunRecord,
-    one: RunInterruption,
-    level: RecoveryClass,
-    cause: str,
-    low: float,
-    high: float,
-    claim: str,
-) -> RunInterruption:
-    """The incident with more evidence; a known moment replaces an interval."""
-    level, cause = costlier(level, one.level), max(cause, one.cause, key=CAUSES.index)
-    claims = (*one.claims, claim) if claim else one.claims
+def _merged(record: RunRecord, one: RunInterruption, evidence: RunInterruption) -> RunInterruption:
+    """The interruption with more evidence; a known moment replaces an interval."""
+    low, high = evidence.low, evidence.high
+    level = costlier(evidence.level, one.level)
+    cause = max(evidence.cause, one.cause, key=CAUSES.index)
+    claims = (*one.claims, *evidence.claims)
     if low == high and one.low < one.high:
         if one.recovered is None:
-            return replace(_fresh(record, level, cause, low, high, ""), claims=claims)
-        if (
-            one.alive is not None and one.alive > high
-        ):  # there was progress between; when it began again was not seen
+            known = replace(evidence, level=level, cause=cause, claims=())
+            return replace(_fresh(record, known), claims=claims)
+        if one.alive is not None and one.alive > high:
+            # there was progress between; when training went on was not seen
             over = min(one.recovered, one.alive)
             one = replace(one, alive=None, recovered=over, recovery=None, lost=0.0)
     if (low == high) == (one.low == one.high):
@@ -160,23 +155,22 @@ def _merged(
     return replace(one, low=low, high=high, level=level, cause=cause, claims=claims)
 
 
-def _fresh(
-    record: RunRecord, level: RecoveryClass, cause: str, low: float, high: float, claim: str
-) -> RunInterruption:
-    """A new incident; a node that was lost shortly before is its cause."""
+def _fresh(record: RunRecord, evidence: RunInterruption) -> RunInterruption:
+    """A new interruption; a node that was lost shortly before is its cause."""
+    fresh, high = replace(evidence, alive=record.step_at), evidence.high
     if (lost := _node_lost(record, high)) is not None:
-        level, cause = costlier(level, RecoveryClass.POD), max(cause, "failure", key=CAUSES.index)
-        if record.step_at is None:  # nothing else says when training stopped
-            low = high = lost
-    claims = (claim,) if claim else ()
-    fresh = RunInterruption(
-        low=low, high=high, level=level, cause=cause, claims=claims, alive=record.step_at
-    )
+        fresh = replace(
+            fresh,
+            level=costlier(evidence.level, RecoveryClass.POD),
+            cause=max(evidence.cause, "failure", key=CAUSES.index),
+        )
+        if record.step_at is None:  # nothing else shows when training stopped
+            high = lost
+            fresh = replace(fresh, low=lost, high=lost)
     if record.step_at is None or high >= record.step_at - SLACK:
         return fresh
-    if (
-        record.before_at is None or record.before_at > high
-    ):  # over long ago; how long it took was not seen
+    if record.before_at is None or record.before_at > high:
+        # it was over long ago; how long it took was not seen
         progress = record.step_at if record.before_at is None else record.before_at
         return replace(fresh, alive=None, recovered=min(high + WINDOW, progress))
     took = record.step_at - high
@@ -186,19 +180,17 @@ def _fresh(
 
 
 def _node_lost(record: RunRecord, high: float) -> float | None:
-    """When a node was lost that can be behind what happened by `high`: no progress and no other incident lies between."""
-    over = [one.recovered for one in record.incidents if one.recovered is not None]
-    floor = (
-        high - WARNING
-        if record.step_at is None
-        else record.step_at - SLACK - (record.step_seconds or 0.0)
-    )
-    floor = max([floor, *over])
-    return next((at for at in record.nodes_lost if floor < at <= high + SLACK), None)
+    """When a node was lost that can have caused what happened by `high`: no progress and no other interruption lies between."""
+    since = [one.recovered for one in record.incidents if one.recovered is not None]
+    if record.step_at is None:
+        since.append(high - WARNING)
+    else:
+        since.append(record.step_at - SLACK - (record.step_seconds or 0.0))
+    return next((at for at in record.nodes_lost if max(since) < at <= high + SLACK), None)
 
 
 def _progressed(record: RunRecord, observation: Observation, now: float) -> RunRecord:
-    """With a step that was finished, or that was finished again."""
+    """The record with a step that was finished, or finished again."""
     step = observation.step
     if step is None:
         return record
@@ -215,11 +207,11 @@ def _progressed(record: RunRecord, observation: Observation, now: float) -> RunR
     gained = max(0, step - record.top)
     top, before = max(record.top, step), record.step_at
     fell = step < record.step  # training goes on, from an earlier step
-    record = (
-        _with(record, RecoveryClass.PROCESS, "", record.step_at, at)
-        if fell
-        else _still_alive(record, at)
-    )
+    if fell:
+        evidence = RunInterruption(low=record.step_at, high=at, level=RecoveryClass.PROCESS)
+        record = _with(record, evidence)
+    else:
+        record = _still_alive(record, at)
     record = _recovered(record, at, gained * each, back, each, fell=fell)
     effective = record.effective + gained * each
     return replace(
@@ -234,7 +226,7 @@ def _progressed(record: RunRecord, observation: Observation, now: float) -> RunR
 
 
 def _step_seconds(record: RunRecord, step: int, at: float) -> float:
-    """Step time where nobody states it: the shortest between two looks. [s]"""
+    """Step time where none is published: the shortest between two looks. [s]"""
     known = record.step_seconds or 0.0
     if record.step is None or record.step_at is None or step <= record.step:
         return known
@@ -245,16 +237,16 @@ def _step_seconds(record: RunRecord, step: int, at: float) -> float:
 def _made_ready(
     record: RunRecord, now: float, *, ready: bool, drop: RecoveryClass | None
 ) -> RunRecord:
-    """With readiness: its loss may be an incident, its return ends one only where no steps are seen."""
+    """The record with readiness: its loss may be an interruption, its return ends one only where no steps are seen."""
     if drop and not ready and record.has_run and not record.unready and record.ended is None:
-        record = _with(record, drop, "", now, now)
+        record = _with(record, _at(now, drop))
     if ready and record.unready and record.step_at is None:
         record = _recovered(record, now, 0.0, 0, 0.0)
     return replace(record, unready=not ready, has_run=record.has_run or ready)
 
 
 def _still_alive(record: RunRecord, at: float) -> RunRecord:
-    """A step that came late to our notice, and was finished just before an incident that is known: it ends nothing."""
+    """The record with a step that was seen late and finished just before a known interruption: it ends none."""
     incidents = tuple(
         replace(one, alive=at)
         if one.recovered is None and one.low == one.high > at - SECOND and at > (one.alive or at)
@@ -267,10 +259,10 @@ def _still_alive(record: RunRecord, at: float) -> RunRecord:
 def _recovered(
     record: RunRecord, at: float, gained: float, back: int, each: float, *, fell: bool = False
 ) -> RunRecord:
-    """Training went on at a moment, so that what was open is over; time and steps are those of the last one.
+    """The record after training went on at a moment: open interruptions are over, and time and steps are those of the last.
 
-    A step that `fell` back was finished after the incident, however coarsely both are dated; one that did not, and is dated within
-    the second of a known moment, may have been finished before it.
+    A step that `fell` back was finished after the interruption, however coarsely both are dated. Another step that is dated within the
+    second of a known moment may have been finished before it.
     """
     incidents = list(record.incidents)
     open_ones = [
@@ -293,7 +285,7 @@ def _lately(moments: tuple[float, ...], now: float) -> tuple[float, ...]:
 
 
 def _folded(record: RunRecord) -> RunRecord:
-    """With no more incidents than are kept."""
+    """The record with no more interruptions than are kept."""
     while len(record.incidents) > KEPT:
         first, *others = record.incidents
         ended = first.recovered if first.recovered is not None else first.high
