@@ -1,9 +1,9 @@
-"""What was seen of failures and of steps, as it is remembered: a day of one witness, and what a running job says of its profile."""
+"""Evidence as it is remembered: failures of a day by one witness, and what a running job says of its profile."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -13,9 +13,9 @@ from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY
 
 PROMETHEUS: Final = "Prometheus"
-"""The witness that sees pods and samples, as far back as its server keeps them."""
+"""The witness of pods and samples, as far back as its server keeps them."""
 WATCH: Final = "Watch"
-"""The witness that sees objects come and change while the operator runs."""
+"""The witness of objects, while the operator runs."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -30,70 +30,67 @@ def date_of(at: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Day:
-    """What one witness says of a pool on one day in UTC."""
+    """What one witness saw of a pool on one day in UTC."""
 
     date: str
-    """Which, as 2026-11-21."""
+    """As 2026-11-21."""
     witness: str
-    """Prometheus or Watch."""
+    """`PROMETHEUS` or `WATCH`."""
     covered: float
-    """Time for which it looked. [s]"""
+    """Time that it watched. [s]"""
     classes: ByClass
-    """What it saw."""
 
 
 def days_in(rows: object) -> tuple[Day, ...]:
-    """The days in rows of a status, in order; what is none is left out."""
-    found = (
-        [_day(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    )
-    return tuple(
-        sorted((day for day in found if day is not None), key=lambda day: (day.date, day.witness))
-    )
+    """The days in rows of a status, in order; a row that is no day is left out."""
+    days = [
+        Day(
+            date=date,
+            witness=witness,
+            covered=number(row.get("coveredSeconds")),
+            classes=evidence_in(row.get("classes")),
+        )
+        for date, row in _dated(rows)
+        if isinstance(witness := row.get("witness"), str) and witness in (PROMETHEUS, WATCH)
+    ]
+    return tuple(sorted(days, key=lambda day: (day.date, day.witness)))
 
 
 def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:
-    """The weeks in rows of a status, in order; what is none is left out."""
-    found = [
+    """The weeks in rows of a status, in order; a row that is no week is left out."""
+    weeks = [
         DatedEvidence(
             date=date,
             days=number(row.get("coveredSeconds")) / DAY,
             classes=evidence_in(row.get("classes")),
         )
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, Mapping)
-        and isinstance(date := row.get("date"), str)
-        and _DATE.fullmatch(date)
+        for date, row in _dated(rows)
     ]
-    return tuple(sorted(found, key=lambda week: week.date))
+    return tuple(sorted(weeks, key=lambda week: week.date))
 
 
-def _day(row: Mapping[str, object]) -> Day | None:
-    date, witness = row.get("date"), row.get("witness")
-    if witness not in (PROMETHEUS, WATCH) or not isinstance(date, str) or not _DATE.fullmatch(date):
-        return None
-    return Day(
-        date=date,
-        witness=str(witness),
-        covered=number(row.get("coveredSeconds")),
-        classes=evidence_in(row.get("classes")),
-    )
+def _dated(rows: object) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Rows with a date."""
+    for row in rows if isinstance(rows, list) else ():
+        date = row.get("date") if isinstance(row, Mapping) else None
+        if isinstance(date, str) and _DATE.fullmatch(date):
+            yield date, row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobEvidence:
-    """What a running job says of its profile, as it is remembered."""
+    """What a running job says of its profile."""
 
     job: str
-    """Which one: namespace/name and uid."""
+    """namespace/name and uid."""
     log_ratio: float
-    """Logarithm of observed over predicted step time, the prediction without the factor; the latest median. [1]"""
+    """Logarithm of the latest median step time over the prediction without a factor. [1]"""
     log_memory: float | None = None
-    """The same of its peak of device memory; None = nobody saw it. [1]"""
+    """The same for its peak of device memory; None = unknown. [1]"""
     at: float
-    """When, in seconds of the epoch. [s]"""
+    """In seconds of the epoch. [s]"""
 
     @property
     def namespace(self) -> str:
-        """Whose job it is."""
+        """The namespace of the job."""
         return self.job.partition("/")[0]

@@ -1,4 +1,19 @@
 """The only room that reads a cluster or Prometheus; what it saw goes on as one frozen snapshot.
 
-May import: api, settings, objects, evidence, snapshot, keys, words, mofa_model. Imported by: control, verbs.
+    cluster      what is remembered of objects of the API server, and the snapshot of a key
+    nodes        what is kept of nodes, and the count of a pool
+    jobs         pods of running jobs, their interruptions, and the record of a run
+    progress     steps, tokens per second and telemetry of running jobs
+    history      failures of a pool: from Prometheus, and from the watch
+    prometheus   the client, its queries, and the series of trainers
+
+A sample becomes an ETTR in these records, each with facts that the one before has not:
+
+    Sample ─▶ Timeline, PodTimeline      runs of equal values of one series          history.node_series, pod_series
+      ─▶ DaySamples ─▶ PoolTimelines     one day of a pool; all days of its window   history.day_samples
+      ─▶ Incident ─▶ Past                what happened, why, and the time at risk    incidents
+      ─▶ History                         FailureEvidence by class and by day         history.history
+      ─▶ ClusterProfile.status ─▶ mofa_model.reliability ─▶ ETTR
+
+May import: api, settings, objects, evidence, incidents, snapshot, keys, words, mofa_model. Imported by: control, fleet, page, verbs.
 """

@@ -1,7 +1,8 @@
-"""`mofa rates --prometheus URL --profile P`: a pool's history as the core's `ObservedFailures`, without an operator.
+"""What commands without an operator ask: `mofa rates --prometheus`, and `mofa profile --from-cluster`.
 
-The profile is the name of a bundled one, a file, or, where a kubeconfig is at hand, the live object of that name. The flavour and
-credentials come from the operator's environment variables (MOFA_PROMETHEUS_FLAVOUR, …_BEARER_TOKEN_FILE, …).
+The functions are sources of the entry-point group `mofa.sources`. A profile is the name of a bundled one, a file, or, where a
+kubeconfig exists, the live object of that name. The flavour and credentials of Prometheus come from the operator's environment
+variables (MOFA_PROMETHEUS_FLAVOUR, …_BEARER_TOKEN_FILE, …).
 """
 
 from __future__ import annotations
@@ -30,47 +31,47 @@ from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import COVERED, History, NoHistory
 
 PATIENCE: Final = 120.0
-"""Longest wait for one query: somebody sits before it, and asks once. [s]"""
+"""Longest wait for one query: a person waits for it, and asks once. [s]"""
 
 
 def observed(url: str, profile: str) -> ObservedFailures:
-    """What Prometheus saw of a profile's pool; raises SourceUnreachable where it says nothing."""
+    """The history of a profile's pool in Prometheus; raises SourceUnreachable where there is none."""
     return asyncio.run(_observed(environment(url), manifest(profile)))
 
 
 async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> ObservedFailures:
     async with Prometheus(settings) as prometheus:
-        told = await read_history(prometheus, body, time.time())
-    if isinstance(told, NoHistory):
-        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {told.message}")
-    exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}
+        found = await read_history(prometheus, body, time.time())
+    if isinstance(found, NoHistory):
+        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {found.message}")
+    exposed = {node: days for node, days in found.node_days_by_node.items() if days > 0}
     return ObservedFailures(
-        classes=told.classes,
+        classes=found.classes,
         past=tuple(
             DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes)
-            for day in told.days
+            for day in found.days
         ),
-        possible=told.node_days / told.coverage if told.coverage > 0 else None,
-        by_node={node: count for node, count in told.by_node.items() if node in exposed},
+        possible=found.node_days / found.coverage if found.coverage > 0 else None,
+        by_node={node: count for node, count in found.by_node.items() if node in exposed},
         node_days_by_node=exposed,
-        recoveries=dict(told.recoveries),
-        notes=tuple(_notes(told)),
+        recoveries=dict(found.recoveries),
+        notes=tuple(_notes(found)),
     )
 
 
-def _notes(told: History) -> Iterator[str]:
-    """What is missing, and what that means, in sentences; a count without all of it is no count of nothing."""
-    for series in told.missing:
-        yield f"There is no series {series}: only class {', '.join(told.classes)} can be counted."
-    if round(100 * told.coverage) < COVERED:
+def _notes(found: History) -> Iterator[str]:
+    """What is missing from a history, and what that means, in sentences."""
+    for series in found.missing:
+        yield f"There is no series {series}: only class {', '.join(found.classes)} can be counted."
+    if round(100 * found.coverage) < COVERED:
         yield "Part of the window has no data; only what was seen counts as exposure."
-    elif not sum(one.failures for one in told.classes.values()):
+    elif not sum(one.failures for one in found.classes.values()):
         yield "No failure was seen: the rate comes from the assumption, and from that exposure."
-    yield from (f"{warning}." for warning in told.warnings)
+    yield from (f"{warning}." for warning in found.warnings)
 
 
 def environment(url: str) -> PrometheusSettings:
-    """How the server is asked: as the operator would; texts from the environment, the rest by default."""
+    """Settings of the server: the operator's environment variables, the rest by default."""
     given: dict[str, Any] = {
         field.name: os.environ[variable]
         for field in fields(PrometheusSettings)

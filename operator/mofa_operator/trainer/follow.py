@@ -1,8 +1,8 @@
 """Lines of a log while it is written: a file, a pattern of files, or standard input.
 
-A pattern means the files of one run, one after the other: older ones first, then the newest, and one that comes later when
-it comes. A file may appear late, be rotated, truncated or replaced; a line may be cut in two, be longer than memory should
-bear, or be no text at all. Carriage returns end lines too, as progress bars write them.
+A pattern means the files of one run in the order in which they were written, and later ones when they appear. A file may appear late,
+be rotated, truncated or replaced; a line may be cut in two, be very long, or be no text. Carriage returns end lines too, as progress
+bars write them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from mofa_model.errors import BadFile, why
 
 LONGEST: Final = 64 * 1024
-"""Bytes of a line that are kept; the rest of it is dropped."""
+"""Most bytes of a line that are kept."""
 _CHUNK: Final = 256 * 1024
 _BEGINNING: Final = 256
 
@@ -71,7 +71,7 @@ class _Open:
 def follow(
     log: str, *, once: bool, poll: float = 0.5, waiting: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[float, list[bytes]]]:
-    """Lines as they come, with the moment they were written, in seconds of the epoch.
+    """Lines as they appear, with the moment at which they were written, in seconds of the epoch.
 
     `once` ends at the end of what is there; else it goes on for ever, looks every `poll` seconds [s], and calls `waiting`
     with a sentence where there is no file yet. Standard input, `-`, ends where it ends.
@@ -98,7 +98,7 @@ class _Files:
         self._file: _Open | None = None
 
     def lines(self) -> Iterator[tuple[float, list[bytes]]]:
-        """All that is there, and then what comes."""
+        """The lines that are there, and then new ones."""
         try:
             while True:
                 yield from self._to_the_end()
@@ -138,7 +138,7 @@ class _Files:
         return data
 
     def _moment(self) -> float:
-        """When the file was last written: now for a live one, and the truth for what was there before us."""
+        """When the file was last written; at most now."""
         now = time.time()
         return now if self._file is None else min(now, os.fstat(self._file.descriptor).st_mtime)
 
@@ -155,7 +155,7 @@ class _Files:
             self._lines.rest()
 
     def _next(self) -> _Open | None:
-        """The next file that nobody read, opened, if there is one."""
+        """The next unread file, opened; None where there is none."""
         for about, path in self._paths():
             known = self._known.get((about.st_dev, about.st_ino))
             if known is None or (
@@ -172,7 +172,7 @@ class _Files:
         return None
 
     def _paths(self) -> list[tuple[os.stat_result, str]]:
-        """Files that are meant, the one written longest ago first."""
+        """The files of the log, the one written longest ago first."""
         named = Path(self._log).exists() or not glob.has_magic(self._log)
         paths = [self._log] if named else glob.glob(self._log, recursive=True)  # noqa: PTH207 - any pattern
         found = []

@@ -1,7 +1,7 @@
-"""Questions: what an answer depends on, and nothing else, so that jobs which ask the same are answered once.
+"""Questions: exactly what an answer depends on, so that jobs with equal questions are answered once.
 
-Left out are names, conditions, verdicts, what is displayed, and what is watched rather than asked. A count of nodes
-is reduced to what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
+Names, conditions, verdicts and what is only displayed are left out. A count of nodes is reduced to what can matter: with
+`nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mofa_operator.observe.cluster.relations import Dependencies, ListedPolicy, 
 from mofa_operator.snapshot import Named, Question
 from mofa_operator.words import Aspect
 
-_UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
-"""Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
+_NOT_ASKED: Final = ("mode", "targetRef", "slo", "throughput")
+"""Parts of a TrainingJob's spec that no answer depends on: what to do with it, and what to watch."""
 _ANY_TIME: Final = "1970-01-01T00:00:00Z"
-"""What stands where a condition must have a time."""
+"""The time of a condition in a question, which must have one."""
 _COUNTED: Final = (
     "name", "failures", "exposureNodeDays", "presentFailures", "presentNodeDays", "recoverySeconds",
 )  # fmt: skip
-"""What of a class's history goes into an answer."""
+"""Fields of a class's history that an answer depends on."""
 
 
 def question_bytes(question: Question) -> bytes:
@@ -45,9 +45,9 @@ def question_bytes(question: Question) -> bytes:
 def training_question(
     job: LiveTrainingJob, profile: LiveProfile | None, dependencies: Dependencies, named: Named
 ) -> Question:
-    """What a TrainingJob asks."""
+    """The question of a TrainingJob."""
     spec = job.body.get("spec")
-    asked = _without(spec, _UNASKED)
+    asked = _without(spec, _NOT_ASKED)
     profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
     return Question(
         job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
@@ -63,7 +63,7 @@ def existing_question(
     dependencies: Dependencies,
     named: Named,
 ) -> Question:
-    """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
+    """The question of an existing job; `profiles` are all that it may mean, `policies` those of its namespace."""
     policy = policy_for(job, policies)
     chosen_by = set() if policy is None else policy.selector.keys()
     labels, annotations = job.labels, job.annotations
@@ -87,7 +87,7 @@ def existing_question(
 
 
 def relevance(profile: LiveProfile) -> bytes:
-    """Mark of all that jobs take from a profile: what goes into answers, and what is shown with them."""
+    """Digest of everything that jobs take from a profile: for answers, and shown with them."""
     verdicts = [row.verdict for row in profile.status.rows]
     shown = [
         [one.status, one.reason, one.message]
@@ -98,7 +98,7 @@ def relevance(profile: LiveProfile) -> bytes:
 
 
 def _asked(profile: LiveProfile) -> Written:
-    """A profile without what no answer depends on."""
+    """The part of a profile that answers depend on."""
     stands = profile.kept("nodes", "failures")
     kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
     if isinstance(classes := stands.get("failures"), list):
@@ -114,21 +114,23 @@ def _asked(profile: LiveProfile) -> Written:
 
 
 def _unready(profile: LiveProfile) -> Written:
-    """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
+    """The condition that a profile is not ready; empty where it is. When it came about is no part of a question."""
     for one in profile.conditions:
         if one.type == Aspect.READY and one.status == "False":
-            told = {
+            fields = {
                 "type": one.type,
                 "status": one.status,
                 "reason": one.reason,
                 "message": one.message,
             }
-            return {k: text for k, text in told.items() if text} | {"lastTransitionTime": _ANY_TIME}
+            return {k: text for k, text in fields.items() if text} | {
+                "lastTransitionTime": _ANY_TIME
+            }
     return {}
 
 
 def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
-    """A profile as a TrainingJob sees it: not how nodes are selected, and no more of their number than matters."""
+    """A profile for a TrainingJob: without its selector, and with the number of nodes reduced to what matters."""
     status = dict(profile["status"])
     ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
     if isinstance(ready, int) and isinstance(wanted, int):
@@ -139,21 +141,21 @@ def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
 
 
 def _without(spec: object, left_out: Sequence[str]) -> object:
-    """A spec without some of its parts; what is no mapping stays, so that its answer says what is wrong."""
+    """A spec without some of its parts; a value that is no mapping stays, so that its answer says what is wrong."""
     if not isinstance(spec, Mapping):
         return spec
     return {name: value for name, value in spec.items() if name not in left_out}
 
 
 def _count(nodes: object) -> object:
-    """Nodes that advice is for; how many there are besides, or are ready just now, is shown, and no more."""
+    """Nodes that advice is for: the steady number, else those that are ready."""
     ready = at(nodes, "steady")
     ready = at(nodes, "ready") if ready is None else ready
     return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 
 def _named(kind: Kind, name: object, spec: object) -> Written:
-    """An object of ours with its name and spec alone."""
+    """An object of our kinds with its name and spec only."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -163,7 +165,7 @@ def _named(kind: Kind, name: object, spec: object) -> Written:
 
 
 def _plain(body: Body) -> Written:
-    """An object that a job names, with what its answer depends on alone."""
+    """An object that a job names, with only what its answer depends on."""
     return {
         "apiVersion": body.get("apiVersion"),
         "kind": body.get("kind"),

@@ -31,7 +31,7 @@ import aiohttp
 import orjson
 
 from mofa_model.errors import BadFile, BadValue, InputError, SourceUnreachable
-from mofa_operator.observe.prometheus.flavours import MANNERS, PrometheusCredentials, flavour
+from mofa_operator.observe.prometheus.flavours import TRAITS, PrometheusCredentials, flavour
 from mofa_operator.settings import PrometheusSettings
 
 ATTEMPTS: Final = 3
@@ -181,7 +181,7 @@ class Prometheus:
 
     def __init__(self, settings: PrometheusSettings, *, pause: float = PAUSE) -> None:
         self._settings = settings
-        self._manner = MANNERS[flavour(settings.flavour)]
+        self._traits = TRAITS[flavour(settings.flavour)]
         self._credentials = PrometheusCredentials(settings)
         self._address = _address(settings.url)
         self._gate = asyncio.Semaphore(AT_ONCE)
@@ -191,7 +191,7 @@ class Prometheus:
     @property
     def longest(self) -> float:
         """Longest stretch of time that one query may look at. [s]"""
-        return self._manner.longest
+        return self._traits.longest
 
     @property
     def address(self) -> str:
@@ -227,7 +227,7 @@ class Prometheus:
         form = {
             "query": promql,
             "timeout": f"{self._settings.timeout:g}s",
-            **self._manner.parameters,
+            **self._traits.parameters,
         }
         if at is not None:
             form["time"] = f"{at:.3f}"

@@ -1,4 +1,4 @@
-"""What differs between servers that speak Prometheus' protocol, as data; and who we say we are.
+"""Differences between servers that speak Prometheus' protocol, as data; and our credentials.
 
     prometheus       itself, and what is no different
     thanos           replicas are merged, and an answer without all stores is an error
@@ -7,7 +7,7 @@
     google, azure    managed; a bearer token in a file
     amazon           managed; every request is signed (SigV4), by botocore where it is installed
 
-Secrets are read from files, anew when the server says 401, and never shown.
+Secrets are read from files, again when the server says 401, and never shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mofa_operator.settings import PrometheusSettings
 
 
 class Flavour(StrEnum):
-    """Servers that are known to differ."""
+    """Kinds of servers."""
 
     PROMETHEUS = "prometheus"
     THANOS = "thanos"
@@ -38,8 +38,8 @@ class Flavour(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manner:
-    """How a flavour is spoken to."""
+class Traits:
+    """How a flavour differs."""
 
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Sent with every query."""
@@ -49,16 +49,15 @@ class Manner:
     """Longest stretch of time that one query looks at; managed servers limit the samples of a query. [s]"""
 
 
-MANNERS: Final[Mapping[Flavour, Manner]] = {
-    Flavour.PROMETHEUS: Manner(),
-    Flavour.THANOS: Manner(parameters={"dedup": "true", "partial_response": "false"}),
-    Flavour.MIMIR: Manner(longest=DAY),
-    Flavour.VICTORIAMETRICS: Manner(parameters={"nocache": "1"}),
-    Flavour.GOOGLE: Manner(longest=DAY),
-    Flavour.AMAZON: Manner(signed=True, longest=DAY),
-    Flavour.AZURE: Manner(longest=DAY),
+TRAITS: Final[Mapping[Flavour, Traits]] = {
+    Flavour.PROMETHEUS: Traits(),
+    Flavour.THANOS: Traits(parameters={"dedup": "true", "partial_response": "false"}),
+    Flavour.MIMIR: Traits(longest=DAY),
+    Flavour.VICTORIAMETRICS: Traits(parameters={"nocache": "1"}),
+    Flavour.GOOGLE: Traits(longest=DAY),
+    Flavour.AMAZON: Traits(signed=True, longest=DAY),
+    Flavour.AZURE: Traits(longest=DAY),
 }
-"""Every flavour's manner."""
 
 
 def flavour(name: str) -> Flavour:
@@ -70,11 +69,11 @@ def flavour(name: str) -> Flavour:
 
 
 class PrometheusCredentials:
-    """Headers that say who asks; the secrets in them can be re-read, and struck out of any text."""
+    """Headers of authentication; their secrets can be read again, and removed from any text."""
 
     def __init__(self, settings: PrometheusSettings) -> None:
         self._settings = settings
-        self._manner = MANNERS[flavour(settings.flavour)]
+        self._traits = TRAITS[flavour(settings.flavour)]
         self._secrets: tuple[str, ...] = ()
         self._fixed = dict(_header(text) for text in settings.header)
         if settings.org_id:
@@ -82,17 +81,17 @@ class PrometheusCredentials:
         self._headers: dict[str, str] | None = None
 
     def headers(self, *, anew: bool = False) -> dict[str, str]:
-        """Headers of a request; files are read the first time, and when `anew` is asked for."""
+        """Headers of a request; files are read the first time, and where `anew` is true."""
         if self._headers is None or anew:
             self._headers = {**self._fixed, **self._authorization()}
         return dict(self._headers)
 
     def signature(self, url: str, body: bytes, content_type: str) -> dict[str, str]:
         """Headers that sign one request, where the flavour wants that."""
-        return _signed(url, body, content_type) if self._manner.signed else {}
+        return _signed(url, body, content_type) if self._traits.signed else {}
 
     def struck(self, text: str) -> str:
-        """The text without our secrets, should a server send them back."""
+        """A text without our secrets, which a server might send back."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
@@ -149,10 +148,10 @@ def _signed(url: str, body: bytes, content_type: str) -> dict[str, str]:
             "prometheus flavour: amazon signs its requests with botocore, which is not installed; install botocore"
         ) from None
     session = Session()
-    found = (urlsplit(url).hostname or "").split(".")
+    parts = (urlsplit(url).hostname or "").split(".")
     region = (
-        found[1]
-        if found[0] == "aps-workspaces" and len(found) > 2
+        parts[1]
+        if parts[0] == "aps-workspaces" and len(parts) > 2
         else session.get_config_variable("region")
     )
     known = session.get_credentials()
