@@ -151,8 +151,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.schedules.order import Operation, OperationKind, Order, order
-from mofa_model.schedules.schedule import Schedule
+from mofa_model.schedules.schedule import Operation, OperationKind, Order, Schedule, order
 
 
 @dataclass(frozen=True)
