@@ -21,11 +21,11 @@ from mofa_model.answers.advise import AdviceAnswer
 from mofa_model.answers.answer import parameters_of
 from mofa_model.answers.ettr import EttrAnswer
 from mofa_model.answers.explain import ExplainAnswer
-from mofa_model.answers.question import Option, Question
+from mofa_model.answers.question import Option, UserQuestion
 from mofa_model.answers.simulate import SimulateAnswer
 from mofa_model.answers.sweep import SweepAnswer
 
-FUNCTIONS: dict[str, tuple[type[Question], type, tuple[str, ...]]] = {
+FUNCTIONS: dict[str, tuple[type[UserQuestion], type, tuple[str, ...]]] = {
     "advise": (questions.AdviceQuestion, AdviceAnswer, ("advise",)),
     "explain": (questions.ExplainQuestion, ExplainAnswer, ("explain",)),
     "ettr": (questions.EttrQuestion, EttrAnswer, ("ettr", "varied-ettr")),
@@ -76,7 +76,7 @@ def python_page() -> str:
     return "\n".join(text)
 
 
-def _parameters(question: type[Question]) -> Iterator[tuple[str, ...]]:
+def _parameters(question: type[UserQuestion]) -> Iterator[tuple[str, ...]]:
     for how in question.options.values():
         yield f"`{how.name}`", _default(how), f"`{how.flag}`", _meaning(how, question)
 
@@ -87,7 +87,7 @@ def _default(how: Option) -> str:
     return "" if how.default in (None, ()) else shown(how.default)
 
 
-def _meaning(how: Option, question: type[Question]) -> str:
+def _meaning(how: Option, question: type[UserQuestion]) -> str:
     """What the command's help says, with parameters where it names options."""
     parameters = parameters_of(question)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, presets
 from mofa_model.answers import training
-from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import AdviceQuestion
 from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 from mofa_model.tables import Table
@@ -30,7 +30,7 @@ _SHOWN: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AdviceAnswer(Answer):
+class AdviceAnswer(UserAnswer):
     """The first choice with its odds, and others with the reason why they are not the first."""
 
     question: AdviceQuestion

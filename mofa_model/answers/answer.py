@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from mofa_model import output
-from mofa_model.answers.question import Question, as_dataclass
+from mofa_model.answers.question import UserQuestion, as_dataclass
 from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
 from mofa_model.tables import Table
 
@@ -30,7 +30,7 @@ _OPTION: Final = re.compile(r"--[a-z]+(?:-[a-z]+)*")
 class Door(Generic[Words, A]):
     """A function that is called with the fields of a question, or by `of` with the question."""
 
-    def __init__(self, kind: Callable[Words, Question], answer: Callable[..., A]) -> None:
+    def __init__(self, kind: Callable[Words, UserQuestion], answer: Callable[..., A]) -> None:
         """`kind` makes the question, `answer` answers it."""
         self._kind: Any = kind
         self.of = answer
@@ -48,7 +48,7 @@ class Door(Generic[Words, A]):
 
     def __call__(self, *args: Words.args, **words: Words.kwargs) -> A:
         """The answer; `InputError` where the question cannot be right."""
-        kind: type[Question] = self._kind
+        kind: type[UserQuestion] = self._kind
         parameters = parameters_of(kind)
         with in_python(parameters):
             for name in words:
@@ -67,13 +67,13 @@ class Door(Generic[Words, A]):
 
 
 def asked_by(
-    kind: Callable[Words, Question],
+    kind: Callable[Words, UserQuestion],
 ) -> Callable[[Callable[..., A]], Door[Words, A]]:
     """Let people call a function of a question with the fields of that question."""
     return lambda answer: Door(kind, answer)
 
 
-def parameters_of(kind: type[Question]) -> dict[str, str]:
+def parameters_of(kind: type[UserQuestion]) -> dict[str, str]:
     """The parameter of each option of a question."""
     return {flag: how.name for how in kind.options.values() for flag in how.flags}
 
@@ -99,7 +99,7 @@ def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-class Answer:
+class UserAnswer:
     """What every answer can do: print itself, be a data frame, be plain data, show itself in a notebook."""
 
     if TYPE_CHECKING:  # each answer has these, as a property or as a field

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mofa_model import output, plots, units
-from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.job import every_of, job_of
 from mofa_model.answers.question import names, switch
 from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
@@ -40,7 +40,7 @@ _BEST: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EttrAnswer(Answer):
+class EttrAnswer(UserAnswer):
     """The share of wall time that becomes training, the best interval, and where the rest goes."""
 
     question: EttrQuestion

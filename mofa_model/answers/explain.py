@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.answers.advise_tables import nearest_runs
-from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of, require
 from mofa_model.bands import (
@@ -49,7 +49,7 @@ _COUNTED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExplainAnswer(Answer):
+class ExplainAnswer(UserAnswer):
     """The terms of a strategy, or the measured runs that it rests on."""
 
     question: ExplainQuestion

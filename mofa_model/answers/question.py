@@ -1,6 +1,6 @@
 """A question is a frozen dataclass; each of its fields says once how it may be asked.
 
-    class EttrQuestion(Question):
+    class EttrQuestion(UserQuestion):
         level: float = option(real, "--level P", "level of the band", default=0.9)
 
 From these fields follow the options of the command (`add_options`), the parameters of the Python
@@ -132,7 +132,7 @@ def option(
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared,))
-class Question:
+class UserQuestion:
     """What somebody asks; subclasses are frozen dataclasses.
 
     Fields are made by `option`; those that have to be said, or come first, by `declared`.
@@ -174,18 +174,22 @@ class Question:
         return shlex.join(["mofa", verb, *(word for words in said for word in words)])
 
 
-def as_dataclass(kind: type[Question]) -> None:
+def as_dataclass(kind: type[UserQuestion]) -> None:
     """Make a class of questions the dataclass that it declares, once."""
     for base in reversed(kind.__mro__):
-        if issubclass(base, Question) and base.options and "__dataclass_fields__" not in vars(base):
+        if (
+            issubclass(base, UserQuestion)
+            and base.options
+            and "__dataclass_fields__" not in vars(base)
+        ):
             dataclass(frozen=True)(base)
 
 
-Q = TypeVar("Q", bound=Question)
+Q = TypeVar("Q", bound=UserQuestion)
 
 
 def add_options(
-    parser: ArgumentParser, kind: type[Question]
+    parser: ArgumentParser, kind: type[UserQuestion]
 ) -> dict[str, ArgumentParser | _ArgumentGroup]:
     """Give a verb the options of a question; the result has the groups of its help, by heading."""
     groups: dict[str, ArgumentParser | _ArgumentGroup] = {"": parser}

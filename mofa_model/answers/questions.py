@@ -12,7 +12,7 @@ from typing import Final
 from mofa_model.answers.question import (
     Names,
     Number,
-    Question,
+    UserQuestion,
     Variations,
     declared,
     names,
@@ -40,7 +40,7 @@ _HANG: Final = (
 _MOST_STEPS: Final = (1, 1e9)
 
 
-class TrainingQuestion(Question):
+class TrainingQuestion(UserQuestion):
     """A model, its training, the machines and the software."""
 
     model: str | None = option(
@@ -294,7 +294,7 @@ class SweepQuestion(LayoutQuestion):
     )
 
 
-class ReliabilityQuestion(Question):
+class ReliabilityQuestion(UserQuestion):
     """A job on nodes that fail, and how it saves."""
 
     nodes: float = declared(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)

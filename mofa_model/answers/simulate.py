@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mofa_model import output, units
-from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.job import every_of, job_of, time_of
 from mofa_model.answers.questions import SimulateQuestion
 from mofa_model.tables import Column, Table
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SimulateAnswer(Answer):
+class SimulateAnswer(UserAnswer):
     """How ETTR scatters over runs, and what time is lost to."""
 
     question: SimulateQuestion

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import units
 from mofa_model.answers import training
-from mofa_model.answers.answer import Answer, asked_by
+from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import SweepQuestion
 from mofa_model.answers.vary import (
     INTERVAL,
@@ -74,7 +74,7 @@ _PER_GPU: Final = "/gpu"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SweepAnswer(Answer):
+class SweepAnswer(UserAnswer):
     """One row for each point: its figures, or why it has none."""
 
     question: SweepQuestion

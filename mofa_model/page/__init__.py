@@ -1,5 +1,7 @@
 """Answers as pages of plain HTML and SVG: no script, no other file, readable in the dark and by a screen reader.
 
+May import: advice, reliability, tables and what stands below. Imported by: answers, verbs, and the operator's page.
+
 markup    elements, forms, and the frame of a page
 figures   pictures as SVG, each with the same numbers as text
 advice    one advice: what a page needs of it, and its sections
