@@ -41,12 +41,12 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Odds:
-    """Chances of a strategy, by what measured runs were wrong."""
+    """Chances of a strategy, by the errors of measured runs."""
 
     fits: Ratio
     """Of fitting the devices. [1]"""
     beats: Ratio | None = None
-    """Of being better than today's layout; where none was given than the first choice. None where it is that one itself. [1]"""
+    """Of being better than today's layout, or than the first choice where none was given; None of the first choice itself. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,37 +58,30 @@ class Alternative:
     trainer: str = ""
     """Trainer that can run it; empty where none can."""
     odds: Odds
-    """Its chances."""
     strategy: Strategy
     """What it is, as one layout."""
     precision: str
-    """Training recipe."""
     nodes: int
-    """Nodes. [1]"""
     predicted: Predicted
-    """What it would do."""
     checkpoint_interval_steps: int
     """Its own best interval. [1]"""
     checkpoint_interval_seconds: Seconds
     """The same as time. [s]"""
     terms: Mapping[str, Seconds]
-    """Seconds a step by which each term is longer (or, below zero, shorter) than the first choice's; terms of `StepTime`. [s]"""
+    """By how many seconds each term of a step is longer than the first choice's (below zero: shorter). [s]"""
     reason: str
     """One sentence: which terms decide."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frontier:
-    """The best strategy on a number of nodes that no smaller number beats: time against GPUs."""
+    """The best strategy on a number of nodes, where fewer nodes are slower: time against GPUs."""
 
     nodes: int
-    """Nodes. [1]"""
     gpus: int
     """Devices on them. [1]"""
     strategy: Strategy
-    """The best there."""
     predicted: Predicted
-    """What it would do."""
     checkpoint_interval_steps: int
     """Its best interval. [1]"""
 
@@ -144,7 +137,6 @@ class FailureInput:
     per_node_day: float
     """Failures of a node in a day. [1/d]"""
     recovery_seconds: Seconds
-    """Mean time to recover. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,13 +144,10 @@ class Advice:
     """The answer. `strategy`, `predicted` and the interval are None exactly where there is no recommendation."""
 
     status: Status
-    """What the answer is worth."""
     model: str
-    """Model that was asked about."""
     device: str
     """GPU preset."""
     objective: str
-    """time, throughput or cost."""
     strategy: Strategy | None = None
     """The first choice, as one layout."""
     precision: str | None = None
@@ -166,11 +155,10 @@ class Advice:
     predicted: Predicted | None = None
     """What it is expected to do."""
     odds: Odds | None = None
-    """Its chances."""
     trainer: str = ""
     """Trainer that it is for: the one that was named, else the best of all; empty where none runs it."""
     expected: Seconds | None = None
-    """The objective, with what memory may make of it: where no trainer is named, the least of all trainers' decides. [s]"""
+    """The objective with what memory may cost; where no trainer is named, the trainer with the least is chosen. [s]"""
     checkpoint_interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
     checkpoint_interval_seconds: Seconds | None = None
@@ -182,15 +170,14 @@ class Advice:
     explanation: str
     """One sentence: what is recommended and why, or what stands in the way."""
     alternatives: tuple[Alternative, ...] = ()
-    """What is most likely best where that is another, what is worth a try, and the best of other kinds."""
+    """The most likely best layout where it is another one, one worth a try, and the best of other kinds."""
     probes: tuple[Alternative, ...] = ()
-    """Short runs that would make the choice surer, those worth most first, where some were asked for."""
+    """Short runs that would make the choice surer, where some were asked for; the most valuable first."""
     frontier: tuple[Frontier, ...] = ()
     """Time against GPUs, where several numbers of nodes were searched; by rising number."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Strategies that were left out, by reason."""
     counts: Counts
-    """What became of every combination."""
     nearest: tuple[str, ...] = ()
     """Constraints that a small change would move, one sentence each."""
     current: Current | None = None
@@ -204,7 +191,6 @@ class Advice:
     caveats: tuple[str, ...] = ()
     """How the question was read, and what lowers confidence, one sentence each."""
     failures: tuple[FailureInput, ...] = ()
-    """Failure rates that were used."""
     learned: Ratio = 1.0
     """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
     learned_memory: Ratio = 1.0
@@ -218,12 +204,12 @@ class Advice:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """What the first line says beside the status: the doubts, and the grade of evidence where none of them says it."""
+        """Sentences beside the status: the doubts, and the grade of evidence where no doubt says it."""
         return tuple(dict.fromkeys((*self.doubts, *([self.basis.evidence] if self.basis else []))))
 
     @property
     def taught(self) -> Mapping[str, float]:
-        """What running jobs taught and the predictions contain, as far as it is anything: step, memory, spread."""
+        """Factors that running jobs taught and that the predictions contain: step, memory, spread; only those that are not 1."""
         nothing = LearnedMemory()
         given = {
             "step": (float(self.learned), 1.0),

@@ -84,7 +84,6 @@ class WeighedCandidate:
     at: Coordinates
     """Where it stands among measured runs."""
     fits: Ratio
-    """Chance that it fits. [1]"""
     weight: float
     """Factor on its objective for the chances of being short or out of memory, and for what short runs say. [1]"""
     complexity: float
@@ -131,7 +130,6 @@ class TrainerResult:
     request: Request
     """The question, as it is asked for that trainer."""
     ranking: Ranking
-    """What the search says."""
     candidates: tuple[WeighedCandidate, ...]
     """Candidates, best first; none where nothing fits."""
     limit: Bytes

@@ -50,7 +50,7 @@ from mofa_model.advice.reasons import (
     why_nothing,
 )
 from mofa_model.advice.request import Request, Unplaced, known, trainer_of
-from mofa_model.advice.verdict import asked_amiss, doubts_of, is_sure, status_of
+from mofa_model.advice.verdict import doubts_of, is_sure, question_doubts, status_of
 from mofa_model.bands import Coordinates, coordinates, odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
@@ -109,8 +109,8 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             rejected=sum(ranking.rejected.values()),
         ),
         confidence=0.0,
-        doubts=(amiss := asked_amiss(request)),
-        caveats=(*amiss, *request.notes, *request.caveats),
+        doubts=(doubted := question_doubts(request)),
+        caveats=(*doubted, *request.notes, *request.caveats),
         failures=failure_inputs(request),
         learned=request.learned,
         learned_memory=request.memory.ratio,
@@ -122,7 +122,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
         return replace(
             plain,
-            explanation="; ".join((*amiss, why)),
+            explanation="; ".join((*doubted, why)),
             current=_today(request)[0],
         )
     return _answered(result, result.first, others, plain)
@@ -163,10 +163,10 @@ def _answered(
 ) -> Advice:
     """The answer where something fits."""
     request, best = result.request, first.exact
-    told, interval = predicted(request, best, first.nodes)
-    rests = basis(request, best, told)
-    sure, caveats = confidence(request, best, rests)
-    pace = _pace(request, told, first.nodes)
+    figures, interval = predicted(request, best, first.nodes)
+    rests_on = basis(request, best, figures)
+    sure, caveats = confidence(request, best, rests_on)
+    pace = _pace(request, figures, first.nodes)
     today, baseline = _today(request)
     beats = None if baseline is None else baseline.beaten_by(first.at, pace)
     baseline = baseline or _Baseline(request=request, at=first.at, pace=pace)
@@ -175,7 +175,7 @@ def _answered(
         request,
         odds=odds,
         unmeasured=first.unmeasured,
-        rests=rests,
+        rests_on=rests_on,
         own=known(request).own,
         sure=sure,
     )
@@ -183,24 +183,26 @@ def _answered(
         plain,
         status=status_of(doubts),
         strategy=best.strategy,
-        predicted=told,
+        predicted=figures,
         odds=odds,
         trainer=trainer_of(request),
         expected=first.expected,
         precision=best.problem.workload.training.precision.name,
         checkpoint_interval_steps=interval.steps,
-        checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
+        checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
-        explanation=_joined(*doubts, _explained(request, first, told, interval), rests.evidence),
-        alternatives=_alternatives(result, first, others, told, baseline),
-        probes=_probes(result, first, told, baseline),
+        explanation=_joined(
+            *doubts, _explained(request, first, figures, interval), rests_on.evidence
+        ),
+        alternatives=_alternatives(result, first, others, figures, baseline),
+        probes=_probes(result, first, figures, baseline),
         frontier=_frontier(request, result.candidates),
         nearest=nearest_constraints(best, result.ranking, float(result.limit)),
-        current=today and replace(today, gain=_gain(today, told)),
+        current=today and replace(today, gain=_gain(today, figures)),
         confidence=sure,
         doubts=doubts,
-        basis=rests,
+        basis=rests_on,
         caveats=(*doubts, *caveats),
     )
 
@@ -284,16 +286,16 @@ def _alternative(
     baseline: _Baseline,
 ) -> Alternative:
     mine, base = one.exact, best.exact
-    told, interval = predicted(request, mine, one.nodes)
-    reason = why_not(request.objective, mine, told.ettr.target, base, of_best.ettr.target)
+    figures, interval = predicted(request, mine, one.nodes)
+    reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
     elif request.tried:
-        slower = told.step_seconds.target - of_best.step_seconds.target
+        slower = figures.step_seconds.target - of_best.step_seconds.target
         reason = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step with what ran; by estimate {reason}"
     if one.unmeasured:
         reason += f"; no measured run has {', '.join(one.unmeasured)}"
-    beats = baseline.beaten_by(one.at, _pace(request, told, one.nodes))
+    beats = baseline.beaten_by(one.at, _pace(request, figures, one.nodes))
     return Alternative(
         name=name,
         trainer=trainer_of(request),
@@ -301,9 +303,9 @@ def _alternative(
         strategy=mine.strategy,
         precision=mine.problem.workload.training.precision.name,
         nodes=one.nodes,
-        predicted=told,
+        predicted=figures,
         checkpoint_interval_steps=interval.steps,
-        checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
+        checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
         terms=compared(mine, base),
         reason=reason,
     )
@@ -317,12 +319,12 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
         full = one.exact
-        told, interval = predicted(request, full, nodes)
+        figures, interval = predicted(request, full, nodes)
         there = Frontier(
             nodes=nodes,
             gpus=int(full.strategy.gpus),
             strategy=full.strategy,
-            predicted=told,
+            predicted=figures,
             checkpoint_interval_steps=interval.steps,
         )
         if not found or _time(there.predicted) < _time(found[-1].predicted):
@@ -346,26 +348,26 @@ def _today(request: Request) -> tuple[Current | None, _Baseline | None]:
         return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0), None
     full = priced(problem, strategy)
     nodes = max(1, round(gpus / float(first.cluster.gpus_per_node)))
-    told, _ = predicted(request, full, nodes)
+    figures, _ = predicted(request, full, nodes)
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
     at = coordinates(problem.workload, problem.cluster, strategy)
     odds = Odds(fits=fits(request, problem, at, peak))
-    today = Current(strategy=strategy, predicted=told, odds=odds, reason=reason, gain=0.0)
-    return today, _Baseline(request=request, at=at, pace=_pace(request, told, nodes))
+    today = Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
+    return today, _Baseline(request=request, at=at, pace=_pace(request, figures, nodes))
 
 
-def _time(told: Predicted) -> float:
+def _time(figures: Predicted) -> float:
     """Time for the same work, failures included. [s]"""
-    return told.step_seconds.target / max(told.ettr.target, 1e-12)
+    return figures.step_seconds.target / max(figures.ettr.target, 1e-12)
 
 
-def _pace(request: Request, told: Predicted, nodes: int) -> float:
+def _pace(request: Request, figures: Predicted, nodes: int) -> float:
     """The objective: a step, the time or the node time for the same work. [s]"""
     if request.objective == "throughput":
-        return told.step_seconds.target
-    return _time(told) * (nodes if request.objective == "cost" else 1)
+        return figures.step_seconds.target
+    return _time(figures) * (nodes if request.objective == "cost" else 1)
 
 
 def _gain(today: Current, best: Predicted) -> Ratio:
@@ -384,16 +386,16 @@ def _cannot_run(problem: SearchCase, s: Strategy) -> str:
 
 
 def _explained(
-    request: Request, best: WeighedCandidate, told: Predicted, interval: Interval
+    request: Request, best: WeighedCandidate, figures: Predicted, interval: Interval
 ) -> str:
     """One sentence: what is recommended, and what it gives."""
     one = best.exact
     text = (
-        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(told.step_seconds.target, 's')} a step "
-        f"(MFU {told.mfu.target:.0%}), {told.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
-        f"{interval.steps} steps keeps ETTR at {told.ettr.target:.1%}"
+        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(figures.step_seconds.target, 's')} a step "
+        f"(MFU {figures.mfu.target:.0%}), {figures.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
+        f"{interval.steps} steps keeps ETTR at {figures.ettr.target:.1%}"
     )
-    job = job_of(request, one.problem, best.nodes, one.strategy, told.step_seconds.target)
+    job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)
     text += watchdog_words(job, interval)
     factors = {"the step": float(request.learned), "device memory": request.memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
@@ -405,7 +407,9 @@ def _explained(
         risk = overflow(one.problem.workload, one.problem.cluster, one.strategy)
         text += f"; by its routing a run is out of memory with a probability of {risk:.2g}"
     if request.problems[0].workload.training.tokens:
-        text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
+        text += (
+            f", and the tokens are done in {units.format(figures.duration_seconds.target, 's', 3)}"
+        )
     return "; ".join((text, *request.notes))
 
 

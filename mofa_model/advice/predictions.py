@@ -46,15 +46,12 @@ class PricedLayout:
     """A layout with every term of its step and memory."""
 
     strategy: Strategy
-    """As one layout."""
     problem: SearchCase
-    """Model, machines and their number."""
     estimate: Estimate
     """Every term by the closed forms."""
     step: StepTime
     """Parts of the step; those of the pipeline by replay, where it was replayed."""
     replayed: bool
-    """Whether its pipeline was replayed."""
 
     @property
     def step_time(self) -> float:
@@ -67,35 +64,41 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
     return priced_together([(problem, strategy)])[0]
 
 
-def priced_together(some: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
+def priced_together(layouts: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
     """Layouts in full; pipelines with the same order of operations are replayed together."""
-    found = [estimate(problem.workload, problem.cluster, strategy) for problem, strategy in some]
+    estimates = [
+        estimate(problem.workload, problem.cluster, strategy) for problem, strategy in layouts
+    ]
     walks: dict[tuple[Any, ...], list[int]] = {}
-    for at, ((_, s), one) in enumerate(zip(some, found, strict=True)):
+    for at, ((_, s), one) in enumerate(zip(layouts, estimates, strict=True)):
         if s.pp > 1 and 2 * s.pp * s.vpp * one.micro_batches <= MOST_OPERATIONS:
             key = (s.schedule, s.pp, int(one.micro_batches), s.vpp, s.pipeline_overlap)
             walks.setdefault(key, []).append(at)
-    steps = {at: one.step for at, one in enumerate(found)}
+    steps = {at: one.step for at, one in enumerate(estimates)}
     for members in walks.values():
-        replayed = _replayed([(*some[at], found[at]) for at in members])
+        replayed = _replayed([(*layouts[at], estimates[at]) for at in members])
         steps |= dict(zip(members, replayed, strict=True))
     walked = {at for members in walks.values() for at in members}
     return [
         PricedLayout(
-            strategy=s, problem=problem, estimate=found[at], step=steps[at], replayed=at in walked
+            strategy=s,
+            problem=problem,
+            estimate=estimates[at],
+            step=steps[at],
+            replayed=at in walked,
         )
-        for at, (problem, s) in enumerate(some)
+        for at, (problem, s) in enumerate(layouts)
     ]
 
 
-def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:
+def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:
     """Steps with the replayed time of their pipelines, which all have one order of operations."""
-    _, s, first = some[0]
+    _, s, first = layouts[0]
     order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
-    chunks = np.stack([_chunks(*one) for one in some], axis=-1)
-    forward = np.array([float(one.stage.forward_share) for _, _, one in some])
-    weight = np.array([float(one.stage.weight_share) for _, _, one in some])
-    hops = np.array([[float(hop_time(p.workload, p.cluster, s)) for p, s, _ in some]])
+    chunks = np.stack([_chunks(*one) for one in layouts], axis=-1)
+    forward = np.array([float(one.stage.forward_share) for _, _, one in layouts])
+    weight = np.array([float(one.stage.weight_share) for _, _, one in layouts])
+    hops = np.array([[float(hop_time(p.workload, p.cluster, s)) for p, s, _ in layouts]])
     # The same walk with and without hops, side by side.
     makespan = replay(
         order,
@@ -112,7 +115,7 @@ def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTim
         step_time(
             replace(one.inputs, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
         )
-        for at, (_, _, one) in enumerate(some)
+        for at, (_, _, one) in enumerate(layouts)
     ]
 
 
@@ -231,15 +234,15 @@ def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicte
     """What a layout is expected to do at its best checkpoint interval, with bounds; factors that running jobs taught are in it."""
     w, c = one.problem.workload, one.problem.cluster
     seen = seen_of(request, (coordinates(w, c, one.strategy),))
-    told = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
-    step = one.step_time * float(request.learned) * told["step"]
+    centres = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
+    step = one.step_time * float(request.learned) * centres["step"]
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     ettr = ettr_band(job, interval.steps, interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
-    peak = float(one.estimate.memory.peak) * told["memory"]
+    peak = float(one.estimate.memory.peak) * centres["memory"]
     least = max(peak * memory.lower, float(one.estimate.memory.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
@@ -269,12 +272,12 @@ def _together(one: float, other: float) -> float:
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
-def basis(request: Request, one: PricedLayout, told: Predicted) -> Basis:
+def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
     """Measured runs that a prediction rests on, with the bounds that the answer states: short runs make these narrower."""
     found = basis_of(
         request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy)
     )
-    return replace(found, within=told.step_seconds.upper / told.step_seconds.target - 1.0)
+    return replace(found, within=figures.step_seconds.upper / figures.step_seconds.target - 1.0)
 
 
 def confidence(request: Request, one: PricedLayout, found: Basis) -> tuple[Ratio, tuple[str, ...]]:

@@ -94,9 +94,7 @@ class Unplaced:
     """Today's layout where it does not fit the machines that are asked about: it is shown, and has no price."""
 
     text: str
-    """As it was given."""
     why: str
-    """Why it does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +120,6 @@ class Request:
     fewer_nodes: bool = False
     """Whether fewer nodes may be advised."""
     objective: str = "time"
-    """time, throughput or cost."""
     framework: str = ANY
     """Trainer; `any` = whichever of all has the best answer."""
     trainers: ByTrainer = field(default=(), metadata={"since": "a stack for each trainer"})
@@ -138,7 +135,6 @@ class Request:
     most_interval: Seconds | None = None
     """Longest checkpoint interval; None = any. [s]"""
     current: Strategy | Unplaced | None = None
-    """Today's layout."""
     learned: Ratio = 1.0
     """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
     memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
@@ -154,7 +150,6 @@ class Request:
     probe: Count = field(default=0, metadata={"since": "short runs"})
     """Short runs to propose. [1]"""
     top: Count = 5
-    """Alternatives to show."""
     notes: tuple[str, ...] = ()
     """How something that was given is read, one sentence each; said with the answer, and no doubt about it."""
     caveats: tuple[str, ...] = field(default_factory=tuple)

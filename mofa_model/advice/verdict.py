@@ -1,9 +1,9 @@
-"""What an answer is worth, and what its first line says beside that: one decision for the command, Python, manifests and pages.
+"""Status and doubts of an answer: one decision for the command, Python, manifests and pages.
 
-    Recommended       nothing speaks against it
-    LowConfidence     something does: the doubts name it, what matters most first
+    Recommended       there is no doubt
+    LowConfidence     there are doubts, what matters most first
 
-Today's layout is kept unless the first choice is better with a chance of one half or more.
+Today's layout is kept unless the first choice is better with a chance of at least one half.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ KEPT: Final = 0.5
 SURELY: Final = 0.9
 """Chance of fitting below which an answer is LowConfidence. [1]"""
 DOUBTED: Final = 0.4
-"""Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
+"""Confidence at most, where an input is itself in doubt, such as nodes that are not ready. Ours. [1]"""
 
 
 def status_of(doubts: tuple[str, ...]) -> Status:
-    """What an answer is worth, of which this is doubted."""
+    """The status of an answer with these doubts."""
     return Status.LOW_CONFIDENCE if doubts else Status.RECOMMENDED
 
 
 def is_sure(fits: Ratio, unmeasured: tuple[str, ...], *, own: bool) -> bool:
-    """Whether a layout surely fits, and measured runs of its stack have all of its features: else it has a doubt."""
+    """Whether a layout surely fits, and measured runs of its own stack have all of its features."""
     return float(fits) >= SURELY and not unmeasured and own
 
 
@@ -39,16 +39,16 @@ def doubts_of(
     *,
     odds: Odds,
     unmeasured: tuple[str, ...],
-    rests: Basis,
+    rests_on: Basis,
     own: bool,
     sure: Ratio,
 ) -> tuple[str, ...]:
-    """What speaks against a layout as an answer, one sentence each; none where nothing does.
+    """Reasons against a layout as an answer, one sentence each.
 
     `unmeasured` are its features that no run has, `own` says whether runs of its stack or a relative count, `sure` is the chance
-    that its bands hold.
+    that its bounds hold.
     """
-    found = [*asked_amiss(request)]
+    found = [*question_doubts(request)]
     if keeps(odds.beats):
         found.insert(
             0,
@@ -59,7 +59,7 @@ def doubts_of(
     if unmeasured:
         found.append(f"no measured run has {', '.join(unmeasured)}")
     elif not own:
-        found.append(rests.evidence)
+        found.append(rests_on.evidence)
     found += request.caveats
     if sure <= DOUBTED and not found:
         found.append(f"bands near it hold with a probability of {in_percent(sure)} only")
@@ -67,10 +67,10 @@ def doubts_of(
 
 
 def keeps(beats: Ratio | None) -> bool:
-    """Whether today's layout is kept, which the first choice is better than with this chance; None = there is none."""
+    """Whether today's layout is kept, given the chance that the first choice is better; None = there is no such layout."""
     return beats is not None and float(beats) < KEPT
 
 
-def asked_amiss(request: Request) -> tuple[str, ...]:
-    """What of the question itself is doubted, whatever is answered."""
+def question_doubts(request: Request) -> tuple[str, ...]:
+    """Doubts about the question itself."""
     return tuple(filter(None, (doubt_of(request.problems[0].workload.training),)))

@@ -52,15 +52,11 @@ class Coordinates:
     """Where a run stands, in words: so files say it."""
 
     stack: str
-    """Software stack."""
     device: str
-    """Device preset."""
     format: str
-    """Format of matrix products."""
     blocks: str
     """Kinds of blocks of a layer, with + between them."""
     gpus: str
-    """Devices."""
     hidden: str
     """Width of the model."""
     sequence: str

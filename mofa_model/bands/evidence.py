@@ -68,7 +68,6 @@ class NearRun:
     """A measured run near the layout that is asked about."""
 
     name: str
-    """Name of the case."""
     place: str
     """Its degrees, devices and width, in a few words."""
     distance: float
@@ -202,7 +201,6 @@ class Seen:
     """Runs that have a feature."""
 
     runs: int
-    """Measured runs. [1]"""
     error: float | None
     """Median error of their steps by fits that did not see their groups; None where there are none. [1]"""
 
@@ -214,7 +212,6 @@ class Feature:
     name: str
     """Coordinate, or key of the layout."""
     value: str
-    """What it is."""
     seen: Mapping[str, Seen]
     """Runs that have it: `here`, of the stack on these devices; of the `stack`; on these `devices`; in this `format`; `all`."""
 

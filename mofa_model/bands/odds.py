@@ -128,11 +128,8 @@ class ShortRun:
     """A layout of the question that somebody ran for a few steps."""
 
     strategy: Strategy
-    """What it is."""
     precision: str
-    """Training recipe."""
     fitted: bool
-    """Whether it had room."""
     at: Coordinates
     """Where it stands."""
     errors: Mapping[str, float]
@@ -144,12 +141,11 @@ class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    """The layouts."""
     halves: Mapping[str, Array]
     """Half the width of their bands without short runs, as a logarithm, by quantity. [1]"""
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
-    told: Mapping[str, Array]
+    explained: Mapping[str, Array]
     """Factors whose products are the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
 
     @property
@@ -170,13 +166,15 @@ class LayoutOdds:
         """Chance that a layout is faster than each of all, by their expected paces; against itself a half. [1]"""
         mine, others = self.scales["step"][one], self.scales["step"]
         shared = self._shared([one])[0]
-        told = np.square(self.told["step"] - self.told["step"][:, [one]]).sum(axis=0)
-        spread = np.sqrt(np.maximum(mine**2 + others**2 - 2.0 * shared * mine * others - told, 0.0))
+        explained = np.square(self.explained["step"] - self.explained["step"][:, [one]]).sum(axis=0)
+        spread = np.sqrt(
+            np.maximum(mine**2 + others**2 - 2.0 * shared * mine * others - explained, 0.0)
+        )
         return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
         """Share of each scale that short runs leave. [1]"""
-        gone = np.square(self.told[quantity]).sum(axis=0) / np.square(self.scales[quantity])
+        gone = np.square(self.explained[quantity]).sum(axis=0) / np.square(self.scales[quantity])
         found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
 
@@ -186,9 +184,10 @@ class LayoutOdds:
 
     def covariance(self, quantity: str) -> Array:
         """Covariance of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
-        scale, told = self.scales[quantity], self.told[quantity]
+        scale, explained = self.scales[quantity], self.explained[quantity]
         found: Array = (
-            scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
+            scale[:, None] * scale * self._shared(range(len(self.layouts)))
+            - explained.T @ explained
         )
         return found
 
@@ -196,28 +195,30 @@ class LayoutOdds:
         """The same with what running jobs taught of a quantity: how far it is off, and by how much jobs differ from that, as logarithms. [1]"""
         halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
-        return LayoutOdds(self.layouts, halves, centres, self.told)
+        return LayoutOdds(self.layouts, halves, centres, self.explained)
 
     def some(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The same for some of the layouts."""
         which = np.asarray(places, dtype=int)
-        halves, centres, told = (
+        halves, centres, explained = (
             {name: values[..., which] for name, values in column.items()}
-            for column in (self.halves, self.centres, self.told)
+            for column in (self.halves, self.centres, self.explained)
         )
-        return LayoutOdds(tuple(self.layouts[at] for at in which), halves, centres, told)
+        return LayoutOdds(tuple(self.layouts[at] for at in which), halves, centres, explained)
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
         """The same after short runs; `errors` are logarithms of measured over predicted, by quantity and index of the layout."""
-        centres, told = dict(self.centres), dict(self.told)
+        centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
             ran = list(found)
             scale = self.scales[name]
             seen = self._shared(ran) * scale[ran][:, None] * scale
             root = np.linalg.cholesky(seen[:, ran] + REPEATED**2 * np.eye(len(ran)))
-            told[name] = np.linalg.solve(root, seen)
-            centres[name] = told[name].T @ np.linalg.solve(root, np.array(list(found.values())))
-        return LayoutOdds(self.layouts, self.halves, centres, told)
+            explained[name] = np.linalg.solve(root, seen)
+            centres[name] = explained[name].T @ np.linalg.solve(
+                root, np.array(list(found.values()))
+            )
+        return LayoutOdds(self.layouts, self.halves, centres, explained)
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the errors of some layouts with those of all, [some, layouts]. [1]"""

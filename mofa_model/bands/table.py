@@ -44,7 +44,6 @@ class MeasuredRuns:
     """Runs in columns, one entry a run."""
 
     names: tuple[str, ...]
-    """Names of cases."""
     groups: tuple[str, ...]
     """Groups of runs: one publisher, one family of models, one GPU."""
     places: Mapping[str, tuple[tuple[str, ...], NDArray[np.intp]]]

@@ -27,11 +27,8 @@ class CalibrationKey:
     """Which constants a case asks for; nothing here names a model, degrees of a layout or a cluster."""
 
     device: str
-    """Device preset id."""
     precision: str
-    """Precision recipe id."""
     stack: str
-    """Software stack id."""
     release: str = ""
     """Container release, or the year."""
     defects: frozenset[str] = frozenset()
@@ -61,21 +58,16 @@ class Case:
     kind: str
     """What kind of run: pretrain, sweep, layer, activation-memory-ratio."""
     source: str
-    """Where the figures are from."""
     publisher: str
-    """Who ran it."""
     gpu: str
     """Accelerator, in the words of the file."""
     group: str
     """Runs that compete with each other; empty where there is no such group."""
     workload: Workload
-    """Model and training."""
     cluster: Cluster
     """Machines, with default constants: see `key`."""
     strategy: Strategy
-    """Layout and features."""
     key: CalibrationKey
-    """Constants that it asks for."""
     measured: tuple[MeasuredFigure, ...]
     """Measured figures, in SI units."""
     out_of_memory: bool = False
@@ -112,11 +104,9 @@ class Batch:
     keys: tuple[CalibrationKey, ...]
     """Constants that each row asks for."""
     workload: Workload
-    """Models and trainings."""
     cluster: Cluster
     """Machines, with default constants until `calibrated`."""
     strategy: Strategy
-    """Layouts."""
 
     def __len__(self) -> int:
         return len(self.indices)

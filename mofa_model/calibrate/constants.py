@@ -27,7 +27,6 @@ class Free:
     """One constant that may move."""
 
     section: str
-    """Section of constants.toml."""
     path: str
     """Constant in `Calibration`, for example compute.gemm_efficiency."""
     factor: bool
@@ -37,7 +36,6 @@ class Free:
     spread: float
     """Standard deviation of its logarithm before any run is seen; 0 = fixed at the prior."""
     source: str
-    """Where the prior is from."""
     least: float = 0.0
     """The smallest value that can be; a fit stays above."""
     most: float = math.inf
@@ -135,9 +133,7 @@ class Written:
     """One entry as it stands in constants.toml."""
 
     entry: Free
-    """The prior it started from."""
     value: float
-    """Its value or factor."""
     scatter: float = 0.0
     """Standard deviation of its logarithm over folds that touch it; 0 = fixed, or never left out."""
     runs: tuple[tuple[str, int], ...] = ()

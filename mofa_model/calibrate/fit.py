@@ -298,9 +298,7 @@ class Fitted:
     residuals: Array
     """log(predicted / measured) of every case; NaN where it has no measurement."""
     loss: float
-    """Robust loss with priors."""
     steps: int
-    """Iterations taken."""
 
 
 def robust(residual: Array, scale: float) -> tuple[Array, Array]:

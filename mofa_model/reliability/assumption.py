@@ -61,7 +61,6 @@ class AssumptionCheck:
     """What the days say of one assumed rate."""
 
     verdict: Verdict
-    """What it comes to."""
     evidence: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: int | None

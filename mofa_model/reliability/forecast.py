@@ -38,7 +38,6 @@ class RateForecasts:
     """What forecasts with all half-lives and spreads say of a rate, and how far each is believed."""
 
     weight: NDArray[Any]
-    """Share of each. [1]"""
     shape: NDArray[Any]
     """Gamma shape of its rate. [1]"""
     scale: NDArray[Any]

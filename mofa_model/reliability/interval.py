@@ -48,7 +48,6 @@ class Interval:
     every: tuple[int, ...]
     """Saves of the nearest tier for one of each tier."""
     ettr: Ratio
-    """ETTR with it. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

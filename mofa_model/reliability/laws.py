@@ -45,7 +45,6 @@ class FailureSource:
     """One cause of failures of the job: its share, its recovery, the tier it restores from."""
 
     name: str
-    """Recovery class or domain."""
     share: float
     """Share of the job's failures; it does not depend on the number of nodes. [1]"""
     recoveries: tuple[RecoveryTime, ...]
@@ -237,7 +236,6 @@ class GeneralRun:
     """X has any survival function."""
 
     curve: Callable[[NDArray[Any]], NDArray[Any]]
-    """alive(t) on arrays."""
     horizon: Seconds
     """Time that no run outlasts, to double precision. [s]"""
 

@@ -61,7 +61,6 @@ class Job:
     """One job or an array of them: what runs where, and what its saves cost."""
 
     nodes: Count
-    """Nodes of the job."""
     step_time: Seconds
     """Time of a step without failures. [s]"""
     blocking: tuple[Numeric, ...]

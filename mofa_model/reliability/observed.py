@@ -86,7 +86,6 @@ class RateReport:
     name: str
     """Recovery class, or the total."""
     failures: int
-    """Failures seen. [1]"""
     assumed: float
     """Assumed failures per node-day. [1/d]"""
     expected: float
@@ -104,7 +103,6 @@ class RateReport:
     prior_weight: float
     """Share of the posterior that is prior. [1]"""
     verdict: Verdict
-    """What it comes to."""
     evidence: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: str | None = None
@@ -148,7 +146,6 @@ class Assessment:
     rates: tuple[RateReport, ...]
     """One for each class, and the total."""
     shares: dict[str, Range]
-    """Class shares of the failures."""
     recoveries: dict[str, RecoveryPosterior]
     """Recovery times, for classes with any."""
     dispersion: Dispersion | None

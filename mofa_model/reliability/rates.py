@@ -31,7 +31,6 @@ class Posterior:
     """A Gamma posterior of a rate, with what it came from."""
 
     failures: Count
-    """Failures seen. [1]"""
     exposure: Numeric
     """Exposure watched. [node s or node d]"""
     shape: Numeric

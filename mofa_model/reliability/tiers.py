@@ -46,7 +46,6 @@ class Failure:
     tier: int
     """Tier that these failures read."""
     share: float
-    """Share of all failures. [1]"""
     run: Uptime
     """Law of the run that follows the recovery."""
 

@@ -25,11 +25,9 @@ class Runs:
     """Many runs of one length. Arrays have one entry a run."""
 
     duration: float
-    """Length of each run. [s]"""
     ettr: NDArray[Any]
     """Work that was not lost, over the length. [1]"""
     failures: NDArray[Any]
-    """Failures of each run. [1]"""
     lost: dict[str, float]
     """Mean time lost by cause; with the productive time it adds to the length. [s]"""
 
@@ -39,11 +37,8 @@ class TimelineStretch:
     """A stretch of a timeline in one phase."""
 
     start: float
-    """When it begins. [s]"""
     end: float
-    """When it ends. [s]"""
     phase: str
-    """What the job does."""
     saved: int
     """Boundaries durable or reached at its end, in intervals of work. [1]"""
     failure: str

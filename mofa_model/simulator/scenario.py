@@ -22,9 +22,7 @@ class Cause:
     """One cause of failure."""
 
     name: str
-    """Recovery class or domain."""
     share: float
-    """Share of all failures. [1]"""
     recoveries: tuple[RecoveryTime, ...]
     """Parts of the recovery time, one after the other."""
     tier: int = 0
@@ -36,7 +34,6 @@ class Scenario:
     """A job, its checkpoints and its failures."""
 
     rate: float
-    """Failures of the job. [1/s]"""
     causes: tuple[Cause, ...]
     """Causes of failure; their shares add to one."""
     work: float
