@@ -31,7 +31,7 @@ from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPo
 from mofa_operator.observe.progress.run_records import RunRecords
 from mofa_operator.observe.progress.telemetry import JobSeries, Telemetry
 from mofa_operator.observe.prometheus.client import Prometheus
-from mofa_operator.observe.prometheus.trainers import TRAINERS, Job
+from mofa_operator.observe.prometheus.trainers import TRAINERS, JobName
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
@@ -57,7 +57,9 @@ _PATIENCE: Final = 60.0
 _AWAY: Final = 5
 """Looks for which a node may be away without being lost, where that is less than the usual five minutes. [1]"""
 
-Telemetries: TypeAlias = Callable[[Iterable[JobSeries], float], Awaitable[Mapping[Job, Telemetry]]]
+Telemetries: TypeAlias = Callable[
+    [Iterable[JobSeries], float], Awaitable[Mapping[JobName, Telemetry]]
+]
 """What is to be seen of the jobs at a moment."""
 
 _log = logging.getLogger(__name__)
@@ -184,7 +186,7 @@ class JobObserver:
         """Look at every job once."""
         jobs = {where.job: (seen, where) async for seen, where in self._watched()}
         now = time.time()
-        found: Mapping[Job, Telemetry] = {}
+        found: Mapping[JobName, Telemetry] = {}
         try:
             if jobs and self.ask is not None:
                 found = await self.ask([where for _, where in jobs.values()], now)
@@ -246,7 +248,7 @@ class JobObserver:
 
     async def _watched(self) -> AsyncIterator[tuple[LiveObject, JobSeries]]:
         profiles = {profile.key.name: profile for profile in self.store.profiles()}
-        names: set[Job] = set()
+        names: set[JobName] = set()
         for number, key in enumerate(self.store.keys(TRAINING_JOB) + self.store.keys(*KINDS)):
             if number % _YIELD == 0:
                 await asyncio.sleep(0)

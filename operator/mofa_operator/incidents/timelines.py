@@ -247,7 +247,7 @@ SIGNALS: Final = (READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT, XID, REMAP, 
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class SignalTimeline:
     """The samples of one signal about one part of a node, where anything happened."""
 
     node: str
@@ -262,7 +262,7 @@ class NodeTimeline:
     """Everything that is known of one node."""
 
     name: str
-    timelines: tuple[Timeline, ...]
+    timelines: tuple[SignalTimeline, ...]
     signals: frozenset[Signal] = frozenset()
     """Signals whose exporter reports the node, also where nothing happened."""
     spacing: Mapping[Signal, float]
@@ -274,7 +274,7 @@ class NodeTimeline:
     known: tuple[Span, ...]
     """When any node of the pool was sampled."""
 
-    def of(self, signal: Signal) -> list[Timeline]:
+    def of(self, signal: Signal) -> list[SignalTimeline]:
         """Time lines of a signal, one for each part of the node."""
         return sorted(
             (line for line in self.timelines if line.signal is signal), key=lambda line: line.part

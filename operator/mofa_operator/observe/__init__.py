@@ -9,11 +9,12 @@
 
 A sample becomes an ETTR in these records, each with facts that the one before has not:
 
-    Sample ─▶ Timeline, PodTimeline      runs of equal values of one series          history.node_series, pod_series
-      ─▶ DaySamples ─▶ PoolTimelines     one day of a pool; all days of its window   history.day_samples
-      ─▶ Incident ─▶ Past                what happened, why, and the time at risk    incidents
-      ─▶ History                         FailureEvidence by class and by day         history.history
+    Sample ─▶ SignalTimeline, PodTimeline   runs of equal values of a series     history.node_series, pod_series
+      ─▶ DaySamples ─▶ PoolTimelines        one day of a pool; its whole window  history.day_samples
+      ─▶ Incident ─▶ Past                   what happened, why, time at risk     incidents
+      ─▶ History                            evidence by class and by day         history.history
       ─▶ ClusterProfile.status ─▶ mofa_model.reliability ─▶ ETTR
 
-May import: api, settings, objects, evidence, incidents, snapshot, keys, words, mofa_model. Imported by: control, fleet, page, verbs.
+May import: api, settings, objects, evidence, incidents, snapshot, keys, words, mofa_model.
+Imported by: control, fleet, page, verbs.
 """

@@ -18,9 +18,9 @@ from mofa_operator.incidents.timelines import (
     NodeTimeline,
     PodTimeline,
     PoolTimelines,
+    SignalTimeline,
     Span,
     Stall,
-    Timeline,
     ValueRun,
 )
 
@@ -48,7 +48,7 @@ def exits(*given, again=20.0):
 def life(name, **told):
     signals = {"ready": READY, "cordon": CORDON, "xid": XID}
     lines = (
-        Timeline(name, signals[word], ("0", "u") if word == "xid" else (), runs)
+        SignalTimeline(name, signals[word], ("0", "u") if word == "xid" else (), runs)
         for word, runs in told.items()
     )
     seen = (Span(START, END),)

@@ -21,8 +21,8 @@ from mofa_operator.incidents.timelines import (
     TAINT,
     XID,
     NodeTimeline,
+    SignalTimeline,
     Span,
-    Timeline,
     ValueRun,
     length,
 )
@@ -55,7 +55,7 @@ def life(name="a", step=60.0, labels=None, seen=DAY, **told):
     told.setdefault("ready", switched(until=seen))
     return NodeTimeline(
         name=name,
-        timelines=tuple(Timeline(name, *WORDS[word], runs) for word, runs in told.items()),
+        timelines=tuple(SignalTimeline(name, *WORDS[word], runs) for word, runs in told.items()),
         signals=frozenset(WORDS[word][0] for word in told),
         spacing={one: step for one, _ in WORDS.values()},
         labels=labels or {},
@@ -78,7 +78,7 @@ def failures(*, rules=None, **told):
 
 def problem(name):
     """Failures of a node that has a condition for some hours, under the cordon that answers it."""
-    line = Timeline("a", PROBLEM, (name,), switched((9000, 1.0), (20000, 0.0), first=0.0))
+    line = SignalTimeline("a", PROBLEM, (name,), switched((9000, 1.0), (20000, 0.0), first=0.0))
     one = life(cordon=switched((9060, 1.0), (21000, 0.0), first=0.0))
     found = node_incidents(replace(one, timelines=(*one.timelines, line)))
     return [incident for incident in found if incident.cause.counts]

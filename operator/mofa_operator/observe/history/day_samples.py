@@ -21,8 +21,8 @@ from mofa_operator.incidents.timelines import (
     Point,
     PoolTimelines,
     Signal,
+    SignalTimeline,
     Span,
-    Timeline,
     ValueRun,
     joined,
     joined_runs,
@@ -88,7 +88,7 @@ class DaySamples:
     """When the readiness of each node was sampled."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes."""
-    timelines: tuple[Timeline, ...] = ()
+    timelines: tuple[SignalTimeline, ...] = ()
     """Time lines of nodes on which something happened."""
     spacing: Mapping[Signal, float] = field(default_factory=dict)
     """Usual time between samples of a signal. [s]"""
@@ -122,10 +122,10 @@ def pool_timelines(days: Sequence[DaySamples]) -> PoolTimelines:
         for uid, pod in day.pods.items():
             pods[uid] = pods[uid].merged(pod) if uid in pods else pod
     spacing = {signal: median(many) for signal, many in gaps.items()}
-    timelines: defaultdict[str, list[Timeline]] = defaultdict(list)
+    timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
     for (node, signal, part), many in runs.items():
         silence = signal.silence * spacing.get(signal, 60.0)
-        timelines[node].append(Timeline(node, signal, part, joined_runs(many, silence)))
+        timelines[node].append(SignalTimeline(node, signal, part, joined_runs(many, silence)))
     known = tuple(joined((span for day in days for span in day.covered), 1.0))
     nodes = {
         node: NodeTimeline(

@@ -14,7 +14,7 @@ from mofa_operator.incidents.timelines import (
     XID,
     Point,
     Signal,
-    Timeline,
+    SignalTimeline,
     spacing_of,
     value_runs,
 )
@@ -54,7 +54,7 @@ class NodeSeries:
         """`seconds` is the length of the time that is read."""
         self._ask, self._pool, self._naming, self._nodes = ask, pool, naming, nodes
         self._seconds = seconds + OVERLAP
-        self.timelines: list[Timeline] = []
+        self.timelines: list[SignalTimeline] = []
         self.spacing: dict[Signal, float] = {}
         self.reporting: dict[Signal, frozenset[str]] = dict.fromkeys(SIGNALS, frozenset())
         self.gpu_instances: NamesByNode = {}
@@ -98,7 +98,7 @@ class NodeSeries:
         gaps = sorted(gap for many in points.values() if (gap := spacing_of(sorted(many), 5.0)))
         self.spacing[signal] = spacing = gaps[len(gaps) // 2] if gaps else _USUAL
         self.timelines += [
-            Timeline(node, signal, part, value_runs(many, spacing, signal.silence))
+            SignalTimeline(node, signal, part, value_runs(many, spacing, signal.silence))
             for (node, part), many in points.items()
         ]
 

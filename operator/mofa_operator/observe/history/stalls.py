@@ -12,7 +12,7 @@ from typing import Final
 from mofa_operator.incidents.timelines import Point, Span, Stall
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import Pool, any_of, matcher
-from mofa_operator.observe.prometheus.trainers import MOFA, NAMESPACE, Job
+from mofa_operator.observe.prometheus.trainers import MOFA, NAMESPACE, JobName
 
 TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 """Our own exporter's series, with the namespace in which the scrape places their target."""
@@ -22,7 +22,7 @@ TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 class StepEdges:
     """Where the steps of a job stopped and went on in one day."""
 
-    job: Job
+    job: JobName
     stopped: tuple[Point, ...]
     """When the last steps before a stall were finished, and which. [s, 1]"""
     resumed: tuple[Point, ...]
@@ -53,7 +53,7 @@ async def step_edges(prometheus: Prometheus, pool: Pool, day: Span) -> list[Step
     if not gaps:
         return []
     pace = await prometheus.query(TRAINER.pace(pool, span), at)
-    step_times: defaultdict[str, dict[Job, float]] = defaultdict(dict)
+    step_times: defaultdict[str, dict[JobName, float]] = defaultdict(dict)
     for s in pace.samples:
         if (job := _job(s.labels)) and s.label(NAMESPACE) in gaps:
             step_times[s.label(NAMESPACE)][job] = s.value
@@ -77,7 +77,7 @@ async def _edges(
     day: Span,
     grid: _Grid,
     gaps: Mapping[str, float],
-    steps: Mapping[Job, float],
+    steps: Mapping[JobName, float],
 ) -> list[StepEdges]:
     """Stops and new starts in namespaces that share a grid.
 
@@ -89,8 +89,8 @@ async def _edges(
         prometheus.query(TRAINER.stops(pool, day.seconds, grid.wait, grid.look), day.end),
         prometheus.query(TRAINER.starts(pool, day.seconds, grid.wait, grid.look), day.end),
     )
-    stopped: dict[Job, tuple[Point, ...]] = {}
-    resumed: dict[Job, tuple[Point, ...]] = {}
+    stopped: dict[JobName, tuple[Point, ...]] = {}
+    resumed: dict[JobName, tuple[Point, ...]] = {}
     for answer, found in ((stops, stopped), (starts, resumed)):
         for s in answer.samples:
             gap = gaps.get(s.label(NAMESPACE), 0.0)
@@ -108,10 +108,10 @@ async def _edges(
     ]
 
 
-def _job(labels: Mapping[str, str]) -> Job | None:
+def _job(labels: Mapping[str, str]) -> JobName | None:
     """The job of a series; None where its target runs in another namespace."""
     placed, namespace, name = (labels.get(label, "") for label in TRAINER.names)
-    return Job(namespace, name) if placed in ("", namespace) else None
+    return JobName(namespace, name) if placed in ("", namespace) else None
 
 
 def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:

@@ -46,7 +46,7 @@ from mofa_operator.observe.prometheus.promql import (
     selector,
     with_trusted_exporters,
 )
-from mofa_operator.observe.prometheus.trainers import RECENT, Job
+from mofa_operator.observe.prometheus.trainers import RECENT, JobName
 
 SPAN: Final = 3600.0
 """How far back pods are read: one that is gone stays known for so long. [s]"""
@@ -65,7 +65,7 @@ _NONE: Final[Mapping[str, float]] = {}
 class Pod:
     """A pod of a training job."""
 
-    job: Job
+    job: JobName
     attempt: str
     """Restart attempt of its job; empty for kinds of jobs that count none."""
     slot: str
@@ -100,13 +100,13 @@ class Gang:
 async def gangs(
     prometheus: Prometheus,
     matchers: Mapping[str, str],
-    jobs: Mapping[Job, float],
+    jobs: Mapping[JobName, float],
     now: float,
     *,
     span: float = SPAN,
     lately: float = RECENT,
     exporters: tuple[str, ...] = EXPORTERS,
-) -> dict[Job, Gang]:
+) -> dict[JobName, Gang]:
     """The pods of some jobs, by job; a job without pods has no entry.
 
     `jobs` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted job of the same name.
@@ -125,7 +125,7 @@ async def gangs(
     )
     if pool is None:
         return {}
-    by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
+    by_job: defaultdict[JobName, dict[str, Pod]] = defaultdict(dict)
     async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
         if pod.job in jobs and (pod.created is None or pod.created > jobs[pod.job] - SECOND):
             by_job[pod.job][uid] = pod
@@ -137,7 +137,7 @@ async def gangs(
     ends = {pod_id(sample): sample.value async for sample in in_turns(ended.samples)}
     starts = {pod_id(sample): sample.value async for sample in in_turns(started.samples)}
     memory_by_pod = by_pod(memory)
-    found: dict[Job, Gang] = {}
+    found: dict[JobName, Gang] = {}
     for job, pods in by_job.items():
         await asyncio.sleep(0)  # other tasks have their turn
         found[job] = gang(pods, ends, starts, memory_by_pod)
@@ -160,7 +160,7 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     async for sample in in_turns(pods):
         known, labels = facts[pod_id(sample)], labels_of(sample)
         found[pod_id(sample)] = Pod(
-            job=Job(sample.label("namespace"), sample.label(labels.job)),
+            job=JobName(sample.label("namespace"), sample.label(labels.job)),
             attempt=sample.label(labels.attempt),
             slot=pod_slot(sample, labels),
             node=known["node"].label("node") if "node" in known else "",

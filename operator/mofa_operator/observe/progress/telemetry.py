@@ -31,8 +31,8 @@ from mofa_operator.observe.prometheus.trainers import (
     SMOOTHED,
     TRAINERS,
     TRAINING_LABELS,
-    Job,
-    Trainer,
+    JobName,
+    TrainerSeries,
 )
 from mofa_operator.snapshot import Running
 
@@ -76,14 +76,14 @@ class JobSeries:
     """The profile's own query for the last finished step."""
 
     @property
-    def job(self) -> Job:
+    def job(self) -> JobName:
         """Its identity."""
-        return Job(self.namespace, self.name)
+        return JobName(self.namespace, self.name)
 
     @property
-    def pods_of(self) -> Job:
+    def pods_of(self) -> JobName:
         """The object that has its pods."""
-        return Job(self.namespace, self.owner or self.name)
+        return JobName(self.namespace, self.owner or self.name)
 
     @property
     def has_own_queries(self) -> bool:
@@ -140,7 +140,7 @@ class TelemetryReader:
         self._prometheus = prometheus
         self._last: float | None = None
 
-    async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[Job, Telemetry]:
+    async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[JobName, Telemetry]:
         """The telemetry of jobs at a moment; a job without any has no entry. Raises `SourceUnreachable`. [s]"""
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
@@ -163,7 +163,7 @@ class TelemetryReader:
 
     async def _look(
         self, group: list[JobSeries], now: float, span: float
-    ) -> dict[Job, Telemetry] | MofaError:
+    ) -> dict[JobName, Telemetry] | MofaError:
         """The telemetry of jobs that share their queries, or what failed."""
         try:
             figures = await running(self._prometheus, group, now)
@@ -176,12 +176,12 @@ class TelemetryReader:
             for job in figures.keys() | there.keys() | paths.keys()
         }
 
-    async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[Job, Gang]:
+    async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[JobName, Gang]:
         """Pods by job; where the answer for several namespaces is too large, each is asked for alone."""
         pools: dict[tuple[object, ...], list[JobSeries]] = {}
         for one in jobs:
             pools.setdefault((one.exporters, *sorted(one.pool.items())), []).append(one)
-        found: dict[Job, Gang] = {}
+        found: dict[JobName, Gang] = {}
         pending = list(pools.values())
         while pending:
             group = pending.pop()
@@ -198,10 +198,10 @@ class TelemetryReader:
         return found
 
 
-def grouped(jobs: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[Job, str]]:
+def grouped(jobs: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobName, str]]:
     """Jobs that share their queries, and the reasons why others are refused."""
     groups: dict[tuple[object, ...], list[JobSeries]] = {}
-    refused: dict[Job, str] = {}
+    refused: dict[JobName, str] = {}
     own: Counter[str] = Counter()
     for one in sorted(jobs, key=lambda one: one.job):
         stated = one.matchers.get(NAMESPACE, one.namespace)
@@ -233,7 +233,7 @@ class _Exporter:
         return self.jobs[0].preset
 
     @property
-    def trainer(self) -> Trainer:
+    def trainer(self) -> TrainerSeries:
         return TRAINERS[self.preset]
 
     @property
@@ -243,16 +243,16 @@ class _Exporter:
         picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
         return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked))
 
-    def points(self, answer: QueryResult) -> dict[Job, tuple[Point, ...]]:
+    def points(self, answer: QueryResult) -> dict[JobName, tuple[Point, ...]]:
         """The points of each of the jobs; of several series without names, those with the largest last value."""
         if not self.trainer.names:
             samples = sorted(answer.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
         wanted = {one.job for one in self.jobs}
-        found = {Job(*map(s.label, self.trainer.names)): s.points for s in answer.samples}
+        found = {JobName(*map(s.label, self.trainer.names)): s.points for s in answer.samples}
         return {job: points for job, points in found.items() if job in wanted}
 
-    def values(self, answer: QueryResult) -> dict[Job, float]:
+    def values(self, answer: QueryResult) -> dict[JobName, float]:
         """The last value of each of the jobs."""
         return {job: points[-1][1] for job, points in self.points(answer).items()}
 
@@ -280,7 +280,7 @@ def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
 
 async def running(
     prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, window: float = WINDOW
-) -> dict[Job, Running]:
+) -> dict[JobName, Running]:
     """The figures of those jobs that run."""
     every = list(jobs)
     answers = await together(
@@ -292,7 +292,7 @@ async def running(
 
 async def _figures(
     prometheus: Prometheus, exporter: _Exporter, now: float, window: float
-) -> dict[Job, Running]:
+) -> dict[JobName, Running]:
     trainer, pool = exporter.trainer, exporter.pool
     queries = {
         "steps": trainer.advancing(pool),
@@ -312,7 +312,7 @@ async def _figures(
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
     known = dict(zip(queries, map(exporter.values, answers), strict=True))
 
-    def figures(job: Job) -> Running:
+    def figures(job: JobName) -> Running:
         value = {name: values.get(job) for name, values in known.items()}
         gained, since, usual = (value.get(name) for name in ("gained", "since", "usual"))
         pace = value["pace"] if (value["pace"] or 0.0) > 0 else None
@@ -343,7 +343,9 @@ def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
     return min(1.0, steps * step_seconds / elapsed) if elapsed >= 10 * step_seconds else None
 
 
-async def _own_figures(prometheus: Prometheus, one: JobSeries, now: float) -> dict[Job, Running]:
+async def _own_figures(
+    prometheus: Prometheus, one: JobSeries, now: float
+) -> dict[JobName, Running]:
     """A job by its profile's own queries: it runs while its steps grow, or has a speed where it has no steps."""
     found = Running(source=_OWN_QUERY)
     if one.step_query:
@@ -373,21 +375,21 @@ async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: flo
         for sample in (await prometheus.query(asked, at)).samples
         if sample.label(NAMESPACE) in ("", one.namespace)
     ]
-    named = [s.value for s in samples if Job(*map(s.label, TRAINING_LABELS)) == one.job]
+    named = [s.value for s in samples if JobName(*map(s.label, TRAINING_LABELS)) == one.job]
     unnamed = [s.value for s in samples if not s.label(TRAINING_LABELS[1])]
     return max(named or unnamed, default=None)
 
 
 async def present(
     prometheus: Prometheus, jobs: Iterable[JobSeries], now: float
-) -> dict[Job, float]:
+) -> dict[JobName, float]:
     """Jobs whose trainers' series exist, whether or not steps advance: since when, 0 = unknown. [s]"""
     every = list(jobs)
 
-    async def by_exporter(exporter: _Exporter) -> dict[Job, float]:
+    async def by_exporter(exporter: _Exporter) -> dict[JobName, float]:
         return exporter.values(await prometheus.query(exporter.trainer.there(exporter.pool), now))
 
-    async def by_own_query(one: JobSeries) -> dict[Job, float]:
+    async def by_own_query(one: JobSeries) -> dict[JobName, float]:
         query = one.step_query or one.tokens_query or ""
         value = await _own_value(prometheus, one, query, now)
         return {} if value is None else {one.job: 0.0}
@@ -404,14 +406,14 @@ async def present(
 
 async def finished_steps(
     prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, span: float
-) -> dict[Job, Path]:
+) -> dict[JobName, Path]:
     """Steps of all jobs whose exporter counts them, in the last `span` seconds.
 
     A step that a sample shows was finished after the sample before it. That moment is taken: it is never later than the truth, and the
     last step before an interruption and the first one after it are early alike, so the time between them is right on average.
     """
 
-    async def of_exporter(exporter: _Exporter) -> dict[Job, Path]:
+    async def of_exporter(exporter: _Exporter) -> dict[JobName, Path]:
         trainer, pool = exporter.trainer, exporter.pool
         look, back = step_grid(span, len(exporter.jobs))
         values, moments = await together(

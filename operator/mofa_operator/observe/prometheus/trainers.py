@@ -26,7 +26,7 @@ SMOOTHED: Final = 600.0
 """Throughput is the mean over this time. [s]"""
 
 
-class Job(NamedTuple):
+class JobName(NamedTuple):
     """The identity of a job."""
 
     namespace: str
@@ -34,7 +34,7 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trainer:
+class TrainerSeries:
     """The series of one exporter; None = it has no such series."""
 
     step: str | None
@@ -156,7 +156,7 @@ def _published(series: str | None) -> str:
     return series
 
 
-MOFA: Final = Trainer(
+MOFA: Final = TrainerSeries(
     step="mofa_train_step",
     tokens="mofa_train_tokens_per_second",
     step_time="mofa_train_step_seconds",
@@ -165,10 +165,12 @@ MOFA: Final = Trainer(
     start="mofa_train_start_timestamp_seconds",
 )
 """Our own exporter."""
-TRAINERS: Final[Mapping[str, Trainer]] = {
+TRAINERS: Final[Mapping[str, TrainerSeries]] = {
     "mofa": MOFA,
-    "prime-rl": Trainer(step="trainer_step", tokens="trainer_throughput_tokens_per_sec", names=()),
-    "megatron": Trainer(
+    "prime-rl": TrainerSeries(
+        step="trainer_step", tokens="trainer_throughput_tokens_per_sec", names=()
+    ),
+    "megatron": TrainerSeries(
         step=None,
         tokens="megatron_training_tokens_per_sec",
         step_time="megatron_training_step_duration_ms",
