@@ -1,6 +1,8 @@
-"""The API server, as far as we use it: read, list, watch, apply, patch; every refusal is one of the errors of `api_errors`.
+"""The API server, as far as we use it: read, list, watch, apply, patch; every refusal is one of the
+errors of `api_errors`.
 
-One session, as many connections as objects are reconciled at once, no retries: the caller decides when to ask again.
+One session, as many connections as objects are reconciled at once, no retries: the caller decides
+when to ask again.
 """
 
 from __future__ import annotations
@@ -32,26 +34,28 @@ _READS: Final = 4
 _PAGE: Final = 500
 """Objects of one page of a list."""
 _WATCH: Final = "290"
-"""How long the server is asked to keep a watch, in seconds: connections that a load balancer moves are made anew."""
+"""How long the server keeps a watch; load balancers move older connections. [s]"""
 _SILENCE: Final = 90.0
 """How long a watch may be silent before its connection counts as dead. [s]"""
 _RESTARTS: Final = 3
 """How often a list whose continuation has expired is begun again."""
 _JSON: Final = "application/json"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
-"""How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
+"""How the API server says that a JSON patch does not fit the object."""
 Events: TypeAlias = AsyncIterator[tuple[str, Body]]
-"""Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
+"""Type and object, in their order; a BOOKMARK's object has a version and nothing else."""
 BOOKMARK: Final = "BOOKMARK"
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
 _UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
-"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
+"""Characters that JSON may hold and YAML may not: an apply is read as YAML."""
 
 
 class TokenBucket:
-    """Turns at a rate, some of them at once; those who wait are served in the order in which they came.
+    """Turns at a rate, some of them at once; those who wait are served in the order in which they
+    came.
 
-    It holds no tokens, but the moment at which the next turn is due, and how far ahead of it one may be.
+    It holds no tokens, but the moment at which the next turn is due, and how far ahead of it one
+    may be.
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
@@ -157,7 +161,7 @@ def listed(page: Body, path: str) -> Sequence[Body]:
 
 
 async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
-    """The events of an open watch; `Expired` and the other refusals where the server says so in its midst."""
+    """The events of an open watch; raises `Expired` or another refusal in its midst."""
     rest = b""
     while True:
         with as_busy(f"WATCH {path}"):
@@ -195,7 +199,7 @@ class Api:
         settings: ApiSettings | None = None,
         connections: int | None = None,
     ) -> None:
-        """A session that is not open yet; `connections` at once, enough for its writes and some reads by default."""
+        """Not open yet; `connections` are by default enough for its writes and some reads."""
         self._settings = settings or ApiSettings()
         self._connections = connections or self._settings.concurrency + _READS
         self._credentials = credentials
@@ -240,7 +244,7 @@ class Api:
     async def list(
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
     ) -> AsyncIterator[Body]:
-        """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
+        """All objects of a kind; some come twice where a continuation was lost."""
         async for items, _ in self.pages(kind, namespace, label_selector):
             for item in items:
                 yield item
@@ -252,7 +256,7 @@ class Api:
         label_selector: str | None = None,
         size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
-        """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
+        """The same list as pages with versions; a watch from the last one misses nothing."""
         wanted = {"limit": str(size), "labelSelector": label_selector}
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:
@@ -288,9 +292,11 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def watch(self, kind: Kind, namespace: str | None, version: str) -> AsyncIterator[Events]:
-        """What happens to objects of a kind after a version; the events end when the server ends them.
+        """What happens to objects of a kind after a version; the events end when the server ends
+        them.
 
-        `Expired` where the version is too old. No event follows another one for long: the server sends a bookmark a minute.
+        `Expired` where the version is too old. No event follows another one for long: the server
+        sends a bookmark a minute.
         """
         wanted = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
         path = f"{self.served.path(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
@@ -319,7 +325,8 @@ class Api:
         status: bool = False,
         rehearsal: bool = False,
     ) -> Body:
-        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none.
+        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very
+        object or none.
 
         A `rehearsal` is checked like any write, and changes nothing.
         """
@@ -338,7 +345,7 @@ class Api:
     async def patch(
         self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Body:
-        """JSON patch; `Conflict` where a test fails or a path is not there. A field that the kind does not have is refused."""
+        """JSON patch; `Conflict` where a test fails or a path is missing."""
         path = self._path(kind, namespace, name, "fieldValidation=Strict")
         try:
             return await self._write(
@@ -445,7 +452,7 @@ class Api:
         )
 
     async def _renewed(self, refused: Known) -> bool:
-        """Whether there are others than the refused credentials; connections with the old certificate are closed."""
+        """Whether there are new credentials; connections with the old certificate are closed."""
         if not await self._credentials.reload(refused):
             return False
         if self._session is not None and self._credentials.access != self._opened_with:

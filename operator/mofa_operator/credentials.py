@@ -1,4 +1,4 @@
-"""How to reach the API server and who we are: kubeconfig or in-cluster, and read again when they were rotated."""
+"""How to reach the API server, and as whom; read again when it was rotated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from mofa_model.errors import BadFile, BadValue, SourceUnreachable
 
 _FRESH: Final = 60.0
-"""How long a token is taken as it is before its file or plugin is asked again; what the Kubernetes clients do. [s]"""
+"""How long a token is used before it is read again, as the Kubernetes clients do. [s]"""
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ Known: TypeAlias = tuple[Access, str | None]
 
 
 class Credentials:
-    """Access and token; the token is asked for anew every minute, everything after the server said 401."""
+    """Access and token; the token is read again each minute, everything after a 401."""
 
     def __init__(self, configuration: Any, context: str | None = None) -> None:
-        """`configuration` is a `kubernetes.client.Configuration` that was loaded already, of this context."""
+        """`configuration` is a loaded `kubernetes.client.Configuration` of this context."""
         self._configuration = configuration
         self._context = context
         self._fresh_until = monotonic() + _FRESH
@@ -75,7 +75,7 @@ class Credentials:
         return monotonic() > self._fresh_until
 
     async def refresh(self) -> None:
-        """Ask for the token again, without stopping the loop; where there is none, the old one is used until it fails."""
+        """Read the token again, beside the loop; where that fails, the old one is used."""
         self._fresh_until = monotonic() + _FRESH
         try:
             self.token = await asyncio.to_thread(_token, self._configuration)
@@ -88,7 +88,7 @@ class Credentials:
         return self.access, self.token
 
     async def reload(self, refused: Known) -> bool:
-        """Read everything again, once for all who were refused with the same; whether anything is different now."""
+        """Read everything again, once for all who were refused; whether anything is new."""
         async with self._reading:
             if self.known == refused:
                 try:
@@ -102,7 +102,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, context: str | None = None) -> Credentials:
-        """Of KUBECONFIG or ~/.kube/config where there is one, else of the pod's service account; `context` is one of the file's."""
+        """Of KUBECONFIG or ~/.kube/config, else of the pod's service account."""
         return cls(_configuration(context), context)
 
 

@@ -59,8 +59,8 @@ JOBS: Final = (TRAINING_JOB, *KINDS)
 
 
 def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
-    """What decisions rest on before what is decided, so that the first decisions rest on everything; `names` are settings.
-    `checks` are Kueue's, which ask of Workloads.
+    """What decisions rest on before what is decided, so that the first decisions rest on
+    everything; `names` are settings. `checks` are Kueue's, which ask of Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
     ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']

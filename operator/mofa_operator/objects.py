@@ -1,11 +1,13 @@
-"""Objects of the cluster as types: what the API server gives becomes one of these when it comes in, and nobody walks it again.
+"""Objects of the cluster as types: what the API server gives becomes one of these when it comes in,
+and nobody walks it again.
 
     LiveObject         any object: its metadata, its conditions, and itself as it came
     LiveTrainingJob    a TrainingJob: what is read of its spec, and its status
     LiveProfile        a ClusterProfile; its status is the memory of its pool, and its FailureLedger that of days
 
-A part is read once, when somebody asks for it. A value that is not as it should be counts as missing: an object that somebody else wrote
-must not stop us, and `mofa_model.manifest` says what is wrong in a spec.
+A part is read once, when somebody asks for it. A value that is not as it should be counts as
+missing: an object that somebody else wrote must not stop us, and `mofa_model.manifest` says what is
+wrong in a spec.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def figure(value: object) -> float | None:
 
 
 def seconds(written: object) -> float | None:
-    """The moment behind a text as we and the API server write it, in seconds of the epoch; None where it is none. [s]
+    """The moment behind a text as we and the API server write it, in seconds of the epoch; None
+    where it is none. [s]
 
     >>> seconds("1970-01-01T00:01:00Z")
     60.0
@@ -87,7 +90,7 @@ def generation(value: object) -> int | None:
 
 
 def _range(value: object) -> Range | None:
-    """A figure with its bounds, `target` of a prediction, `mean` of a rate; None where one of them is missing."""
+    """A figure (`target` or `mean`) with its bounds; None where one of them is missing."""
     given = value if isinstance(value, dict) else {}
     middle = figure(given.get("target"))
     target = figure(given.get("mean")) if middle is None else middle
@@ -98,7 +101,7 @@ def _range(value: object) -> Range | None:
 
 
 def predicted_ranges(value: object) -> dict[str, Range]:
-    """What a layout is expected to do, by the fields of an answer's `Predicted`; figures of which nothing is missing."""
+    """Complete predicted figures, by the fields of an answer's `Predicted`."""
     given = value if isinstance(value, dict) else {}
     return {
         figure.field: found.times(1 / figure.scale)
@@ -314,7 +317,7 @@ class PoolSpec(Shape):
 Written: TypeAlias = dict[str, Any]
 """A part of an object as it is to be written."""
 FOREIGN: Final = "foreign"
-"""Key in the metadata of a stored body: what of ours somebody else wrote last, and who; missing = nothing."""
+"""Key in a stored body's metadata: fields of ours that somebody else wrote, and who."""
 STATUS: Final = "status"
 """What stands there for the status of a kind of ours, beside the names of annotations."""
 
@@ -363,7 +366,7 @@ class LiveObject:
 
     @cached_property
     def foreign(self) -> Mapping[str, str]:
-        """Annotations under our prefix, and `STATUS`, that are not of our hand, and of whose; empty text = of nobody's that is known."""
+        """Our annotations and `STATUS`, where somebody else wrote them, and who; empty = unknown."""
         return texts(at(self.body, "metadata", FOREIGN))
 
     @property
@@ -440,7 +443,7 @@ class LiveTrainingJob(LiveObject):
 
     @property
     def record(self) -> str:
-        """The record of its run: in our annotation, or where version 0.1.0 kept it; empty where there is none."""
+        """The record of its run, also where version 0.1.0 kept it; empty where there is none."""
         return super().record or self.status.observed.life
 
 
@@ -448,7 +451,8 @@ class LiveTrainingJob(LiveObject):
 class LiveProfile(LiveObject):
     """A ClusterProfile as it stands, with its ledger.
 
-    Version 0.1.0 kept days and weeks in the profile's status. What stands there counts until the ledger was written after it.
+    Version 0.1.0 kept days and weeks in the profile's status. What stands there counts until the
+    ledger was written after it.
     """
 
     ledger: LiveObject | None = None
@@ -495,21 +499,21 @@ class LiveProfile(LiveObject):
 
     @cached_property
     def days(self) -> tuple[Day, ...]:
-        """What was counted by days; of two entries of a witness for a day, the one that covers more."""
+        """Evidence by day; of two entries of a witness for a day, the one that covers more."""
         days = (*days_in(self.unmoved.get("days")), *days_in(self.counted.get("days")))
         days_sorted = sorted(days, key=lambda day: (day.date, day.witness, day.covered))
         return tuple({(day.date, day.witness): day for day in days_sorted}.values())
 
     @cached_property
     def weeks(self) -> tuple[DatedEvidence, ...]:
-        """What was counted before these days; of two entries for a week, the one that covers more."""
+        """Evidence by week, before these days; of two entries, the one that covers more."""
         weeks = (*weeks_in(self.unmoved.get("weeks")), *weeks_in(self.counted.get("weeks")))
         weeks_sorted = sorted(weeks, key=lambda week: (week.date, week.days))
         return tuple({week.date: week for week in weeks_sorted}.values())
 
 
 def taught_factors(calibration: Body) -> Mapping[str, str]:
-    """Of what running jobs taught the factors alone, as a status has them; none where nothing was learned."""
+    """The factors that running jobs taught, as a status has them; none where none."""
     taught = {name: str(calibration[name]) for name in _TAUGHT if calibration.get(name) is not None}
     return taught if _TAUGHT[0] in taught else {}
 

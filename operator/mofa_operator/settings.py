@@ -1,7 +1,8 @@
 """What the operator is told when it starts, by concern. Durations are seconds.
 
-`verbs/operator.py` makes one flag of every field (`--prometheus-url`), one environment variable (`MOFA_PROMETHEUS_URL`)
-and its help text from the field's docstring; the chart's values are checked against the same fields.
+`verbs/operator.py` makes one flag of every field (`--prometheus-url`), one environment variable
+(`MOFA_PROMETHEUS_URL`) and its help text from the field's docstring; the chart's values are checked
+against the same fields.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Events: one for each (object, reason, inputs hash), before the write that settles its object, so that no end of the process
-loses one; where the API server does not take it at once, one after another beside the work, never instead of it.
+"""Events: one for each (object, reason, inputs hash), before the write that settles its object, so
+that no end of the process loses one; where the API server does not take it at once, one after
+another beside the work, never instead of it.
 
-An Event's name is made of the object's name and a hash of what it says and of which object, so a repeat meets its own name
-(409) and is the same Event; when the API server has forgotten the first one (after an hour), the name is free again.
+An Event's name is made of the object's name and a hash of what it says and of which object, so a
+repeat meets its own name (409) and is the same Event; when the API server has forgotten the first
+one (after an hour), the name is free again.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class EventPoster:
     def __init__(
         self, api: Api, *, most: int = 10_000, pause: float = 0.02, grace: float = 2.0
     ) -> None:
-        """At most `most` waiting [1], `pause` between two [s], `grace` for those that wait when it stops [s]."""
+        """At most `most` wait [1], `pause` between two, `grace` for the rest at the end. [s]"""
         self._api = api
         self._most = most
         self._pause = pause
@@ -87,7 +89,7 @@ class EventPoster:
         self._task = None
 
     def post(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
-        """Queue an Event about an object; `digest` is the inputs hash that it is of, else its message counts."""
+        """Queue an Event; `digest` is its inputs hash, and without one its message counts."""
         if len(self._waiting) >= self._most:
             self.dropped += 1
             return
@@ -96,7 +98,7 @@ class EventPoster:
         self._some.set()
 
     async def say(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
-        """Post an Event before what comes next; where that is not done at once, it is queued behind those that wait."""
+        """Post an Event before the next write, or queue it where that takes long."""
         if not self._waiting:
             body = event(key, uid, note, digest, datetime.now(UTC))
             try:
@@ -121,8 +123,8 @@ class EventPoster:
             self._none.set()
 
     async def _send(self, body: Written) -> None:
-        """Post one, and wait while the API server is away: those behind it would meet the same. One that starts refuses
-        everything for a moment.
+        """Post one, and wait while the API server is away: those behind it would meet the same. One
+        that starts refuses everything for a moment.
         """
         loop = asyncio.get_running_loop()
         until, refusals = loop.time() + _PATIENCE, 0
@@ -150,7 +152,8 @@ class EventPoster:
 
 
 def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written:
-    """The Event that says a note of an object; those of cluster-scoped objects go where kubectl looks for them.
+    """The Event that says a note of an object; those of cluster-scoped objects go where kubectl
+    looks for them.
 
     >>> from mofa_operator.keys import CLUSTER_PROFILE
     >>> made = event(Key(CLUSTER_PROFILE, "", "east"), "1", Note(reason="Recommended", message="m"), "", datetime.now(UTC))

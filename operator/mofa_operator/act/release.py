@@ -1,8 +1,10 @@
-"""Jobs that wait for us: a job at our gate is let go, and a Workload that waits for our AdmissionCheck is answered.
+"""Jobs that wait for us: a job at our gate is let go, and a Workload that waits for our
+AdmissionCheck is answered.
 
-A job is let go in two steps: its launch arguments, then our gate. The second happens however the first ends. Both are JSON patches that
-test what they rest on: this very object, still waiting, with the fields as they were seen. What has changed meanwhile is a `Conflict`,
-and the whole object is looked at again.
+A job is let go in two steps: its launch arguments, then our gate. The second happens however the
+first ends. Both are JSON patches that test what they rest on: this very object, still waiting, with
+the fields as they were seen. What has changed meanwhile is a `Conflict`, and the whole object is
+looked at again.
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ async def stand_by(check: LiveObject, condition: Written, api: Api) -> Body:
 async def _merge_status(seen: LiveObject, status: Written, api: Api) -> Body:
     """Write a part of a status, if nobody has written meanwhile.
 
-    Not by server-side apply: Kueue converts between versions of its API, and a field that only one of them declares makes the
-    API server refuse every apply.
+    Not by server-side apply: Kueue converts between versions of its API, and a field that only one
+    of them declares makes the API server refuse every apply.
     """
     key, version = seen.key, at(seen.body, "metadata", "resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "status": status}

@@ -1,4 +1,5 @@
-"""What is remembered between two looks at an object, for writes that somebody undoes, and for writes whose answer was lost.
+"""What is remembered between two looks at an object, for writes that somebody undoes, and for
+writes whose answer was lost.
 
 A process that dies forgets both.
 """
@@ -42,10 +43,11 @@ class _LastWrite:
 
 
 class RewriteBackoff:
-    """Waits before what somebody undid is written again: none the first time, then waits that double.
+    """Waits before what somebody undid is written again: none the first time, then waits that
+    double.
 
-    Two that overwrite each other for ever cost a write in `longest` each, and no storm. What stood for longer than two such waits was
-    no fight. A write that says anything new never waits.
+    Two that overwrite each other for ever cost a write in `longest` each, and no storm. What stood
+    for longer than two such waits was no fight. A write that says anything new never waits.
     """
 
     def __init__(self, first: float, longest: float) -> None:
@@ -55,7 +57,7 @@ class RewriteBackoff:
         self._last: dict[Key, _LastWrite] = {}
 
     def wait(self, decision: Decision, now: float) -> float:
-        """How long a decision has to wait, because it repeats a write that was undone; `now` in seconds. [s]"""
+        """How long a decision waits that repeats a write which was undone; `now` in seconds. [s]"""
         last = self._last.get(decision.key)
         if last is None or decision.release is not None or not _repeats(last, _marks(decision)):
             return 0.0
@@ -105,8 +107,9 @@ def _mark(value: Mapping[str, Any]) -> bytes:
 class UnconfirmedReleases:
     """Releases of jobs whose write may have been done, though its answer was lost on the way.
 
-    The next look then finds the gate open, has nothing to write, and so nothing to tell. Its Event is posted after that look; a write
-    that was not done is done again, and tells by itself. Other Events come before the write that settles their object.
+    The next look then finds the gate open, has nothing to write, and so nothing to tell. Its Event
+    is posted after that look; a write that was not done is done again, and tells by itself. Other
+    Events come before the write that settles their object.
     """
 
     def __init__(self, events: EventPoster) -> None:

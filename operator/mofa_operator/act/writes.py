@@ -1,15 +1,19 @@
 """A decision as writes: annotations or the ledger first, then the Events, the status last.
 
-The status is the last write because people and programs wait for its Ready condition: where it says Recommended, the annotations stand.
-Where they are refused, neither the status nor an Event says so: `decide.job.refused` does.
+The status is the last write because people and programs wait for its Ready condition: where it says
+Recommended, the annotations stand. Where they are refused, neither the status nor an Event says so:
+`decide.job.refused` does.
 
-Nothing is remembered between writes. After a crash in between, the next decision compares annotations and status with what should stand,
-finds the one that is missing, and writes that. So Events come before the last write: the next process posts them again, and an Event of
-the same name is the same one. An existing job has its annotations alone, so its Events come before them, the first time.
+Nothing is remembered between writes. After a crash in between, the next decision compares
+annotations and status with what should stand, finds the one that is missing, and writes that. So
+Events come before the last write: the next process posts them again, and an Event of the same name
+is the same one. An existing job has its annotations alone, so its Events come before them, the
+first time.
 
-Annotations stand on objects of others, so they are applied: what we hold no more goes by itself, and nobody else's key is touched. They
-carry the object's uid, so that a later object of the same name is left alone. A status is ours alone: a merge patch says what changes
-of it, of the version that was seen.
+Annotations stand on objects of others, so they are applied: what we hold no more goes by itself,
+and nobody else's key is touched. They carry the object's uid, so that a later object of the same
+name is left alone. A status is ours alone: a merge patch says what changes of it, of the version
+that was seen.
 """
 
 from __future__ import annotations
@@ -73,10 +77,12 @@ async def perform(
     wrote: Wrote | None = None,
     tell_first: bool = True,
 ) -> Performed:
-    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at again.
+    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at
+    again.
 
-    `standing` says how objects stand as they were last seen; `wrote` is called as soon as the API server has answered, before the watch
-    brings the echo. With `tell_first` Events of an existing job come before its annotations.
+    `standing` says how objects stand as they were last seen; `wrote` is called as soon as the API
+    server has answered, before the watch brings the echo. With `tell_first` Events of an existing
+    job come before its annotations.
     """
     if decision.is_silent:
         return Performed(outcome=SILENT)
@@ -141,7 +147,7 @@ class _Writer:
             await self._events.say(decision.key, decision.uid, note, episode)
 
     async def _annotate(self, wanted: Annotate) -> None:
-        """Apply what we hold, which lets go of what we held before; what still stands then is somebody else's copy."""
+        """Apply all that we hold; an old key that still stands then is somebody else's copy."""
         key = wanted.key
         body = _identity(key, wanted.uid, annotations=dict(wanted.hold))
         after = await self._send("annotations", key, wanted.uid, self._apply(key, body))
@@ -154,7 +160,7 @@ class _Writer:
             await self._send("removal", key, wanted.uid, merged)
 
     async def _write_ledger(self, status: Written) -> None:
-        """Write a profile's ledger: first, where it does not stand yet, that it is there and goes with the profile."""
+        """Make a profile's ledger, owned by the profile, where there is none; then write it."""
         profile, uid = self._decision.key, self._decision.uid
         key = ledger_of(profile.name)
         owners = items(at(self._body(key), "metadata", "ownerReferences"))
@@ -198,7 +204,7 @@ class _Writer:
         return released
 
     def _body(self, key: Key) -> Body:
-        """An object as the API server last answered, else as it was last seen; empty where there is none."""
+        """An object as last answered, else as last seen; empty where there is none."""
         seen = self._standing(key)
         return self._bodies.get(key, {} if seen is None else seen.body)
 
@@ -226,7 +232,8 @@ class _Writer:
 
 
 def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written:
-    """What makes one mapping into another: a null takes a key away, lists are replaced as a whole. Source: RFC 7396.
+    """What makes one mapping into another: a null takes a key away, lists are replaced as a whole.
+    Source: RFC 7396.
 
     >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}, "e": [5]})
     {'a': None, 'b': {'d': 4}, 'e': [5]}

@@ -1,9 +1,11 @@
-"""Answers of the model: from memory, from a job's own object where that still holds, or from a search in a worker process.
+"""Answers of the model: from memory, from a job's own object where that still holds, or from a
+search in a worker process.
 
-`ModelPool` computes each question once, whoever asks it and however often. Namespaces take turns, and a question whose asker has
-changed its mind when its turn comes is dropped: after a start with thousands of jobs, a new one is answered next, not last. The page
-asks for an answer in full (`view`) behind every answer that a job waits for, few at a time.
-`AnswerSource` gets a job its answer with as little work as it needs.
+`ModelPool` computes each question once, whoever asks it and however often. Namespaces take turns,
+and a question whose asker has changed its mind when its turn comes is dropped: after a start with
+thousands of jobs, a new one is answered next, not last. The page asks for an answer in full
+(`view`) behind every answer that a job waits for, few at a time. `AnswerSource` gets a job its
+answer with as little work as it needs.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from mofa_operator.lru_cache import LruCache
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 
 DEADLINE: Final = 60.0
-"""Longest time of one answer; one that takes longer is taken for hung, and its process is killed. [s]"""
+"""Longest time of one answer; the process of one that takes longer is killed. [s]"""
 KEPT: Final = 2048
 """Answers that are kept. [1]"""
 VIEWS: Final = 16
-"""Answers in full that are kept, and that may wait: a page more than that is told to come again. [1]"""
+"""Answers in full that are kept, and pages that may wait for one. [1]"""
 _PEOPLE, _ROUTINE, _PAGE = range(3)
 """Lanes of questions, the most urgent first."""
 
@@ -88,7 +90,8 @@ class ModelPool:
         draw: Callable[[Question], AdviceView | Refusal | None] = worker_process.view,
         warm: Callable[[], None] = worker_process.warm,
     ) -> None:
-        """`bytes_of` tells questions apart; `work`, `know`, `draw` and `warm` run in worker processes.
+        """`bytes_of` tells questions apart; `work`, `know`, `draw` and `warm` run in worker
+        processes.
 
         Each may have so much `memory`; missing = its part of the container's. [B]
         """
@@ -131,7 +134,7 @@ class ModelPool:
     async def answer(
         self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
     ) -> Answer:
-        """The answer to a job of the namespace `place`; raises `NoAnswer`, and `Outdated` where it is not `wanted` in its turn."""
+        """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` in its turn."""
         mark = self._mark(self._answer, question)
         if (known := self._remembered(mark)) is None:
             self.remembered += mark in self._requests
@@ -149,7 +152,7 @@ class ModelPool:
         return found
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
-        """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
+        """The answer in full, or None; raises `NoAnswer`, and `Outdated` where too many wait."""
         mark = self._mark(self._view, question)
         pages = sum(request.lane == _PAGE for request in self._requests.values())
         if mark not in self._view.results and mark not in self._requests and pages >= VIEWS:
@@ -177,7 +180,7 @@ class ModelPool:
         namespace: str,
         wanted: Wanted,
     ) -> Any:
-        """The result; a question that is asked already moves forward where it has become more urgent."""
+        """The result; a waiting question moves forward where it has become more urgent."""
         if mark in work.results:
             return work.results[mark]
         request = self._requests.get(mark)
@@ -235,7 +238,7 @@ class ModelPool:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Where all who asked have gone, nobody else would look at the error, and asyncio would log it."""
+    """Look at the error: where all who asked have gone, asyncio would log it."""
     if not future.cancelled():
         future.exception()
 
@@ -254,7 +257,7 @@ class AnswerSource:
         return None if self._is_suspect(snapshot) else self._remembered(snapshot)
 
     async def of(self, snapshot: JobSnapshot, *, urgent: bool, wanted: Wanted) -> Answer:
-        """The answer to a job's question; a question that outgrew its process is told so until it changes."""
+        """The answer to a job; one whose question outgrew its process says so until it changes."""
         if self._is_suspect(snapshot):
             refused = outgrown(snapshot.question)
             if refused.digest in self._outgrown or is_quarantined(snapshot):
@@ -287,7 +290,7 @@ class AnswerSource:
         return fresh if stood is None or matters(stood, fresh, self._material) else stood
 
     def _is_suspect(self, snapshot: JobSnapshot) -> bool:
-        """Whether its question may have outgrown its process: few have, and to look closer costs as much as all else."""
+        """Whether its question may have outgrown its process; a closer look costs more."""
         return bool(self._outgrown) or snapshot.job.annotations.get(PREFIX + "status") == INVALID
 
     def _remembered(self, snapshot: JobSnapshot) -> Answer | None:

@@ -1,6 +1,8 @@
-"""What watches, lists and Prometheus bring is stored here, and the keys of the objects that it concerns are queued.
+"""What watches, lists and Prometheus bring is stored here, and the keys of the objects that it
+concerns are queued.
 
-Changes of nodes wait until they settle: a rack that comes up is one change of a pool's size, not thirty-two.
+Changes of nodes wait until they settle: a rack that comes up is one change of a pool's size, not
+thirty-two.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Enqueuer:
             listener(job)
 
     def _waits_for_us(self, job: LiveObject) -> bool:
-        """Whether a job stands still until we have looked at it; at our start a list shows it, and no event does."""
+        """Whether a job stands still until we have looked at it; at our start no event says so."""
         waiting = self._store.target(job.key) if job.key.kind == TRAINING_JOB else job
         if waiting is None or waiting.key.kind not in KINDS:
             return False

@@ -1,7 +1,9 @@
-"""The admission fence: it is proved before anything is written, and every hour; where it does not hold, nothing is written.
+"""The admission fence: it is proved before anything is written, and every hour; where it does not
+hold, nothing is written.
 
-The proof is a rehearsal, which changes nothing, of a write that our roles allow and the fence forbids: a ledger that no profile owns.
-Nobody but the admission policy refuses that by name, so any other answer, also a refusal by somebody else, proves nothing.
+The proof is a rehearsal, which changes nothing, of a write that our roles allow and the fence
+forbids: a ledger that no profile owns. Nobody but the admission policy refuses that by name, so any
+other answer, also a refusal by somebody else, proves nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Fence:
                 await asyncio.sleep(AGAIN)
 
     async def run(self) -> None:
-        """Prove it again and again; where it does not hold any more this ends, and with it the operator, which starts anew."""
+        """Prove it again and again; ends, and the operator with it, where it does not hold."""
         wait = HOURLY
         while self.open is None:
             await asyncio.sleep(wait)

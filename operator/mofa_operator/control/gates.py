@@ -1,7 +1,9 @@
-"""Jobs that wait for us, kept beside the loop of jobs: each queue here has workers of its own, so no other work delays it.
+"""Jobs that wait for us, kept beside the loop of jobs: each queue here has workers of its own, so
+no other work delays it.
 
-`GateDeadlines` opens our gates when their time is over: no queue of answers, however long, holds a job longer.
-`AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that names us.
+`GateDeadlines` opens our gates when their time is over: no queue of answers, however long, holds a
+job longer. `AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that names
+us.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 async def _work(queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfinished: str) -> None:
-    """Look at every key that is due, until cancelled; `unfinished` is logged of a key that is tried again."""
+    """Look at every due key, until cancelled; `unfinished` is logged of a key that failed."""
 
     async def worker() -> None:
         while (key := await queue.take()) is not None:
@@ -71,7 +73,8 @@ async def _work(queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfini
 class GateDeadlines:
     """Jobs that wait at our gate, each queued for the moment when its time is over.
 
-    A job that still waits then is released without arguments; one that the loop has released before is left alone.
+    A job that still waits then is released without arguments; one that the loop has released before
+    is left alone.
     """
 
     store: Store
@@ -120,9 +123,11 @@ def count_wait(exporter: Exporter, released: Released) -> None:
 
 @dataclass(eq=False, kw_only=True)
 class AdmissionChecks:
-    """AdmissionChecks that name us, which are told that we are there, and Workloads that wait for one.
+    """AdmissionChecks that name us, which are told that we are there, and Workloads that wait for
+    one.
 
-    Nothing is remembered but which checks are ours: an object that waits says so itself, also after a restart of Kueue or of us.
+    Nothing is remembered but which checks are ours: an object that waits says so itself, also after
+    a restart of Kueue or of us.
     """
 
     store: Store
@@ -189,7 +194,7 @@ class AdmissionChecks:
             self._queue.add_after(key, said.again, urgent=True)
 
     async def _have_policies_changed(self, namespace: str) -> bool:
-        """Whether policies are newer than they were seen: an answer is final, and their watch may be behind that of jobs."""
+        """Whether policies are newer than their watch has shown: an answer is final."""
         try:
             listed = [body async for body in self.api.list(ADVISOR_POLICY, namespace)]
         except (Gone, Refused):

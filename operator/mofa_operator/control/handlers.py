@@ -1,10 +1,12 @@
-"""Our own kinds, watched and handled by kopf: each change is stored, and the keys that it concerns are queued.
+"""Our own kinds, watched and handled by kopf: each change is stored, and the keys that it concerns
+are queued.
 
-A handler returns at once, and decisions are made from the queue. So no finalizer, no state on objects, no Event and no peering of
-kopf is needed: `kopf.on.event` alone uses none of them.
+A handler returns at once, and decisions are made from the queue. So no finalizer, no state on
+objects, no Event and no peering of kopf is needed: `kopf.on.event` alone uses none of them.
 
-Each kind in each place has a kopf operator of its own, because kopf stops all its watches with the first one that fails, as where a
-definition is removed or a right is taken (kopf issue 1077). `Watches` starts it again.
+Each kind in each place has a kopf operator of its own, because kopf stops all its watches with the
+first one that fails, as where a definition is removed or a right is taken (kopf issue 1077).
+`Watches` starts it again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _ENDING: Final = 2.0
 class KopfWatch:
     """A kopf operator for one kind in one place, in our event loop.
 
-    `place` is a namespace, None for all; `on_start` is called after each start, since kopf takes the process's signals.
+    `place` is a namespace, None for all; `on_start` is called after each start, since kopf takes
+    the process's signals.
     """
 
     kind: Kind
@@ -85,8 +88,8 @@ class KopfWatch:
         return registry
 
     async def live(self, up: Callable[[], None]) -> Never:
-        """Run kopf until it ends, once the kind is served; kopf looks for it at its start and never again."""
-        async for _, version in self.api.pages(self.kind, self.place, size=1):  # noqa: B007 - it is watched from there
+        """Run kopf once the kind is served, until it ends: kopf looks for kinds at its start only."""
+        async for _, version in self.api.pages(self.kind, self.place, size=1):  # noqa: B007 - watched from there
             break
         async with self.api.watch(self.kind, self.place, version):
             pass  # a right to list is no right to watch, and kopf is slow to say so
@@ -131,7 +134,7 @@ class KopfWatch:
         return {task for task in asyncio.all_tasks() if task.get_name() == name}
 
     async def _session(self) -> kopf.AiohttpSession:
-        """A session with the credentials of our own requests; kopf asks again when they are refused."""
+        """A session with our credentials; kopf asks again when they are refused."""
         if self.credentials.stale:
             await self.credentials.refresh()
         known = self.credentials.known
@@ -148,11 +151,11 @@ class KopfWatch:
 
 
 _NO_PEERS: Final[Any] = MANAGER
-"""Our name among kopf's peers, of whom there are none; kopf would ask for our user's name, and a container's user has none."""
+"""Our name to kopf, which would ask for our user's name: a container's user has none."""
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Nothing to compare an object with: `kopf.on.event` needs no diff, and making it is most of kopf's work."""
+    """No diffs: `kopf.on.event` needs none, and they are half of kopf's time for an event."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence({})

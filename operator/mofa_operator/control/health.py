@@ -1,4 +1,4 @@
-"""Probes that ask for progress: a loop that answers but does nothing any more is sick; one with nothing to do is not."""
+"""Answers to probes: a loop with work that makes no progress is sick, an idle one is not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Probes:
         return not found, found
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Whether a job that is applied now would be advised now; who stands by is ready when it could take over."""
+        """Whether a job would be advised now; a standby is ready when it could take over."""
         if self.standby is not None:
             return self.model_pool.is_warm, [self.standby(), *self._cold()]
         found = list(self._missing())

@@ -1,11 +1,12 @@
 """What the operator serves over HTTP: metrics and the page on one port, health on another.
 
-aiohttp waits for ever for the head of a request, and keeps every connection that is made. So a connection that has not asked within a
-few seconds is cut, none lives longer than a minute (a scraper makes a new one), and where all places are taken the one that has been
-silent longest makes room: a client that asks at once is answered, however many others only hold a line.
+aiohttp waits for ever for the head of a request, and keeps every connection that is made. So a
+connection that has not asked within a few seconds is cut, none lives longer than a minute (a
+scraper makes a new one), and where all places are taken the one that has been silent longest makes
+room: a client that asks at once is answered, however many others only hold a line.
 
-Who may see what is served, the API server says, as kube-rbac-proxy asks it: a TokenReview says who it is, a SubjectAccessReview whether
-a role gives `get` on the path. An answer holds for a minute.
+Who may see what is served, the API server says, as kube-rbac-proxy asks it: a TokenReview says who
+it is, a SubjectAccessReview whether a role gives `get` on the path. An answer holds for a minute.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class AccessCheck:
         self._answers: LruCache[tuple[float, int]] = LruCache()
 
     async def status(self, token: str, path: str) -> int:
-        """200 where the path may be seen, 401 for an unknown token, 403 without the right, 503 where nobody can say."""
+        """200 where the path may be seen; 401 unknown token, 403 no right, 503 no answer."""
         key = hashlib.blake2b(f"{path}\n{token}".encode()).digest()
         if key in self._answers and self._answers[key][0] > time.monotonic():
             return self._answers[key][1]
@@ -215,7 +216,8 @@ class Server:
         routes: Iterable[web.AbstractRouteDef] = (),
         access: AccessCheck | None = None,
     ) -> None:
-        """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes` are the page's.
+        """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes`
+        are the page's.
 
         `access` says who may see metrics and page; None = whoever reaches the port.
         """

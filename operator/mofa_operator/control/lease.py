@@ -1,7 +1,8 @@
 """Election by a Lease: of several operators, one acts. Off by default: one replica needs none.
 
-Clocks of different machines are never compared: a Lease has run out when its record has not changed for its duration,
-as seen by the clock of whoever waits. Who cannot renew stops acting before anyone else may think the Lease free.
+Clocks of different machines are never compared: a Lease has run out when its record has not changed
+for its duration, as seen by the clock of whoever waits. Who cannot renew stops acting before anyone
+else may think the Lease free.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Lease:
                 pause = self._settings.duration / _RETRIES
 
     async def _feel(self) -> None:
-        """Note for how long this process stood still at most since the last renewal: who gets no processor notices nothing else."""
+        """Note the longest standstill of this process since the last renewal."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
@@ -135,7 +136,7 @@ class Lease:
         return "; ".join(said)
 
     async def release(self, within: float = math.inf) -> None:
-        """Give it back, so that the next one need not wait; it runs out by itself where that fails, or takes longer. [s]"""
+        """Give it back, so that the next holder need not wait; it runs out where that fails. [s]"""
         try:
             async with asyncio.timeout(None if math.isinf(within) else within):
                 await self._give_back()
@@ -173,7 +174,7 @@ class Lease:
         return lease
 
     async def _write(self, lease: Body, fields: Written) -> None:
-        """With these fields of its spec, all others as they were read: whoever wrote in between makes it a `Conflict`."""
+        """Write these fields; `Conflict` where somebody has written since it was read."""
         body = {**lease, "spec": {**part(lease, "spec"), **fields}}
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
 

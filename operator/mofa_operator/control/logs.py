@@ -18,7 +18,7 @@ _KNOWN: Final = (
     "Watcher for ",
     "Multidimensional multitasker ",
 )
-"""What kopf says of kinds that the cluster lacks, of an API server that is away, and of its own end: `watches` says it once."""
+"""Messages of kopf about absent kinds and its own end, which `watches` logs once."""
 
 
 class Json(logging.Formatter):
@@ -38,7 +38,7 @@ class Json(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """One line for people, whatever the name or the message of an object holds; a traceback below it."""
+    """One line for people, whatever text an object holds; a traceback below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line."""

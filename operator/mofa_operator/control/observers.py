@@ -1,4 +1,5 @@
-"""What is looked at again and again: the history of each pool, what running jobs do, and what watches show of nodes and jobs.
+"""What is looked at again and again: the history of each pool, what running jobs do, and what
+watches show of nodes and jobs.
 
 Each observer puts what it finds into the store, and the objects for which that is new are queued.
 """
@@ -41,7 +42,7 @@ WORKERS: Final = 4
 _SPREAD: Final = 0.1
 """By how much the time between two looks varies, so that they do not bunch. [1]"""
 LATELY: Final = 300.0
-"""Age at which what was seen of a job is not known any more: its figures are not exported as if they were of now. [s]"""
+"""Age from which on what was seen of a job is not exported any more. [s]"""
 _LOOKS: Final = 3
 """Looks that may fail before, where they are rarer. [1]"""
 _YIELD: Final = 200
@@ -55,7 +56,7 @@ _MISSED: Final = 3.0
 _PATIENCE: Final = 60.0
 """Time that a look may be late on a busy machine, however often it is to look. [s]"""
 _AWAY: Final = 5
-"""Looks for which a node may be away without being lost, where that is less than the usual five minutes. [1]"""
+"""Looks for which a node may be away without being lost, at most five minutes. [1]"""
 
 Telemetries: TypeAlias = Callable[
     [Iterable[JobSeries], float], Awaitable[Mapping[JobName, Telemetry]]
@@ -72,7 +73,7 @@ class PeriodicQueue:
     """
 
     def __init__(self, look: Callable[[Key], Awaitable[bool]], interval: float) -> None:
-        """`look` says whether the object is still there; `interval` is the time between two looks. [s]"""
+        """`look` says whether the object is there; `interval` is between two looks. [s]"""
         self._look = look
         self._interval = interval
         self._included: set[Key] = set()
@@ -155,11 +156,13 @@ def history_queue(
 class JobObserver:
     """Looks at all running jobs together, with a few queries for an exporter.
 
-    Looked at are TrainingJobs, and existing jobs that are advised where no TrainingJob speaks for them or bears their name. Where
-    Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a Prometheus
-    there is still what the objects say that TrainingJobs are about.
+    Looked at are TrainingJobs, and existing jobs that are advised where no TrainingJob speaks for
+    them or bears their name. Where Prometheus does not answer, what was seen before stands: an
+    outage of the server is not an end of the jobs. Without a Prometheus there is still what the
+    objects say that TrainingJobs are about.
 
-    `ask` asks Prometheus, where there is one; `interval` is the time between two looks [s], `succeeded` is called after each.
+    `ask` asks Prometheus, where there is one; `interval` is the time between two looks [s],
+    `succeeded` is called after each.
     """
 
     store: Store
@@ -237,7 +240,7 @@ class JobObserver:
         self.enqueuer.enqueue(self.store.set_running(key, running, alive))
 
     def _not_seen(self, key: Key, why: str, now: float) -> None:
-        """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""
+        """Nobody could look at a job: only what was seen lately still counts."""
         if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self.interval):
             self.enqueuer.enqueue(self.store.set_running(key, None, unseen=why))
 
@@ -264,7 +267,7 @@ class JobObserver:
                 yield job, where if target is None else replace(where, born=target.made or 0.0)
 
     def _existing(self, job: LiveObject) -> JobSeries | None:
-        """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
+        """Series of an existing job; None where it is not advised, or a TrainingJob has them."""
         if HASH not in job.annotations or self.store.owner(job.key) is not None:
             return None
         meant = self.store.means(job.key)
@@ -272,7 +275,7 @@ class JobObserver:
 
 
 def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> JobSeries | None:
-    """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
+    """Series of a TrainingJob; None where its exporter is unknown or it wants no advice."""
     asked = job.spec
     preset = asked.preset or _PRESET
     if preset not in TRAINERS or asked.mode == "Disabled":
@@ -287,7 +290,7 @@ def _on(
     own: Mapping[str, str] = _NONE,
     owner: str = "",
 ) -> JobSeries:
-    """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
+    """Series of a job; the pool's matchers, which are the administrator's, come first."""
     series = None if profile is None else profile.spec
     of_pool = _NONE if series is None else series.matchers
     return JobSeries(
@@ -307,7 +310,8 @@ def _on(
 class PoolObserver:
     """Looks at what the watches alone show of every pool: its nodes, and the objects of jobs.
 
-    `interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is called after each look.
+    `interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is
+    called after each look.
     """
 
     store: Store

@@ -1,4 +1,4 @@
-"""What the page shows: objects as the store holds them, so nothing that the operator's own account may not read."""
+"""What the page shows: objects of the store, so nothing that the operator may not read."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Pages:
     async def _view(
         self, resource: str, namespace: str, name: str, changes: Mapping[str, str]
     ) -> AdviceView | Refusal | str | None:
-        """A job's answer in full, with `changes` to its question; a sentence where there will be one later; None where there is none."""
+        """A job's answer in full with `changes`; a sentence where it comes later; else None."""
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
             named = await self._references.read(key)

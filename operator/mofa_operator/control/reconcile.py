@@ -1,4 +1,5 @@
-"""The reconciler: take a key, look at everything, decide, act. Level-triggered: it never asks what happened.
+"""The reconciler: take a key, look at everything, decide, act. Level-triggered: it never asks what
+happened.
 
 Errors, and what becomes of the key:
 
@@ -50,16 +51,17 @@ NO_PROMETHEUS: Final = NoHistory(
 )
 """Why there is no history where nobody can be asked for it."""
 _REFUSALS: Final = 4
-"""Refusals in a row after which a job is told of them: a server that starts refuses for a moment what it allows later. [1]"""
+"""Refusals in a row until a job says so: a server that starts refuses everything. [1]"""
 _PATIENCE: Final = 1.0
-"""How long a job waits for a profile that nobody has looked at yet, beyond the settling of its nodes. [s]"""
+"""How long a job waits for a new profile, beyond the settling of its nodes. [s]"""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True)
 class Reconciler:
-    """Looks at one object after another; `run` is started as often as objects are looked at at the same time.
+    """Looks at one object after another; `run` is started as often as objects are looked at at the
+    same time.
 
     `history` is asked for every profile; None where there is no Prometheus.
     """
@@ -139,13 +141,13 @@ class Reconciler:
             await self._advise(snapshot, started)
 
     async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
-        """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
+        """Ask the model where an answer is needed, and write it, or that the model failed."""
         key, answer = snapshot.job.key, None
         now: JobSnapshot | None = snapshot
         since = self.store.pending.holding(key)
 
         def current() -> JobSnapshot | None:
-            """The job as it stands now, where it still asks the same: an answer may take a while."""
+            """The job as it stands now, where it still asks the same."""
             question = snapshot.question
             named = Named(config_maps=question.config_maps, beside=question.beside)
             found = self.store.snapshot(key, time.time(), named)
@@ -183,7 +185,7 @@ class Reconciler:
             self.queue.add(key)
 
     def _ask_for_history(self, key: Key) -> None:
-        """The profile is looked at now with what is known, and again once Prometheus has answered."""
+        """Ask Prometheus; the profile is looked at now, and again with the answer."""
         if self.history is not None:
             self.history.include(key)
         else:
@@ -196,9 +198,11 @@ class Reconciler:
         return self.store.snapshot(key, time.time(), named)
 
     def _waits(self, snapshot: JobSnapshot) -> bool:
-        """Whether the job's profile was made so recently that its nodes are not counted yet: then it waits, once.
+        """Whether the job's profile was made so recently that its nodes are not counted yet: then
+        it waits, once.
 
-        Jobs and profiles are applied together; the profile's first status would change every answer a moment later.
+        Jobs and profiles are applied together; the profile's first status would change every answer
+        a moment later.
         """
         key, profile = snapshot.job.key, snapshot.profile
         if profile is None or profile.standing or key in self._waited:

@@ -1,4 +1,4 @@
-"""Objects that jobs name, read when they are needed and kept for seconds: nobody watches every ConfigMap and every runtime."""
+"""Objects that jobs name: they are not watched, but read when needed, and kept for seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT: Final = 10.0
 _MOST: Final = 256
 """Objects that are kept. [1]"""
 _HOPS: Final = 4
-"""From a job to its runtime, from its pods to a claim's template, from that to a class; and one to see that there are no more. [1]"""
+"""Job to runtime, pods to a claim's template, that to a class, and one to see the end. [1]"""
 
 _log = logging.getLogger(__name__)
 

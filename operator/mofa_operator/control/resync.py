@@ -1,7 +1,8 @@
-"""Full lists: once before anything is decided, and then every so often against what a watch may have missed.
+"""Full lists: once before anything is decided, and then every so often against what a watch may
+have missed.
 
-A list may be older than what the watch has brought meanwhile. So an object that looks different is given a moment to
-come by itself, and is then read alone; what is read then is newer than any list.
+A list may be older than what the watch has brought meanwhile. So an object that looks different is
+given a moment to come by itself, and is then read alone; what is read then is newer than any list.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _log = logging.getLogger(__name__)
 class Resync:
     """Lists of every kind that we look at.
 
-    `kinds` stand in the order in which they are needed; `namespaces` are empty for all; `interval` is between two lists. [s]
+    `kinds` stand in the order in which they are needed; `namespaces` are empty for all; `interval`
+    is between two lists. [s]
     """
 
     api: Api
@@ -55,9 +57,12 @@ class Resync:
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List everything for the first time, profiles to be looked at first, for jobs are answered from what their status says; raises `ApiError` where that is not possible, and goes on there when asked again.
+        """List everything for the first time, profiles to be looked at first, for jobs are answered
+        from what their status says; raises `ApiError` where that is not possible, and goes on there
+        when asked again.
 
-        Without nodes or our own kinds nothing may be decided: what is unseen would look as if it were not there.
+        Without nodes or our own kinds nothing may be decided: what is unseen would look as if it
+        were not there.
         """
         for kind in self.kinds:
             if kind in self._filled:
@@ -65,7 +70,7 @@ class Resync:
             try:
                 async for body in self._listed(kind):
                     self.enqueuer.put(kind, body, urgent=kind == CLUSTER_PROFILE)
-            except Busy as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
+            except Busy as error:  # as while a conversion webhook is away; its watch goes on trying
                 if kind in NEEDED:
                     raise
                 _tell(kind, f"they cannot be listed ({error})", is_loud=True)
@@ -84,7 +89,7 @@ class Resync:
             await self.once()
 
     async def once(self) -> int:
-        """Compare every kind with what is known; the result is the number of objects that the watch had missed."""
+        """Compare every kind with what is known; the result is how many changes were missed. [1]"""
         missed, complete = 0, True
         for kind in self.kinds:
             try:

@@ -3,7 +3,8 @@
     servers ▶ Lease ▶ fence ▶ first lists ▶ profiles ▶ reconcilers, watches, history, resync ▶ …
     signal ▶ nothing new is taken ▶ writes that have begun are finished ▶ Events ▶ Lease ▶ end
 
-Nothing is decided before everything was listed once: an object that is missing from memory must be missing from the cluster.
+Nothing is decided before everything was listed once: an object that is missing from memory must be
+missing from the cluster.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
 
 GRACE: Final = 1.0
-"""How long what is in work may take after a signal; with what follows it stays below `shutdown.LIMIT`. [s]"""
+"""How long work may take after a signal; all in all it stays below `shutdown.LIMIT`. [s]"""
 _BRIEFLY: Final = 0.3
-"""How long everything else may take then, one after another: watches, Events, the Lease, what is left. [s]"""
+"""How long each of the rest may take: watches, Events, the Lease, what is left. [s]"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""
 
@@ -203,7 +204,7 @@ class Operator:
         )
 
     async def run(self) -> int:
-        """Until a signal, or until something that must run does not; the result is the exit code."""
+        """Run until a signal, or until a part ends; the result is the exit code."""
         warming = asyncio.create_task(self._warm())
         stopped = asyncio.create_task(self._shutdown.requested.wait())
         try:
@@ -268,7 +269,7 @@ class Operator:
         return code
 
     async def _finish(self, reconcilers: list[Task], parts: list[Task], grace: float) -> None:
-        """Take nothing more, give up what is still computed and seen, let writes end, then stop the rest."""
+        """Take nothing more, let writes end, then stop the rest."""
         self._queue.close()
         await self.model_pool.stop()
         for task in parts:

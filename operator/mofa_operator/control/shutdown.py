@@ -1,7 +1,8 @@
 """The end of the process: SIGTERM and SIGINT end it in order, and by force where something hangs.
 
-A thread that waits for a name server cannot be cancelled, and neither can a library that swallows cancellations. A kubelet would
-wait half a minute for either, with the Lease held and nobody at work.
+A thread that waits for a name server cannot be cancelled, and neither can a library that swallows
+cancellations. A kubelet would wait half a minute for either, with the Lease held and nobody at
+work.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Shutdown:
             signal.signal(number, _at_once)
 
     def take_signals(self) -> None:
-        """Let the running loop take the signals; again after each start of kopf, which takes them for itself."""
+        """Let the loop take the signals; again after each start of kopf, which takes them too."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._request)
@@ -67,7 +68,7 @@ def _by_force(loop: asyncio.AbstractEventLoop) -> NoReturn:
 
 
 async def end(tasks: Iterable[Task], within: float) -> None:
-    """Cancel tasks until they have ended, or for so long: kopf swallows a cancellation now and then. [s]"""
+    """Cancel tasks until they have ended, or for so long: kopf swallows cancellations. [s]"""
     loop, left = asyncio.get_running_loop(), {task for task in tasks if not task.done()}
     until = loop.time() + within
     while left and loop.time() < until:

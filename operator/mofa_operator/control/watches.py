@@ -1,10 +1,13 @@
-"""Watches of all kinds, each restarted by itself: one that fails, is forbidden or has no kind to watch stops no other.
+"""Watches of all kinds, each restarted by itself: one that fails, is forbidden or has no kind to
+watch stops no other.
 
-Our own kinds are watched by kopf (`handlers`), nodes and the kinds of other projects by `Watch`: kopf stops for good where a kind is
-absent or forbidden, and reads one event in a turn of the event loop.
+Our own kinds are watched by kopf (`handlers`), nodes and the kinds of other projects by `Watch`:
+kopf stops for good where a kind is absent or forbidden, and reads one event in a turn of the event
+loop.
 
-A kind that the cluster does not have, or that we may not see, is tried again every few seconds, for good: its definition may come
-late, and come again. That costs one request each time, and needs no right to watch definitions.
+A kind that the cluster does not have, or that we may not see, is tried again every few seconds, for
+good: its definition may come late, and come again. That costs one request each time, and needs no
+right to watch definitions.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ _log = logging.getLogger(__name__)
 class Watch:
     """A list of one kind in one place, then every change from its version on.
 
-    What was read stays known when the connection is cut, so that the next one goes on from there. `place` is a namespace, None for all.
+    What was read stays known when the connection is cut, so that the next one goes on from there.
+    `place` is a namespace, None for all.
     """
 
     kind: Kind
@@ -69,7 +73,7 @@ class Watch:
             raise
 
     async def _list(self) -> str:
-        """Store every object, forget those that are not listed; the result is the list's version."""
+        """Store every listed object, forget all others; the result is the list's version."""
         unlisted, version = set(_stored(self.store, self)), ""
         async for items, version in self.api.pages(self.kind, self.place):  # noqa: B007
             for body in items:
@@ -161,7 +165,7 @@ class Watches:
             await asyncio.sleep(wait)
 
     def _fault(self, watch: AnyWatch, error: Exception) -> str:
-        """An error that is not the API server's is ours: it is warned of once for each watch, whatever its state was."""
+        """Warn of an error that is not the API server's, once for each watch."""
         why = f"{type(error).__name__}: {error}"
         if (watch, why) not in self._faults:
             self._faults.add((watch, why))
@@ -175,7 +179,7 @@ class Watches:
         self._set(watch, State.UP)
 
     def _log_end(self, watch: AnyWatch, state: State, why: str) -> None:
-        """Warn of an end once; of a kind that is absent at the start, the first lists have warned."""
+        """Warn of an end once; the first lists have warned of kinds that are absent."""
         before = self._states[watch]
         silent = {
             State.CUT: {State.BEGINS, State.CUT, State.ABSENT, State.REFUSED},

@@ -1,8 +1,10 @@
-"""The work queue: which objects wait to be looked at, each once, never by two workers at a time, later again after a failure.
+"""The work queue: which objects wait to be looked at, each once, never by two workers at a time,
+later again after a failure.
 
-A key says that an object should be looked at, not why: whoever takes it looks at everything (level-triggered), so that a thousand
-events of one object cost as much as one. A change that a person made goes before the routine, which still gets every eighth turn.
-Namespaces take turns, and none has more than its share in work, so that one with thousands of jobs does not make another wait.
+A key says that an object should be looked at, not why: whoever takes it looks at everything
+(level-triggered), so that a thousand events of one object cost as much as one. A change that a
+person made goes before the routine, which still gets every eighth turn. Namespaces take turns, and
+none has more than its share in work, so that one with thousands of jobs does not make another wait.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class Lanes(Generic[_T]):
-    """Waiting items in lanes, the most urgent first: what people wait for, the routine, what comes behind everything else."""
+    """Waiting items in lanes: what people wait for, the routine, what comes behind them."""
 
     def __init__(self, lanes: int) -> None:
         """Nothing waits yet."""
@@ -33,7 +35,7 @@ class Lanes(Generic[_T]):
         self._turn = 0
 
     def take(self, is_full: Callable[[str], bool] = lambda _: False) -> tuple[_T, int] | None:
-        """The next item and its lane; None where nothing waits but items of namespaces that are full."""
+        """The next item and its lane; None where only full namespaces have any."""
         order = [*range(len(self.lanes))]
         if (self._turn + 1) % ROUTINE_TURN == 0:
             order[:2] = reversed(order[:2])
@@ -112,7 +114,7 @@ class WorkQueue:
         random: Random | None = None,
         most: Callable[[str], float] = lambda _: math.inf,
     ) -> None:
-        """First and longest wait after a failure [s], and most keys of a namespace that are in work at a time. [1]"""
+        """First and longest wait after a failure [s]; most keys of a namespace in work. [1]"""
         self._most = most
         self._backoff = backoff
         self._longest = longest
@@ -153,7 +155,7 @@ class WorkQueue:
         self._delayed[key] = asyncio.get_running_loop().call_at(due, self._is_due, key, urgent)
 
     async def take(self) -> Key | None:
-        """The next key, marked as in work until `done` or `failed`; None once the queue is closed."""
+        """The next key, in work until `done` or `failed`; None once the queue is closed."""
         while self._closed or (taken := self._waiting.take(self._is_full)) is None:
             if self._closed:
                 return None
@@ -175,7 +177,7 @@ class WorkQueue:
         self._end(key)
 
     def failed(self, key: Key, least: float = 0.0) -> float:
-        """It went wrong: it comes again after a wait that doubles, at least `least`. The result is the wait. [s]"""
+        """It went wrong: it comes again after a wait that doubles, which is the result. [s]"""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         wait = min(self._longest, math.ldexp(self._backoff, min(count, _DOUBLINGS)))
@@ -227,7 +229,7 @@ class WorkQueue:
         self.add(key, urgent=urgent)
 
     def _is_full(self, namespace: str) -> bool:
-        """Whether enough of a namespace is in work already; objects without a namespace are never too many."""
+        """Whether enough of a namespace is in work; cluster-scoped objects have no limit."""
         return bool(namespace) and self._working[namespace] >= self._most(namespace)
 
     def _end(self, key: Key) -> None:

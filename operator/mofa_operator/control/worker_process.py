@@ -1,6 +1,8 @@
-"""The process that computes advice, one question at a time, so that no question keeps the event loop waiting or crashes it.
+"""The process that computes advice, one question at a time, so that no question keeps the event
+loop waiting or crashes it.
 
-Above is what runs in it, which imports neither kopf nor anything that talks to a network; below how it is started, asked and ended.
+Above is what runs in it, which imports neither kopf nor anything that talks to a network; below how
+it is started, asked and ended.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _CGROUPS: Final = (
 )
 """Where a container's limit of memory stands, by the version of its control groups."""
 SHARE: Final = 0.75
-"""Share of the container's memory that the processes which compute may have; the rest is the loop's. [1]"""
+"""Share of the container's memory for the processes that compute. [1]"""
 LEAST: Final = 512 * 2**20
 """Address space without which a process cannot even import what it needs, with some to work. [B]"""
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -44,7 +46,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
-    """Address space that each of these processes may have, by the container's limit; None where there is none. [B]"""
+    """Address space of each process, by the container's limit; None without one. [B]"""
     for file in limits:
         with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
             return max(LEAST, int(SHARE * int(file.read_text()) / processes))
@@ -52,7 +54,7 @@ def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
 
 
 def prepare(memory: int | None = None) -> None:
-    """Set the process up, before anything heavy is imported; a question that wants more `memory` fails alone. [B]"""
+    """Set the process up before heavy imports; a question fails above `memory`. [B]"""
     if memory is not None:
         # Whoever started us may have limited us already.
         allowed = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -68,7 +70,7 @@ def prepare(memory: int | None = None) -> None:
 
 
 def _end_with_parent() -> None:
-    """Without this, a worker would outlive a parent that was killed: it waits on a pipe that it holds open itself."""
+    """A worker would outlive a killed parent: it waits on a pipe that it holds open itself."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -105,7 +107,7 @@ def view(question: Question) -> AdviceView | Refusal | None:
 
 
 class NoAnswer(Exception):
-    """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
+    """The model did not answer: it failed, hung or crashed, by a fault of ours."""
 
 
 class Outgrown(NoAnswer):
@@ -113,7 +115,7 @@ class Outgrown(NoAnswer):
 
 
 class WorkerProcess:
-    """The process, in an executor of its own, so that a crash concerns one question; another one where it has died."""
+    """A process in an executor of its own, so that a crash concerns one question."""
 
     def __init__(self, warm: Callable[[], None], deadline: float, memory: int | None) -> None:
         """`warm` runs in it before all else; one answer may take `deadline` [s] and `memory` [B]."""
