@@ -1,4 +1,4 @@
-"""What a training step costs, what a failure costs, and which strategy is best: the engine behind every door.
+"""The model: what a training step costs, what a failure costs, and which strategy is best.
 
     import mofa_model as mofa
 
@@ -7,8 +7,8 @@
     )
     answer.strategy, answer.predicted.step_seconds.target
 
-The public names are imported when they are first used, so that `mofa --help` need not wait for numpy; `__init__.pyi` says
-what they are to type checkers.
+The public names are imported when they are first used, so that `mofa --help` does not wait for
+numpy. Type checkers read them in `__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOMES: Final = {
 }
 
 VERSION: Final = "0.1.0"
-"""Version of the product, as in pyproject.toml: to look it up in the distribution's metadata takes as long as a small answer."""
+"""Version of the product, as in pyproject.toml; to read it from the metadata would be slow."""
 
 __all__ = [
     "VERSION",

@@ -1,9 +1,9 @@
 """`mofa VERB`: find the verb, run it, turn what goes wrong into one line and an exit code.
 
-    0 answered · 1 our fault · 2 bad input · 3 no feasible strategy · 4 a source is unreachable · 5 an assumption is
-    contradicted (rates --check) · 130 interrupted
+    0 answered · 1 our fault · 2 bad input · 3 no feasible strategy · 4 a source is unreachable
+    5 an assumption is contradicted (rates --check) · 130 interrupted
 
-Nothing slow is imported here: a verb's module is imported when that verb is asked for, and no other.
+Nothing slow is imported here; of the verbs only the one that was asked for is imported.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report it."""
 
 THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""One thread unless told otherwise: our matrices are small, and threads that fight for busy cores take thirty times as long."""
+"""Variables that set the number of threads. On small matrices and busy cores, many threads take
+thirty times as long as one."""
 
 SELDOM: Final = 20_000
-"""New objects between two looks for garbage. Python's own 700 is for programs that make some while they are small: ours imports much,
-all of which stays, and to look through it took a sixth of every start. [1]"""
+"""New objects between two collections of garbage. With Python's own 700 they took a sixth of every
+start, for the modules that are imported then all stay. [1]"""
 
 _SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
 """What the whole of a command line means."""
@@ -154,7 +155,7 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
 
 
 def _refuse_nothing(words: Sequence[str]) -> None:
-    """An empty value is what a shell makes of a variable that is not set: no option of ours means anything by it."""
+    """Refuse empty values; a shell makes them of variables that are not set."""
     for before, word in zip(["argument", *words], words, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
             raise InputError(
@@ -218,7 +219,7 @@ def _lines(summaries: Mapping[str, str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors have the form of all our errors: one line, exit code 2. It takes no option for another."""
+    """An argument parser with our errors: one line, exit code 2. Options cannot be abbreviated."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words, allow_abbrev=False)

@@ -1,6 +1,7 @@
-"""What a shell offers after the words that are typed: verbs, options, and names of presets. Imports the one verb that is typed.
+"""Completion in a shell: verbs, options, and names of presets. Only the typed verb is imported.
 
-A shell that completes starts the command with _ARGCOMPLETE set; `mofa completion SHELL` prints what makes it do so.
+A shell that completes starts the command with _ARGCOMPLETE set. `mofa completion SHELL` prints the
+script that makes it do so.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ ASKED: Final = "_ARGCOMPLETE"
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that we have scripts for."""
 _PRESETS: Final = {
-    "--model": "models", "--gpu": "devices", "--stack": "stacks", "--scale-out": "fabrics", "--scale-up": "fabrics",
+    "--model": "models",
+    "--gpu": "devices",
+    "--stack": "stacks",
+    "--scale-out": "fabrics",
+    "--scale-up": "fabrics",
     "--precision": "precisions",
-}  # fmt: skip
+}
 """Options whose values are names of presets, and of which kind."""
 _TRAINERS: Final = ("--framework", "--launch")
 
@@ -36,12 +41,12 @@ def answer(program: str, load: Callable[[str], Any], summaries: Mapping[str, str
 def offered(
     program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
 ) -> list[str]:
-    """What may stand in place of the last of these words, which follow the program's name: for kubectl, which asks so."""
+    """Completions of the last of the words after the program's name; kubectl asks for them."""
     import argcomplete.io
     from argcomplete.finders import CompletionFinder
 
     class Quiet(CompletionFinder):
-        """One that writes its own log to standard error, and not to a file that the process around it has open."""
+        """A finder that logs to standard error; argcomplete's own takes any open file 9."""
 
         def _init_debug_stream(self) -> None:
             argcomplete.io.debug_stream = sys.stderr  # that of its import may be closed by now
@@ -118,4 +123,4 @@ def _profiles() -> Iterable[str]:
 
 def _offer(action: argparse.Action, names: Iterable[str]) -> None:
     every = tuple(names)
-    action.completer = lambda **_: every  # type: ignore[attr-defined] # the attribute that argcomplete reads
+    action.completer = lambda **_: every  # type: ignore[attr-defined] # argcomplete reads it

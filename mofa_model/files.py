@@ -1,4 +1,4 @@
-"""Files that people name: read whole or refused in one line, written whole or not at all; JSON, TOML and CSV in them likewise."""
+"""Files that people name, and JSON, TOML and CSV in them; writes are atomic."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
 
 
 def found(path: str) -> Literal["file", "folder", ""]:
-    """What stands under a name that may be no path at all: one that is too long, or that holds what no path can."""
+    """What a name is on this machine; empty where it is nothing, or cannot be a path."""
     try:
         return "folder" if Path(path).is_dir() else "file" if Path(path).exists() else ""
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def from_toml(text: str, path: object) -> dict[str, Any]:
 
 
 def from_csv(text: str, path: object) -> Iterator[tuple[int, list[str]]]:
-    r"""Rows of CSV that are not empty, each with the line on which it begins; `path` is what an error calls it.
+    r"""Rows of CSV that are not empty, each with its line number; errors name `path`.
 
     >>> list(from_csv("gpu,gpus\nh100,64\n", "runs.csv"))
     [(1, ['gpu', 'gpus']), (2, ['h100', '64'])]
@@ -92,7 +92,7 @@ def from_csv(text: str, path: object) -> Iterator[tuple[int, list[str]]]:
 
 
 def from_headed_csv(text: str, path: object) -> Iterator[tuple[int, dict[str, str]]]:
-    """The same by the names in the first row; a row may end early, and one that goes on after the last name is refused."""
+    """Rows of CSV by the names in the first row; a row may have fewer cells, and not more."""
     rows = from_csv(text, path)
     _, names = next(rows, (1, []))
     for line, row in rows:
@@ -106,8 +106,8 @@ def from_headed_csv(text: str, path: object) -> Iterator[tuple[int, dict[str, st
 def write_text(path: Path | str, text: str) -> None:
     """Write a file so that every reader, at any moment, sees the old text or the new one.
 
-    The text goes to a file beside the target, which then takes its name; an interruption leaves the target untouched. A
-    link stays a link, and a file keeps its permissions.
+    The text goes to a file beside the target, which then takes its name; an interruption leaves
+    the target untouched. A link stays a link, and a file keeps its permissions.
     """
     write_bytes(path, text.encode("utf-8"))
 
@@ -137,7 +137,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 
 def check_folder(path: Path | str, *, overwrite: bool) -> None:
-    """Refuse a folder that cannot be written whole: one that holds something, unless somebody allows it."""
+    """Refuse a folder that cannot be made, or that holds something without `overwrite`."""
     folder = Path(path)
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
@@ -152,8 +152,10 @@ def check_folder(path: Path | str, *, overwrite: bool) -> None:
 def write_folder(
     path: Path | str, texts: Mapping[str, str], *, programs: Collection[str] = ()
 ) -> None:
-    """Write files of a folder, `programs` among them executable: a new folder comes into being with all of them; in one that is
-    there each file is the old one or the new one.
+    """Write the files of a folder; those of `programs` are executable.
+
+    A new folder appears with all of its files. In a folder that exists, each file is at any
+    moment the old one or the new one.
     """
     import shutil
     import tempfile

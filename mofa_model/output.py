@@ -7,13 +7,14 @@
         output.emit(arguments.output, [table], document={"step_seconds": 4.2})
         return 0
 
-Tables on a terminal are drawn by rich; piped, they are plain text of 80 columns, or of as many as the variable COLUMNS
-says. JSON and YAML hold `document`, or the tables themselves where a verb has none; a number that is not finite is
-refused, because JSON has no word for it. CSV is one table, for programs that read nothing else: `records` where a verb
-has some, else the first of its tables.
+Tables on a terminal are drawn by rich. In a pipe they are plain text of 80 columns, or of as many
+as the variable COLUMNS says. JSON and YAML hold `document`, or the tables where a verb has no
+document; a number that is not finite is refused, because JSON cannot write it. CSV is one table:
+`records` where a verb has some, else the first table.
 
-Whatever strangers named, no form steers a terminal: tables and CSV show a space for such a character, JSON and YAML its code.
-What a program reads is UTF-8 wherever it goes; people get plain characters where their terminal has no others.
+No output steers a terminal, whatever names it contains: tables and CSV write a space for such a
+character, JSON and YAML its code. What programs read is always UTF-8; people get plain characters
+where their terminal has no others.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def emit(
     records: Table | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Print tables, or in JSON and YAML the document, or in CSV the records, to `stream` (standard output)."""
+    """Print the tables; in JSON and YAML the document, in CSV the records."""
     out = stream or sys.stdout
     if form in ("table", "wide") and out.isatty():
         _draw(tables, out, wide=form == "wide")
@@ -114,7 +115,7 @@ def render(
 
 
 def as_csv(table: Table) -> str:
-    """Keys in the first row, then the values with every digit, in SI; title and notes are left out."""
+    """Keys in the first row, then the values with every digit, in SI, without title and notes."""
     import csv
 
     text = io.StringIO()
@@ -153,7 +154,7 @@ def as_document(tables: Sequence[Table]) -> Any:
 
 
 def as_record(document: Any) -> Table:
-    """A document as a table of one row, for CSV: names of its scalars joined by _, short lists as text, tables left out.
+    """A document as one row for CSV: nested keys are joined by _, lists of mappings left out.
 
     >>> as_record({"ettr": {"target": 0.97}, "every": [1, 5], "curve": [{"steps": 1}]}).rows
     ((0.97, '1 5'),)
@@ -175,7 +176,7 @@ def as_record(document: Any) -> Table:
 
 
 def as_json(document: Any) -> str:
-    """A document as JSON text, its keys in the order given; what could steer a terminal is written by its code."""
+    """A document as JSON text; what could steer a terminal is written by its code."""
     return (
         terminal.coded(json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False))
         + "\n"

@@ -1,11 +1,12 @@
 """Pictures of answers in one style: an SVG or PNG file, written whole or not at all.
 
-    plots.check("--plot", path)          before the work: is the name right, and is matplotlib there?
+    plots.check("--plot", path)          before the work: the name, and whether matplotlib is there
     plots.ettr_curve(path, points, ...)  effective training time over the checkpoint interval
     plots.step_terms(path, bars)         where the time of a step goes, one bar a strategy
     plots.lines(path, lines, ...)        anything over anything
 
-matplotlib comes with the extra `plot` and is imported where a picture is drawn. The same numbers give the same bytes.
+matplotlib comes with the extra `plot` and is imported when a picture is drawn. The same numbers
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _WIDE: Final = 20.0
 
 
 def check(field: str, path: str) -> None:
-    """Refuse a file name of another form, or a picture without matplotlib, before any work is done."""
+    """Refuse file names that are not .svg or .png, and any picture where matplotlib is missing."""
     if path.rpartition(".")[2].lower() not in FORMS:
         raise BadValue(field, path, "give a file name that ends in .svg or .png")
     if find_spec("matplotlib") is None:
@@ -102,7 +103,7 @@ def ettr_curve(
 
 
 def step_terms(path: str, bars: Mapping[str, Mapping[str, float]], title: str = "") -> None:
-    """Seconds of each term of a step, stacked: one bar for each strategy; a term that no bar has is left out."""
+    """Seconds of each term of a step, stacked: one bar a strategy; zeros are left out."""
     terms = [
         name for name in next(iter(bars.values())) if any(bar[name] > 0 for bar in bars.values())
     ]
@@ -133,7 +134,7 @@ def lines(
     y: str,
     percent: bool = False,
 ) -> None:
-    """One line a label; the x axis is logarithmic where numbers are far apart, and names stand side by side."""
+    """One line a label; the x axis is logarithmic where its numbers are far apart."""
     scale = 100.0 if percent else 1.0
     with picture(path) as axes:
         for number, (label, points) in enumerate(drawn.items()):

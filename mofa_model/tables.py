@@ -1,4 +1,4 @@
-"""A table as a value, and its text in each form: plain, markdown, HTML. Pure; `output` prints it, and CSV.
+"""A table as a value, and its text: plain, markdown, HTML. `output` prints it, and writes CSV.
 
     Table(
         title="Step time",
@@ -6,7 +6,8 @@
         rows=(("compute", 4.2, 0.81), ("pipeline bubble", 0.31, 0.06)),
     )
 
-People read `4.2 s` and `81 %`; machines get 4.2 and 0.81 with every digit. A cell that has no value is None.
+People read `4.2 s` and `81 %`; machines get 4.2 and 0.81 with every digit. A cell without a value
+is None.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Column:
     """The heading; the key in JSON is the same in small letters, with _ for spaces."""
 
     unit: str = ""
-    """`s`, `B`, `B/s`, `FLOP`, `FLOP/s`, `1/s` get a prefix for people; `%` shows a ratio; others stand in the heading."""
+    """`s`, `B`, `B/s`, `FLOP`, `FLOP/s` and `1/s` get a prefix in each cell; `%` shows a ratio;
+    other units stand in the heading."""
 
     align: Literal["auto", "left", "right"] = "auto"
     """`auto` is right where the first value is a number."""
@@ -131,7 +133,7 @@ def shown(cell: Cell, unit: str = "") -> str:
 
 
 def for_people(table: Table, *, wide: bool = False) -> Table:
-    """The same table with every text as it may be shown, and without the columns that only `wide` shows."""
+    """The table as text for people, without the columns that only `wide` shows."""
     kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
     columns = tuple(
         Column(
@@ -156,7 +158,8 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
 def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
     """One column's cells, so that they compare at a glance.
 
-    Times from a second to a hundred minutes are all in seconds; ratios that are all near one have a second decimal.
+    Times from a second to a hundred minutes are all in seconds; ratios that are all near one have
+    a second decimal.
     """
     numbers = [abs(cell) for cell in cells if cell and isinstance(cell, int | float)]
     form = None
@@ -173,7 +176,7 @@ def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
 
 
 def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
-    """Aligned text; without `wide`, text columns are wrapped until a line takes at most `width` characters."""
+    """Aligned text; without `wide`, text columns are wrapped so that lines fit into `width`."""
     told = for_people(table, wide=wide)
     told = told if wide else fitted(told, width)
     cells = _cells(told)
@@ -191,7 +194,7 @@ def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
 
 
 def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
-    """A table of text with line breaks in its text cells, so that columns, `gap` apart, take `width` where they can."""
+    """A table of text whose cells are broken into lines, so that its columns fit into `width`."""
     columns = list(zip(*_cells(told), strict=True))
     sizes = [max(map(len, column)) for column in columns]
     room = width - gap * (len(sizes) - 1)
@@ -225,7 +228,7 @@ def _cells(told: Table) -> list[list[str]]:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Lines of text: never broken between a number and its unit, and inside a word only where it alone is too long.
+    """Text in lines: numbers stay with their units, and only a word that is too long is broken.
 
     >>> broken("tp=4,pp=16,tp-overlap=true is 28.8 ms slower", 15)
     ['tp=4,pp=16,', 'tp-overlap=true', 'is 28.8 ms', 'slower']
@@ -299,7 +302,7 @@ def _is_right(table: Table, index: int) -> bool:
 def _narrowed(
     sizes: list[int], floors: list[int], columns: tuple[Column, ...], room: int
 ) -> list[int]:
-    """Take from the widest text column, one character at a time, until the line fits or no column can give."""
+    """Narrow the widest text column, character by character, until the line fits or none can."""
     sizes = list(sizes)
     while sum(sizes) > room:
         giving = [

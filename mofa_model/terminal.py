@@ -1,8 +1,8 @@
-"""Text for any terminal: nothing in it steers the terminal, and every character of it can be written.
+"""Text for any terminal: nothing in it steers the terminal, and every character can be written.
 
-Names and messages come from files, hubs and clusters that strangers write. What they say is shown, and never obeyed: an escape
-sequence, a line break or a mark that turns the direction of writing is a space. A terminal or a pipe that knows fewer
-characters than we print gets a plain one in place of each that it lacks.
+Names and messages come from files, hubs and clusters that strangers write. An escape sequence, a
+line break or a mark that turns the direction of writing is printed as a space. A terminal or a pipe
+that lacks a character gets a plain one in its place.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ _PLAIN: Final = {
     **dict.fromkeys("█▉▊▋▌", "#"),
     **dict.fromkeys("▍▎▏", "-"),
 }
-"""What stands for a character of ours where it cannot be written; a letter goes without its accents, all else is a question mark."""
+"""Plain forms of characters that we print. A letter loses its accents; others become `?`."""
 
-_UNSEEN: Final = r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f"
+_UNSEEN: Final = (
+    r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\U000e0000-\U000e007f"
+)
 _CODED: Final = re.compile(f"[{_UNSEEN}]")
 """Characters that steer a terminal, or are not seen, and that JSON would write as they are."""
 _STEERING: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
@@ -45,7 +48,7 @@ _HANDLER: Final = "mofa.plain"
 """The name under which Python's encoders find these."""
 
 _OTHERS: Final = ("strict", "surrogateescape", "backslashreplace")
-"""What streams do by themselves: they fail, or print codes; whoever asked for something else by PYTHONIOENCODING gets that."""
+"""Python's own ways with such characters; another one was asked for by PYTHONIOENCODING."""
 
 
 def printable(text: str) -> str:
@@ -86,7 +89,7 @@ def plain(text: str) -> str:
 
 
 def never_fail(*streams: TextIO) -> None:
-    """Make streams write what they can, in place of an error, where a text has a character that their encoding lacks."""
+    """Make streams write a plain character, and not fail, where their encoding lacks one."""
     codecs.register_error(_HANDLER, _replaced)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors in _OTHERS:
@@ -94,7 +97,7 @@ def never_fail(*streams: TextIO) -> None:
 
 
 def put(text: str, stream: TextIO | None = None) -> None:
-    """Write what a program reads to `stream` (standard output): a document in UTF-8, whatever encoding a terminal has."""
+    """Write a document for programs, in UTF-8, to `stream` or standard output."""
     out = stream or sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.flush()

@@ -1,4 +1,4 @@
-"""YAML text to nodes and nodes to plain values, with a limit on everything that a stranger can make large; and values as YAML."""
+"""YAML read with limits on its size and depth, and plain values written as YAML."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _STRING: Final = "tag:yaml.org,2002:str"
 def as_yaml(data: Any) -> str:
     """Plain values as YAML that every reader takes for the same values.
 
-    Readers of YAML 1.1, which most programs in Python and Kubernetes are, take a bare NO for false, 017 for 15 and 1:30 for 90; and
-    a number such as 1e-05 for text. Such text stands in quotes, such a number gets a point.
+    Readers of YAML 1.1, as in most Python programs and Kubernetes, take a bare NO for false, 017
+    for 15, 1:30 for 90, and the number 1e-05 for text. So such text is quoted, and such a number
+    gets a point.
 
     >>> print(as_yaml({"distributed_type": "NO", "lr": 1e-05, "on": "017", "name": "plain"}), end="")
     distributed_type: 'NO'

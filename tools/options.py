@@ -1,6 +1,8 @@
-"""Every option of the trainers' own parsers, recorded with what our readers make of it: tests/data/trainer_options.json.
+"""Record every option of the trainers' own parsers in tests/data/trainer_options.json.
 
-    python tools/options.py     asks the parsers in the environment of `make oracle`, and prints what nobody has judged yet
+    python tools/options.py     asks the parsers in the environment of `make oracle`
+
+It prints the options that nobody has judged yet.
 
 `beside` is kept by hand: what says nothing about memory and time of a step. Everything else has to be read, refused, or named as not
 priced, in `mofa_model/launch/arguments/`.

@@ -1,6 +1,7 @@
 """Questions and their answers: what the command, Python and a page ask.
 
-May import: everything in `mofa_model` but `cli` and `verbs`. Imported by: verbs, and `mofa_model`, which offers the functions.
+May import: everything in `mofa_model` but `cli` and `verbs`. Imported by: verbs, and `mofa_model`,
+which offers the functions.
 
     question   what a question is; its options on a command line
     questions  every question, its fields declared once

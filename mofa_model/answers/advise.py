@@ -51,7 +51,7 @@ class AdviceAnswer(UserAnswer):
 
     @property
     def strategy(self) -> str | None:
-        """The first choice as text, as `mofa explain --strategy` takes it; None where there is none."""
+        """The first choice as `mofa explain --strategy` takes it; None where there is none."""
         from mofa_model.strategy_text import format_strategy
 
         return None if self.advice.strategy is None else format_strategy(self.advice.strategy)
@@ -119,7 +119,7 @@ def advise(
     advance: Callable[[float], None] = lambda _: None,
     launched_by: str = "",
 ) -> AdviceAnswer:
-    """The best parallel strategy and checkpoint interval of a job, with its odds, alternatives and reasons."""
+    """The best parallel strategy and checkpoint interval of a job, with odds and alternatives."""
     from mofa_model.advice import advise as search
 
     question = settled(question)
@@ -293,7 +293,8 @@ def _nothing(items: Sequence[Item]) -> str:
     ours = sorted({"TrainingJob", *(kind.kind for kind in KINDS)})
     for kind in sorted(kinds - {PROFILE, POLICY}):
         if near := get_close_matches(kind, ours, n=1):
-            return f"holds no job but {_named(items)}: kind {kind!r} is unknown; did you mean {near[0]}?"
+            meant = f"kind {kind!r} is unknown; did you mean {near[0]}?"
+            return f"holds no job but {_named(items)}: {meant}"
     if kinds == {PROFILE}:
         return (
             f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, or to "

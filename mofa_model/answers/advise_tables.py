@@ -19,15 +19,15 @@ from mofa_model.tables import Cell, Column, Table, bars, table_of
 from mofa_model.units import DAY, GIB, Range
 
 _DISTANCE: Final = (
-    "A run says half as much for each unit of distance. The error is predicted over measured step time - 1, by a fit that did not "
-    "see the run's group; `there` is what is another."
+    "A run counts half as much for each unit of distance. The error is predicted over measured step"
+    " time - 1, by a fit without the run's group; `there` is what differs."
 )
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
 
 
 def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
-    """What a person reads on one screen; `wide` has the longer lists: every choice, measured runs, what became of the rest."""
+    """What a person reads on one screen; `wide` adds all choices, measured runs and counts."""
     found = [_first(advice)]
     if advice.strategy is not None and (advice.alternatives or advice.current is not None):
         shown = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]

@@ -100,7 +100,7 @@ def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
 
 
 class UserAnswer:
-    """What every answer can do: print itself, be a data frame, be plain data, show itself in a notebook."""
+    """What every answer can do: print itself, be plain data or a data frame, show in a notebook."""
 
     if TYPE_CHECKING:  # each answer has these, as a property or as a field
 

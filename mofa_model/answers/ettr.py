@@ -1,4 +1,4 @@
-"""Effective training time: how much of the wall time becomes training, and which checkpoint interval gives most."""
+"""Effective training time ratio (ETTR) of a job, and its best checkpoint interval."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class EttrAnswer(UserAnswer):
 
 @asked_by(EttrQuestion)
 def ettr(question: EttrQuestion) -> EttrAnswer:
-    """Effective training time of a job on nodes that fail, and the checkpoint interval that gives most of it."""
+    """Effective training time ratio of a job on failing nodes, and its best checkpoint interval."""
     if not 0 < question.level < 1:
         raise BadValue("--level", question.level, "give a level between 0 and 1, for example 0.9")
     if question.deadline and not question.total_steps:
@@ -293,7 +293,7 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
 def curve(
     job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 ) -> list[dict[str, Any]]:
-    """ETTR over intervals from a sixteenth to sixteen times `steps`, with the band and the paper's form."""
+    """ETTR, its band and the paper's form, over intervals from `steps` / 16 to 16 `steps`."""
     if count == 0:
         return []
     return [
@@ -369,7 +369,7 @@ def _rate(job: Job, level: float) -> dict[str, float]:
 
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
-    """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
+    """Standard deviation of one run's ETTR; of several tiers the one that most failures read."""
     rate = float(model.failure_rate(job))
     sources = laws.sources_of(job.reliability)
     busiest = max(

@@ -1,4 +1,4 @@
-"""One strategy: every term of its step and of its memory, with equation numbers; or what is known of runs like it."""
+"""One strategy: the terms of its step and its memory, or the measured runs that are like it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import GIB, Range, format
 
 _COUNTED: Final = (
-    "How many measured runs have each feature, and their median error by fits that did not see their groups: here, of the stack on "
-    "these devices; of the stack anywhere; on these devices; in this format; all. Sizes count runs of half to twice as much."
+    "How many measured runs have each feature, and their median error by fits without their groups:"
+    " here, of the stack on these devices; of the stack anywhere; on these devices; in this format;"
+    " all. Sizes count runs of half to twice as much."
 )
 
 
@@ -221,7 +222,7 @@ def term_records(document: Mapping[str, Any]) -> Table:
 
 
 def _names(kinds: Sequence[Layer]) -> list[str]:
-    """What layers are called: by experts or none, and by their blocks where that does not tell them apart."""
+    """Names of kinds of layers: with experts or plain, else by their blocks."""
     short = ["with experts" if kind.routed else "plain" for kind in kinds]
     if len(set(short)) == len(short):
         return short

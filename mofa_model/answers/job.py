@@ -39,7 +39,7 @@ _OF_PROFILE: Final = (
 )
 """Fields that a profile replaces."""
 _CERTAIN: Final = 1e9
-"""Failures beyond which an assumption is taken as certain, before their rate loses its digits. [1]"""
+"""Failures from which an assumed rate is certain; more would lose its digits. [1]"""
 _KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
 """Classes whose recoveries wait in no queue."""
 

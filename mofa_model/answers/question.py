@@ -38,7 +38,7 @@ class Option:
     reader: Callable[[Any, str], Any]
     """Brings what was given to the field's form; the second argument is what errors call it."""
     flags: tuple[str, ...]
-    """Options of the command, the one that errors name last; one word without hyphens is an argument."""
+    """Options of the command, the one that errors name last; FILE is an argument."""
     metavar: str
     """What stands for the value in the command's help."""
     text: str
@@ -152,7 +152,7 @@ class UserQuestion:
             cls.options[name] = Option(name=name, **how)
 
     def __new__(cls, *_args: Any, **_words: Any) -> Self:
-        """Make the class a dataclass first: with forty fields that takes time, which help can save."""
+        """Make the class a dataclass now; with forty fields that is slow, and help needs none."""
         as_dataclass(cls)
         return super().__new__(cls)
 

@@ -247,8 +247,8 @@ class AdviceQuestion(LayoutQuestion):
     probe: int = option(
         whole,
         "--probe N",
-        "name the N runs of 10 to 20 steps that would make the choice surest; --save-dir writes their"
-        " launches and runs.csv",
+        "name the N runs of 10 to 20 steps that would make the choice surest; --save-dir writes"
+        " their launches and runs.csv",
         default=0,
         bounds=(0, 10),
         group=_RUNS,
@@ -346,7 +346,8 @@ class ReliabilityQuestion(UserQuestion):
     law: str = option(
         text,
         "--law LAW",
-        "time between failures: exponential, weibull:SHAPE, mixture:SHARE:SHORT (short mean over mean)",
+        "time between failures: exponential, weibull:SHAPE, mixture:SHARE:SHORT (short mean over"
+        " mean)",
         default="exponential",
     )
     queue: str | None = option(

@@ -1,4 +1,4 @@
-"""A run under failures, event by event: how ETTR scatters, what time is lost to, and one run as a timeline."""
+"""Runs under failures, event by event: scatter of ETTR, lost time, and one run as a timeline."""
 
 from __future__ import annotations
 
@@ -170,9 +170,14 @@ def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
 def _tables(told: dict[str, Any]) -> list[Table]:
     ettr = told["ettr"]
     names = {
-        "mean": "mean", "p05": "5 % of runs are below", "median": "median", "p95": "5 % of runs are above",
-        "sd": "standard deviation", "error": "standard error of the mean", "exact": "exact model, long run",
-    }  # fmt: skip
+        "mean": "mean",
+        "p05": "5 % of runs are below",
+        "median": "median",
+        "p95": "5 % of runs are above",
+        "sd": "standard deviation",
+        "error": "standard error of the mean",
+        "exact": "exact model, long run",
+    }
     every = ", ".join(f"{told['interval_steps'] * n} steps" for n in told["every"])
     tables = [
         Table(

@@ -180,7 +180,7 @@ def _number(text: Any) -> Any:
 
 
 def answer_at(given: SweepQuestion, point: Point) -> Row:
-    """The answer at one point: figures, or why there are none. Bad input at a point is a row as well."""
+    """The row of one point: its figures, or why it has none, bad input included."""
     try:
         return {**point, **_figures(given, point)}
     except MofaError as error:
@@ -188,7 +188,10 @@ def answer_at(given: SweepQuestion, point: Point) -> Row:
 
 
 def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    """The rows with the linearity of Eq. (45), each beside the fewest devices that have an answer and share its other fields."""
+    """The rows with the linearity of Eq. (45).
+
+    Each row is compared with that of the fewest devices among those with its other fields.
+    """
     size = next((name for name in names if name in ("gpus", "nodes")), None)
     if size is None:
         return list(rows)

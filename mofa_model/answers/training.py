@@ -1,4 +1,4 @@
-"""The request that a training question makes: model, training and machines as the search takes them."""
+"""What a question about a training asks of the model: request, problems, reliability."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def problems_of(asked: TrainingQuestion, nodes: int | None = None) -> tuple[Sear
 
 
 def trainers_of(asked: TrainingQuestion, problems: tuple[SearchCase, ...]) -> ByTrainer:
-    """The problems under each trainer's own constants; empty where a trainer or a stack is named."""
+    """The problems under each trainer's constants; empty where a trainer or stack is named."""
     from mofa_model.advice import by_trainer
     from mofa_model.search import ANY
 
@@ -132,7 +132,8 @@ def nodes_of(asked: TrainingQuestion) -> int:
     gpus, per_node = _gpus(asked), _per_node(asked)
     found = places(gpus, per_node)
     if found is None:
-        right = f"give whole nodes of {per_node}, or at most {per_node} of one node, or another --gpus-per-node"
+        right = f"give whole nodes of {per_node}, or at most {per_node} of one node"
+        right += ", or another --gpus-per-node"
         raise BadValue("--gpus", gpus, right)
     return found[0]
 
@@ -248,7 +249,7 @@ def _percent(text: str) -> float:
 
 
 def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
-    """A layout as text, a launch command or its file; what of it is not priced is told on stderr."""
+    """A layout from text, a launch command or its file; stderr names what is not priced."""
     from mofa_model.files import read_text
     from mofa_model.launch import read_layout
 

@@ -1,7 +1,7 @@
-"""What a page's form asks, and its answer: the same questions as the command's, bounded for a page, with errors by their field.
+"""The what-if form: the command's questions, with bounds for a page and errors beside their fields.
 
-Whoever reaches the page chooses the address, so nothing that it says opens a file or a connection: models are presets, or those
-that were named when the page was started.
+Anybody who reaches the page chooses its address. So no field opens a file or a connection: models
+are presets, or those that were named when the page was started.
 """
 
 from __future__ import annotations

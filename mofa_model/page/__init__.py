@@ -1,6 +1,7 @@
-"""Answers as pages of plain HTML and SVG: no script, no other file, readable in the dark and by a screen reader.
+"""Answers as pages of plain HTML and SVG, without scripts and without other files.
 
-May import: advice, reliability, tables and what stands below. Imported by: answers, verbs, and the operator's page.
+May import: advice, reliability, tables and what stands below. Imported by: answers, verbs, and the
+operator's page.
 
 markup    elements, forms, and the frame of a page
 figures   pictures as SVG, each with the same numbers as text

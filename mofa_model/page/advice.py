@@ -1,4 +1,4 @@
-"""One advice as a page: what to run, what it will do, where time and memory go, and why not something else."""
+"""One advice as a page: what to run, what to expect of it, and the other choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures as SVG. Each has a title and a description for those who do not see it, and stands beside its numbers."""
+"""Pictures as SVG, each with a title and a description for screen readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FAR: Final = 20.0
 
 
 def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.Element:
-    """Parts of a whole as one bar, with a legend that holds the numbers; a part that is zero is left out."""
+    """Parts of a whole as one bar, with a legend of their numbers; zeros are left out."""
     kept = {name: size for name, size in sizes.items() if size > 0}
     total = sum(kept.values()) or 1.0
     bars, swatches, at = [], [], 0.0
@@ -73,7 +73,10 @@ def curve(
     across: str,
     up: str,
 ) -> ET.Element:
-    """A curve with its band over a logarithmic axis: points are (x, lower, y, upper); `mark` is a place and its name."""
+    """A curve with its band over a logarithmic axis.
+
+    Points are (x, lower, y, upper); `mark` is a place on the axis and its name.
+    """
     left, right, top, bottom, height = 54.0, _WIDE - 12, 12.0, 226.0, 262.0
     xs = [math.log10(point[0]) for point in points]
     low, high = min(point[1] for point in points), max(point[3] for point in points)
@@ -83,7 +86,8 @@ def curve(
     def place(x: float, y: float) -> str:
         span = (xs[-1] - xs[0]) or 1.0
         share = (max(low, min(high, y)) - low) / (high - low)
-        return f"{left + (right - left) * (x - xs[0]) / span:.1f},{bottom - (bottom - top) * share:.1f}"
+        across = left + (right - left) * (x - xs[0]) / span
+        return f"{across:.1f},{bottom - (bottom - top) * share:.1f}"
 
     band = [place(x, p[3]) for x, p in zip(xs, points, strict=True)]
     band += [place(x, p[1]) for x, p in reversed(list(zip(xs, points, strict=True)))]
@@ -163,7 +167,8 @@ def band(
     def at(value: float) -> float:
         return 300.0 * (value - low) / (high - low)
 
-    said = f"{title}: {words[0]} {show.format(target)}, between {show.format(lower)} and {show.format(upper)}"
+    said = f"{title}: {words[0]} {show.format(target)}, "
+    said += f"between {show.format(lower)} and {show.format(upper)}"
     said += "" if seen is None else f"; {words[1]} {show.format(seen)}"
     x = 0.0 if seen is None else at(seen)
     diamond = (
@@ -175,7 +180,15 @@ def band(
         "svg",
         el("title", said),
         el("path", d="M0 11H300", class_="axis"),
-        el("rect", x=at(lower), y=6.0, width=max(2.0, at(upper) - at(lower)), height=10.0, rx=3.0, style=f"fill:{COLORS[0]};opacity:.35"),
+        el(
+            "rect",
+            x=at(lower),
+            y=6.0,
+            width=max(2.0, at(upper) - at(lower)),
+            height=10.0,
+            rx=3.0,
+            style=f"fill:{COLORS[0]};opacity:.35",
+        ),
         el("rect", x=at(target) - 1.5, y=3.0, width=3.0, height=16.0, style=f"fill:{COLORS[0]}"),
         diamond,
         viewBox="0 0 300 22", width=300.0, height=22.0, role="img",

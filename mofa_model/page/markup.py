@@ -18,12 +18,13 @@ Node: TypeAlias = "ET.Element | str | None"
 NARROW: Final = 2
 """Columns that a phone has room for. [1]"""
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Sent with every page, whoever serves it: nothing runs, nothing is fetched, a form asks only where it came from."""
+"""Sent with every page: no script runs, nothing is fetched, a form asks only its own server."""
 STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--ground:#fff;--raised:#f6f8fa;--link:#0550ae;
 --c0:#2563eb;--c1:#b45309;--c2:#047857;--c3:#be185d;--c4:#6d28d9;--c5:#0e7490;--c6:#4d7c0f;--c7:#57606a;
@@ -109,8 +110,9 @@ def table(
 ) -> ET.Element:
     """A table whose first cells are the headings of their rows.
 
-    `numbers` are the columns that are aligned right, `minor` those that a phone has no room for. On a phone each row of a table
-    with more than `NARROW` columns is a card, which names its cells. Where a table is wider than its place it scrolls, by the keyboard too.
+    `numbers` are the columns that are aligned right, `minor` those that a phone does not show. On a
+    phone, each row of a table with more than `NARROW` columns is a card that names its cells. A
+    table that is wider than its place scrolls, by the keyboard too.
     """
     right, less = set(numbers), set(minor)
     is_wide = len(headings) > NARROW
@@ -186,7 +188,7 @@ def page(
 
 
 def text(element: ET.Element) -> str:
-    """An element as HTML; a whole page gets its document type. Names that strangers gave are shown, and turn no text around."""
+    """An element as HTML, a whole page with its document type; characters that steer are spaces."""
     written = seen(ET.tostring(element, encoding="unicode", method="html"))
     return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
 
@@ -236,9 +238,11 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
         return []
     labels = {one.name: one.label for one in fields}
     items = [
-        el("li", el("a", labels[name], href=f"#{name}") if name in labels else None, f": {why}" if name in labels else why)
+        el("li", el("a", labels[name], href=f"#{name}"), f": {why}")
+        if name in labels
+        else el("li", why)
         for name, why in errors.items()
-    ]  # fmt: skip
+    ]
     return [
         el(
             "div",

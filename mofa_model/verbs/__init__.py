@@ -1,16 +1,18 @@
 """The verbs of `mofa`: one file each, named as the verb.
 
-May import everything in `mofa_model`; only `cli` and the lab import it, and only the verb that is asked for.
+May import everything in `mofa_model`. Imported by `cli` and the lab, which import only the verb
+that is asked for.
 
-A verb is a module with two functions and the end of its help, found by its name here or through the entry-point group `mofa.verbs`
-(`name = "package.module"`), which is how `mofa_operator` adds its own:
+A verb is a module with two functions and the end of its help. It is found by its name here, or
+through the entry-point group `mofa.verbs` (`name = "package.module"`), as those of `mofa_operator`:
 
     configure(parser)      add arguments to an empty `argparse.ArgumentParser`
-    run(arguments) -> int  do it and return the exit code; raise a `MofaError` for anything that cannot be
+    run(arguments) -> int  do it and return the exit code, or raise a `MofaError`
     EXAMPLES               command lines that `--help` shows after the options
 
-`mofa --help` must not import every verb, so the one-line summaries of ours stand here. A foreign verb is listed by name
-and the first line of its module. Imports inside a verb that are slow (rich, pydantic, scipy) belong in `run`.
+`mofa --help` must not import every verb, so our one-line summaries stand here. A verb of another
+distribution is listed by its name and the first line of its module. Slow imports (rich, pydantic,
+scipy) belong in `run`.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ LAB: Final[Mapping[str, str]] = {
     "calibrate kernels": "surfaces of a device's kernels from tables of measured calls",
     "trace": "inspect, replay, predict or calibrate from profiler traces",
 }
-"""Verbs of the lab, a distribution of its own: what no cluster runs. They are told of here, so that one can ask for it. One of two
-words stands beside our verb of the first."""
+"""Verbs of the lab, another distribution. They are listed here, so that an error can say what to
+install. A name of two words stands beside our verb of the first word."""
 
 LAB_NAME: Final = "mofa-advisor-lab"
 """The distribution that brings them."""

@@ -1,4 +1,4 @@
-"""An advice to take away: a folder with the script, the trainer's files, a manifest, the answer and what to do. Not a verb."""
+"""The folder of `--save-dir`: launch script, manifest, answer and README. Not a verb."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
 
 
 def _job(advice: Advice, launch: Launch) -> NewJob:
-    """The launch as a job: its model is named where it is a preset, so that the advisor in a cluster knows the job."""
+    """The launch as a job; it names a model that is a preset, for the advisor in the cluster."""
     annotations, resource = dict[str, str](), GPU[0]
     with suppress(InputError):
         annotations = {f"{PREFIX}model": presets.model(advice.model).name}

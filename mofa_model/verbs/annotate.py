@@ -22,7 +22,7 @@ _CODES: Final = {
     "InvalidInput": InputError.exit_code,
     "NoRecommendation": NoFeasibleStrategy.exit_code,
 }
-"""Exit codes of the outcomes that are none; the lower one counts, because it is to be mended first."""
+"""Exit codes of outcomes without a recommendation; the lowest counts, it is mended first."""
 EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
 twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,

@@ -1,4 +1,4 @@
-"""Effective training time: how much of the wall time becomes training, and which checkpoint interval gives most."""
+"""`mofa ettr`: effective training time ratio of a job, and its best checkpoint interval."""
 
 from __future__ import annotations
 

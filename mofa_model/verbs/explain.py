@@ -1,4 +1,4 @@
-"""`mofa explain --strategy …`: one strategy, every time term and memory term, per stage, with equation numbers."""
+"""`mofa explain --strategy …`: every time and memory term of one strategy."""
 
 from __future__ import annotations
 

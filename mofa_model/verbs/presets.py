@@ -114,7 +114,7 @@ def _kinds() -> Table:
         columns=(Column("kind"), Column("count"), Column("names")),
         rows=rows,
         notes=(
-            "`mofa presets KIND` lists one kind, `mofa presets KIND NAME` shows one preset and its sources.",
+            "`mofa presets KIND` lists one kind, `mofa presets KIND NAME` one preset and its sources.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""`mofa profile`: a ClusterProfile from flags or from a cluster's node labels, as YAML to keep in a repository."""
+"""`mofa profile`: a ClusterProfile as YAML, from flags or from a cluster's node labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ examples:
   mofa profile --show h100-east     one that comes with the package
   mofa profile --from-cluster       one for each kind of GPU node, by KUBECONFIG"""
 GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `pools` is a function () -> pools, each with product, gpus_per_node, nodes, ready."""
+"""Entry-point group of live sources. `pools` is a function () -> pools, each with product,
+gpus_per_node, nodes, ready."""
 _TIERS: Final = ("Local", "Peer", "Remote")
 _LABEL: Final = "nvidia.com/gpu.product"
 

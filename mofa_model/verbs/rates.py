@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
 GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures, `profile` one from a name to the
-manifest of a ClusterProfile."""
+"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures,
+`profile` one from a name to the manifest of a ClusterProfile."""
 
 EXAMPLES: Final = """\
 examples:
@@ -223,8 +223,10 @@ def _profile(name: str) -> Profile:
 def _held(
     arguments: Namespace, observed: ObservedFailures
 ) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
-    """Assumed failures per node-day and recovery times by class, and the failures that they are worth: of the command line,
-    the profile, or the paper. A profile's weight is shared out by rate, so that classes not counted keep theirs.
+    """Assumed failures per node-day by class, recovery times, and the assumption's weight.
+
+    They come from the command line, the profile, or the paper. A profile's weight is shared out by
+    rate, so that classes that were not counted keep their part.
     """
     paper = {one.value: RecoveryTime(mean=one.seconds, cv=1.0) for one in RecoveryClass}
     given = arguments.prior_weight
@@ -447,7 +449,7 @@ def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, s
 
 
 def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float]:
-    """Start and length of the window that the trend is tested in: as long as the longest watched node. [s]"""
+    """Start and length of the trend's window, which is as long as the longest watched node. [s]"""
     if len(times) < 2 or not by_node:
         return 0.0, 0.0
     longest = max(by_node.values()) * DAY

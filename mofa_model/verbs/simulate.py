@@ -1,4 +1,4 @@
-"""A run under failures, event by event: how ETTR scatters, what time is lost to, and one run as a timeline."""
+"""`mofa simulate`: runs under failures, event by event."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def configure(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="a config.json, or a model hub's id, that may be asked for beside the presets; may be repeated",
+        help="a config.json, or a model hub's id, to offer beside the presets; may be repeated",
     )
     parser.add_argument(
         "--port", type=int, default=8642, metavar="N", help="port, 0 = any (default: 8642)"

@@ -1,4 +1,4 @@
-"""The server of `mofa ui`: this machine's own address only, one question at a time, nothing that a script could read. Not a verb."""
+"""The server of `mofa ui`, on the loopback address only; one question at a time. Not a verb."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from mofa_model.page.what_if import sweep_sections, what_if_page
 
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
-"""What this machine is called by whoever sits at it; a page elsewhere that leads its own name here is refused."""
+"""Names of this machine; a request under another name comes from another site's DNS: refused."""
 _OWN: Final = ("", "none", "same-origin")
-"""What `Sec-Fetch-Site` says of a question that this page asks, or somebody at the keyboard; an old browser and curl say nothing."""
-_ELSEWHERE: Final = "a page of another site asked this, not you; look at it, and press the button below if it is your question"
+"""`Sec-Fetch-Site` of questions from this page or the keyboard; old browsers and curl send none."""
+_ELSEWHERE: Final = (
+    "a page of another site asked this, not you; look at it, and press the button below if it is"
+    " your question"
+)
 WAITING: Final = 8
 """Questions that may be asked at once. [1]"""
 SILENT: Final = 10.0

@@ -43,8 +43,9 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
-    """Name the option that people may have meant: one that is called so elsewhere, has its word, is short for it, explained by it
-    or spelled like it.
+    """Refuse an unknown option, and name the one that was meant.
+
+    It is called so elsewhere, has the same word in its name or its help, or is spelled like it.
     """
     flag = words[0].partition("=")[0]
     if not re.match(r"--?[a-zA-Z]", flag):
