@@ -28,10 +28,9 @@ from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.observe.progress.telemetry import Curves
 from mofa_operator.page.server import Source, routes
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import Alive, Running
+from mofa_operator.snapshot import Alive, Curves, Running
 
 pytestmark = [
     pytest.mark.slow,

@@ -136,6 +136,14 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Curves:
+    """Tokens per second of one job over time, predicted and observed: moments of the epoch, and values. [(s, 1/s)]"""
+
+    predicted: tuple[tuple[float, float], ...] = ()
+    observed: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckSnapshot:
     """A Workload of Kueue that waits for our AdmissionChecks, and whom it was made for."""
 

@@ -22,10 +22,10 @@ from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
 from mofa_operator.objects import LiveProfile
 from mofa_operator.observe.cluster.bodies import is_output
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.progress.telemetry import Asks, Curves, curves
+from mofa_operator.observe.progress.telemetry import Asks, curves
 from mofa_operator.page.job import ShownJob
 from mofa_operator.page.server import Source
-from mofa_operator.snapshot import JobSnapshot, Refusal
+from mofa_operator.snapshot import Curves, JobSnapshot, Refusal
 
 PATIENCE: Final = 5.0
 """How long a page waits for an answer in full. [s]"""

@@ -25,7 +25,7 @@ from mofa_model.manifest.advisor_policy import AdmissionRules
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_operator.decide.policy import Handling, handling_of, wants_apply
 from mofa_operator.decide.release import subject_of, unproven
-from mofa_operator.decide.status import Condition, conditions, joined, moment, sentence, standing
+from mofa_operator.decide.status import NewCondition, conditions, joined, moment, sentence, standing
 from mofa_operator.decision import Answer, CheckAnswer, PodUpdate
 from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
@@ -50,7 +50,7 @@ def active(check: LiveObject, now: float) -> Written | None:
     given = part(check.body, "spec", "parameters")
     said = f"{given.get('kind')} {given.get('name')}"
     why = f"spec.parameters: {said}: there are none; what it does stands in AdvisorPolicies, under spec.admission"
-    found = Condition(
+    found = NewCondition(
         Aspect.ACTIVE,
         "False" if given else "True",
         Reason.INVALID_INPUT if given else Reason.ACTIVE,

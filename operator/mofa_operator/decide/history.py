@@ -23,7 +23,7 @@ from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport,
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 from mofa_operator.decide import ledger
-from mofa_operator.decide.status import Condition, State, joined, standing
+from mofa_operator.decide.status import NewCondition, State, joined, standing
 from mofa_operator.decision import Note
 from mofa_operator.evidence import WATCH, Day
 from mofa_operator.objects import LiveProfile, Written
@@ -50,7 +50,7 @@ class HistoryReading:
 
     memory: History | None
     """Evidence that may be remembered; None where nothing may."""
-    condition: Condition
+    condition: NewCondition
     """The condition HistoryComplete."""
     days: tuple[Day, ...]
     """The ledger, with what this look brought."""
@@ -84,7 +84,7 @@ class _Look:
         if history is None:
             reason, why = Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
             stands = standing(self._snapshot.profile, aspect)
-            unread = stands or Condition(aspect, "Unknown", reason, why)
+            unread = stands or NewCondition(aspect, "Unknown", reason, why)
             return HistoryReading(memory=None, condition=unread, days=self._stored)
         if isinstance(history, NoHistory):
             known = {reason.value: reason for reason in Reason}
@@ -137,7 +137,7 @@ class _Look:
         self, fresh: History, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
     ) -> HistoryReading:
         """A reading that may be remembered."""
-        condition = Condition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
+        condition = NewCondition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
         return HistoryReading(memory=fresh, condition=condition, days=days, usable=True)
 
     def _without(
@@ -152,7 +152,7 @@ class _Look:
         )
         if days is None:
             days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
-        found = Condition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
+        found = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
         return HistoryReading(memory=self._of_ledger(days), condition=found, days=days)
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
@@ -278,7 +278,7 @@ def total(memory: History | None, reports: Reports) -> Written:
     }
 
 
-def verdict(memory: History | None, reports: Reports) -> Condition:
+def verdict(memory: History | None, reports: Reports) -> NewCondition:
     """The condition AssumptionsHold: the worst verdict of all classes and their total."""
     worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in reports))
     states: dict[Verdict, State] = {Verdict.CONSISTENT: "True", Verdict.INSUFFICIENT: "Unknown"}
@@ -292,7 +292,7 @@ def verdict(memory: History | None, reports: Reports) -> Condition:
         message += f"{percent(memory)} % of the window covered"
     changed = (report for report in reports if report.verdict is worst and report.since)
     message += "".join(f"; {_since(report)}" for report in changed)
-    return Condition(Aspect.ASSUMPTIONS_HOLD, states.get(worst, "False"), worst.value, message)
+    return NewCondition(Aspect.ASSUMPTIONS_HOLD, states.get(worst, "False"), worst.value, message)
 
 
 def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Range]:

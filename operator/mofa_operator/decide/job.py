@@ -20,7 +20,7 @@ from mofa_operator.decide.observation import ObservedStatus, limits, observed_st
 from mofa_operator.decide.policy import Handling, handling_of, is_paused
 from mofa_operator.decide.release import launch_verified, with_release
 from mofa_operator.decide.status import (
-    Condition,
+    NewCondition,
     State,
     conditions,
     joined,
@@ -83,9 +83,10 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     """What to do where the model itself failed: earlier advice stands, and Ready says what happened."""
     job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
     if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
-        found = [Condition(Aspect.READY, "Unknown", error, why)]
+        found = [NewCondition(Aspect.READY, "Unknown", error, why)]
         found += [
-            standing(job, aspect) or Condition(aspect, "Unknown", error) for aspect in OF_JOBS[1:]
+            standing(job, aspect) or NewCondition(aspect, "Unknown", error)
+            for aspect in OF_JOBS[1:]
         ]
         launch = standing(job, Aspect.LAUNCH_VERIFIED)
         found += [launch] if launch else []
@@ -127,8 +128,8 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
     if snapshot.target is not None and _takes(snapshot.target):
         removals.append(_removed(snapshot.target))
     if isinstance(job, LiveTrainingJob):
-        found = [Condition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
-        found[0] = Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        found = [NewCondition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
+        found[0] = NewCondition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
         status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
     return Decision(
         key=job.key,
@@ -196,7 +197,7 @@ def _status(
     """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _answered(snapshot, answer)
     if refusal:
-        ready = Condition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
+        ready = NewCondition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
     found = [ready, *others, *seen.found, seen.memory, *launch_verified(snapshot, answer)]
     status: Written = {
         **answer.status,
@@ -222,7 +223,7 @@ def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
     return {**inputs, "failure": rates}
 
 
-def _answered(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
+def _answered(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
     """The first four conditions, which an answer decides."""
     reason, doubts = Reason(answer.reason), list[str]()
     if reason is Reason.PRIOR_DOMINATED:
@@ -237,26 +238,26 @@ def _answered(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
         state, enough = ("True", Reason.SUFFICIENT) if is_sure else ("False", reason)
         because = joined(doubts) or joined(answer.caveats)
     valid = {
-        Reason.INVALID_INPUT: Condition(Aspect.MODEL_VALID, "False", reason, answer.explanation),
-        Reason.PROFILE_MISSING: Condition(
+        Reason.INVALID_INPUT: NewCondition(Aspect.MODEL_VALID, "False", reason, answer.explanation),
+        Reason.PROFILE_MISSING: NewCondition(
             Aspect.MODEL_VALID, "Unknown", reason, answer.explanation
         ),
-    }.get(reason, Condition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
+    }.get(reason, NewCondition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
     return [
-        Condition(Aspect.READY, "True" if is_advised else "False", reason, why),
+        NewCondition(Aspect.READY, "True" if is_advised else "False", reason, why),
         valid,
         _history(snapshot.profile),
-        Condition(Aspect.CONFIDENCE_SUFFICIENT, state, enough, because),
+        NewCondition(Aspect.CONFIDENCE_SUFFICIENT, state, enough, because),
     ]
 
 
-def _history(profile: LiveProfile | None) -> Condition:
+def _history(profile: LiveProfile | None) -> NewCondition:
     """The profile's own condition: advice rests on the profile as it stands."""
     reason, why = Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
     if profile is None:
         reason, why = Reason.PROFILE_MISSING, "the ClusterProfile does not exist"
     stands = None if profile is None else standing(profile, Aspect.HISTORY_COMPLETE)
-    return stands or Condition(Aspect.HISTORY_COMPLETE, "Unknown", reason, why)
+    return stands or NewCondition(Aspect.HISTORY_COMPLETE, "Unknown", reason, why)
 
 
 def _target_caveat(snapshot: JobSnapshot) -> str:

@@ -24,7 +24,7 @@ from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
-from mofa_operator.decide.status import Condition, State, digits, left, moment, moved, standing
+from mofa_operator.decide.status import NewCondition, State, digits, left, moment, moved, standing
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, ObservedFigures, Written, figure
 from mofa_operator.settings import LoopSettings
@@ -66,9 +66,9 @@ class ObservedStatus:
     """`status.observed`; empty where nothing was ever seen."""
     record: str
     """The operator's own record of the run, written together with `observed`."""
-    found: tuple[Condition, Condition]
+    found: tuple[NewCondition, NewCondition]
     """The conditions ObservationAvailable and PredictionAccurate."""
-    memory: Condition
+    memory: NewCondition
     """The condition MemoryAccurate."""
     due: float | None = None
     """When the next step is due, if it would be seen; in seconds of the epoch. [s]"""
@@ -228,11 +228,11 @@ def _step_seconds(alive: Alive, answer: Answer) -> float:
     return max(*map(number, expected), number(alive.step_seconds))
 
 
-def memory_found(shown: ObservedFigures, answer: Answer) -> Condition:
+def memory_found(shown: ObservedFigures, answer: Answer) -> NewCondition:
     """The condition MemoryAccurate of a job that runs."""
 
-    def found(state: State, reason: Reason, message: str) -> Condition:
-        return Condition(Aspect.MEMORY_ACCURATE, state, reason, message)
+    def found(state: State, reason: Reason, message: str) -> NewCondition:
+        return NewCondition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
     seen, band, room = shown.memory_bytes, predicted_memory(answer), answer.room_bytes
     is_part = shown.memory_source == ALLOCATOR  # so it is held against upper ends alone
@@ -284,7 +284,7 @@ def _wait(
     return left(stands.time, settings.quiet, now)
 
 
-def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Condition | None:
+def _stuck(snapshot: JobSnapshot, step_due: float | None) -> NewCondition | None:
     """The condition of a job whose step is overdue and would be seen."""
     alive = snapshot.alive
     if alive is None or not alive.watched or step_due is None or alive.at <= step_due:
@@ -293,10 +293,10 @@ def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Condition | None:
     if alive.step_at is not None and _has_stepped(alive):
         what = f"no step has finished since {moment(alive.step_at)}"
     late = f"{what}; one was due by {moment(step_due)}"
-    return Condition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
+    return NewCondition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
 
 
-def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Condition, Condition]:
+def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[NewCondition, NewCondition]:
     """The conditions where no step advances, or nobody looked.
 
     A first look that finds nothing says the same as no look, and so it causes no write.
@@ -321,7 +321,7 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Condition, C
 
 def _found(
     shown: ObservedFigures, snapshot: JobSnapshot, answer: Answer
-) -> tuple[Condition, Condition]:
+) -> tuple[NewCondition, NewCondition]:
     """The conditions of a job that runs."""
     seen, source, band = shown.tokens_per_second, shown.source, _tokens(answer)
     if seen is None:
@@ -329,8 +329,8 @@ def _found(
         return _both(Reason.NO_OBSERVATION, silent, "False")
     visible = _available("True", Reason.OBSERVED, f"{source} shows its throughput")
 
-    def accurate(state: State, reason: Reason, message: str) -> tuple[Condition, Condition]:
-        return visible, Condition(Aspect.PREDICTION_ACCURATE, state, reason, message)
+    def accurate(state: State, reason: Reason, message: str) -> tuple[NewCondition, NewCondition]:
+        return visible, NewCondition(Aspect.PREDICTION_ACCURATE, state, reason, message)
 
     if band is None:
         return accurate("Unknown", Reason.OBSERVED, "there is no prediction")
@@ -350,15 +350,15 @@ def _found(
     return accurate("True", Reason.WITHIN_BAND, message)
 
 
-def _available(state: State, reason: Reason, message: str) -> Condition:
-    return Condition(Aspect.OBSERVATION_AVAILABLE, state, reason, message)
+def _available(state: State, reason: Reason, message: str) -> NewCondition:
+    return NewCondition(Aspect.OBSERVATION_AVAILABLE, state, reason, message)
 
 
 def _both(
     reason: Reason, message: str, available: State = "Unknown"
-) -> tuple[Condition, Condition]:
+) -> tuple[NewCondition, NewCondition]:
     """The same reason for both conditions."""
-    unknown = Condition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message)
+    unknown = NewCondition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message)
     return _available(available, reason, message), unknown
 
 

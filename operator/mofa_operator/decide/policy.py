@@ -11,7 +11,7 @@ from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import Object, advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.status import Condition, conditions, of_generation, same, sentence
+from mofa_operator.decide.status import NewCondition, conditions, of_generation, same, sentence
 from mofa_operator.decision import Decision
 from mofa_operator.keys import kind_of
 from mofa_operator.objects import LiveObject, LiveTrainingJob
@@ -115,19 +115,19 @@ def policy(snapshot: PolicySnapshot) -> Decision:
     )
 
 
-def _ready(snapshot: PolicySnapshot) -> Condition:
+def _ready(snapshot: PolicySnapshot) -> NewCondition:
     """The condition Ready of a policy."""
     try:
         spec = advisor_policy(snapshot.policy.body).spec
     except InputError as error:
-        return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
+        return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
     for listed in spec.kinds:
         if kind_of(listed.api_version, listed.kind) is None:
             why = f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be advised; list one of docs/reference/kinds.md, or Workload of kueue.x-k8s.io/v1beta2"
-            return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
+            return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
     if spec.mode == "Disabled":
-        return Condition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        return NewCondition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
     if snapshot.profile_missing:
         why = f"spec.profile: there is no ClusterProfile {spec.profile}; see kubectl get cprof"
-        return Condition(Aspect.READY, "False", Reason.PROFILE_MISSING, sentence(why))
-    return Condition(Aspect.READY, "True", Reason.ACTIVE, "jobs that it applies to are advised")
+        return NewCondition(Aspect.READY, "False", Reason.PROFILE_MISSING, sentence(why))
+    return NewCondition(Aspect.READY, "True", Reason.ACTIVE, "jobs that it applies to are advised")

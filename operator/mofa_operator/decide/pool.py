@@ -50,7 +50,7 @@ from mofa_operator.decide.ledger import (
     weeks_with,
 )
 from mofa_operator.decide.status import (
-    Condition,
+    NewCondition,
     conditions,
     joined,
     left,
@@ -148,33 +148,33 @@ def _turns(nodes: NodeCount) -> tuple[float, ...]:
 
 def ready(
     spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings
-) -> Condition:
+) -> NewCondition:
     """The condition Ready: whether there are nodes, and whether they are as the profile says."""
     try:
         per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
         device = presets.resolve("devices", spec.gpu, field="spec.gpu")
     except InputError as error:
-        return Condition(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
+        return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
     if not nodes.total and not size.nodes:
         why = "no node matches spec.nodeSelector"
-        return Condition(Aspect.READY, "False", Reason.NO_NODES, why)
+        return NewCondition(Aspect.READY, "False", Reason.NO_NODES, why)
     if not nodes.ready and not size.nodes:
         why = "nodes match spec.nodeSelector, but none is ready"
-        return Condition(Aspect.READY, "False", Reason.NO_READY_NODES, why)
+        return NewCondition(Aspect.READY, "False", Reason.NO_READY_NODES, why)
     offered = sorted(number for number in nodes.gpus if number != per_node)
     others = [product for product in nodes.products if _is_other(product, device)]
     if nodes.gpus and per_node not in nodes.gpus:
         message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
-        return Condition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+        return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     if others:
         message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
-        return Condition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+        return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
     turns = "" if size.since is None else (
         f"{nodes.ready} nodes are ready since {moment(size.since)}; advice stays for {size.nodes} "
         f"until others have been there, or away, for {settings.steady:g} s"
     )  # fmt: skip
-    return Condition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
+    return NewCondition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
 
 
 def _is_other(product: str, device: str) -> bool:
@@ -189,16 +189,16 @@ def _either(words: list[Any]) -> str:
     return " or ".join(str(word) for word in words[:4])
 
 
-def exclusive(snapshot: ProfileSnapshot) -> Condition:
+def exclusive(snapshot: ProfileSnapshot) -> NewCondition:
     """Whether its nodes are of no other profile."""
     if not snapshot.shared:
-        return Condition(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
+        return NewCondition(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
     which = []
     for other, names in sorted(snapshot.shared.items()):
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         which.append(f"{', '.join(names[:_NAMED])}{more} with {other}")
     message = f"it shares nodes with other ClusterProfiles: {'; '.join(which)}"
-    return Condition(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
+    return NewCondition(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
@@ -269,10 +269,10 @@ def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
     return kept | {"asked": " ".join(factors.values())} if is_asked else kept
 
 
-def _says_the_same(stands: Condition, complete: Condition) -> bool:
+def _says_the_same(stands: NewCondition, complete: NewCondition) -> bool:
     """Whether two readings differ in figures alone. An overruled id that names no incident is more than that."""
 
-    def told(one: Condition) -> object:
+    def told(one: NewCondition) -> object:
         unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]
         return one.state, one.reason, unmatched
 
@@ -312,7 +312,7 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     return left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
 
 
-def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[Condition]) -> Written:
+def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]) -> Written:
     """What every status of a profile has."""
     count = snapshot.nodes
     nodes: Written = {
@@ -330,10 +330,11 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
     """The status where the spec cannot be read: what was learned stays."""
     invalid, pool = Reason.INVALID_INPUT, snapshot.profile
     learned = [
-        standing(pool, aspect) or Condition(aspect, "Unknown", invalid, "the spec cannot be read")
+        standing(pool, aspect)
+        or NewCondition(aspect, "Unknown", invalid, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    found = [Condition(Aspect.READY, "False", invalid, message), *learned, exclusive(snapshot)]
+    found = [NewCondition(Aspect.READY, "False", invalid, message), *learned, exclusive(snapshot)]
     kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime")
     return _common(snapshot, size, found) | pool.kept(*kept)
 
@@ -361,7 +362,7 @@ def _decided(
     )
 
 
-def _episode(complete: Condition, stands: Condition | None, *, usable: bool) -> Note | None:
+def _episode(complete: NewCondition, stands: NewCondition | None, *, usable: bool) -> Note | None:
     """The Event at the beginning of an episode in which the history has gaps or cannot be read."""
     if complete.state != "False" or complete.reason == Reason.NOT_CONFIGURED:
         return None

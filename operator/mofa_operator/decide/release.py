@@ -28,7 +28,7 @@ from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
 from mofa_model.launch import unverified
 from mofa_operator.decide.policy import Handling, handling_of, is_paused, wants_apply
-from mofa_operator.decide.status import Condition, State, sentence
+from mofa_operator.decide.status import NewCondition, State, sentence
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.settings import LoopSettings
@@ -152,19 +152,19 @@ def with_release(
     return replace(decision, release=made)
 
 
-def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Condition]:
+def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
     """The condition LaunchVerified, in mode Apply."""
     if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.spec.mode != "Apply":
         return []
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:
-        return [Condition(aspect, "Unknown", Reason.NOT_LAUNCHED)]
+        return [NewCondition(aspect, "Unknown", Reason.NOT_LAUNCHED)]
     try:
         why = unproven(job, answer)
     except InputError as error:
         why = str(error)
     state: State = "False" if why else "True"
-    return [Condition(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
+    return [NewCondition(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
 
 
 def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:

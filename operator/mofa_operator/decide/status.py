@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Literal
 
-from mofa_operator.objects import ConditionRow, LiveObject, Written, seconds
+from mofa_operator.objects import LiveObject, Written, seconds
 from mofa_operator.words import Aspect, Reason
 
 LONGEST: Final = 1024
@@ -26,7 +26,7 @@ def moment(now: float) -> str:
 
 @lru_cache(maxsize=64)
 def _second(whole: int) -> str:
-    """One look says it many times, and the next one too."""
+    """Cached: one look writes the same moment many times."""
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -48,7 +48,7 @@ def digits(value: float, number: int = 3) -> int:
 
 
 def same(standing: object, wanted: object) -> bool:
-    """Whether what stands is what is wanted, where nothing, an empty text and a missing field are one.
+    """Whether two values are equal, where None, an empty text and a missing field are the same.
 
     >>> same({"a": 1, "b": ""}, {"a": 1, "c": []})
     True
@@ -77,7 +77,7 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
 
 
 def left(since: float | None, quiet: float, now: float) -> float:
-    """How long until what was written at a moment may be written again; 0 where nobody knows when that was. [s]
+    """Time until something written at a moment may be written again; 0 where that moment is unknown. [s]
 
     >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
     (100.0, 0.0)
@@ -95,7 +95,7 @@ def joined(words: Iterable[str]) -> str:
 
 
 def _is_nothing(value: object) -> bool:
-    """Whether a field of this value says no more than a missing one."""
+    """Whether a value is as good as missing."""
     if isinstance(value, dict):
         return all(map(_is_nothing, value.values()))
     return value is None or (isinstance(value, str | list | tuple) and not value)
@@ -105,47 +105,44 @@ State = Literal["True", "False", "Unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """What was found out about one aspect."""
+class NewCondition:
+    """A condition to write, without its times."""
 
     aspect: Aspect
     state: State
-    """Whether it holds."""
     reason: Reason | str
-    """Why, in one word."""
     message: str = ""
 
 
-def conditions(stands: LiveObject, found: Iterable[Condition], now: float) -> list[Written]:
-    """Conditions to write, given those that stand; `now` is the moment in seconds of the epoch. [s]"""
+def conditions(stands: LiveObject, found: Iterable[NewCondition], now: float) -> list[Written]:
+    """Conditions as rows; the time of one whose state stays is kept. `now` in seconds of the epoch. [s]"""
     known = {one.type: one for one in stands.conditions}
-    made = [_condition(known.get(one.aspect.value), one, now) for one in found]
-    return [of_generation(stands, one) for one in made]
+    rows: list[Written] = []
+    for one in found:
+        before = known.get(one.aspect.value)
+        since = before.since if before is not None and before.status == one.state else ""
+        row = {
+            "type": one.aspect.value,
+            "status": one.state,
+            "reason": str(one.reason),
+            "message": sentence(one.message),
+            "lastTransitionTime": moment(now) if seconds(since) is None else since,
+        }
+        rows.append(of_generation(stands, row))
+    return rows
 
 
 def of_generation(stands: LiveObject, status: Written) -> Written:
-    """A status with the generation of the spec that it is of."""
+    """A status with the generation of its spec."""
     generation = stands.generation
     return status if generation is None else status | {"observedGeneration": generation}
 
 
-def standing(stands: LiveObject, aspect: Aspect) -> Condition | None:
-    """The same as what was once found out; None where nothing was, or nothing that could be written again."""
+def standing(stands: LiveObject, aspect: Aspect) -> NewCondition | None:
+    """The condition that stands; None where there is none, or one that could not be written again."""
     one = next((given for given in stands.conditions if given.type == aspect.value), None)
     if one is None or one.status not in ("True", "False", "Unknown"):
         return None
     if not (one.reason.isascii() and one.reason.isalnum() and one.reason[:1].isupper()):
         return None
-    return Condition(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
-
-
-def _condition(stands: ConditionRow | None, found: Condition, now: float) -> Written:
-    is_kept = stands is not None and stands.status == found.state
-    since = stands.since if stands is not None and is_kept else ""
-    return {
-        "type": found.aspect.value,
-        "status": found.state,
-        "reason": str(found.reason),
-        "message": sentence(found.message),
-        "lastTransitionTime": moment(now) if seconds(since) is None else since,
-    }
+    return NewCondition(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]

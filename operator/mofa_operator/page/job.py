@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -26,26 +26,202 @@ from mofa_model.page.markup import (
 )
 from mofa_model.units import GIB, HOUR, Range
 from mofa_operator.objects import JobStatus, LiveObject, LiveTrainingJob
-from mofa_operator.snapshot import Refusal
+from mofa_operator.snapshot import Curves, Refusal
 from mofa_operator.words import Aspect
 
-_ROWS = 24
-"""Rows of the table. [1]"""
+LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
+"""Navigation of every page."""
+_NOTHING: Final[Mapping[str, str]] = {}
+BAD: Final = (
+    "NoRecommendation",
+    "InvalidInput",
+    "NoFeasibleLayout",
+    "ProfileMissing",
+    "InternalError",
+)
+"""States in which a job has no advice, though it wants some."""
+_ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
+"""Conditions of what is seen."""
+_HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
+"""How a running job does, and how that looks."""
+_ROWS: Final = 24
+"""Rows of the table of the last day. [1]"""
+LONGEST: Final = 200
+"""Characters of a field. [1]"""
+_NODES: Final = FormField(name="nodes", label="Nodes", hint="of the job's pool")
+_ASKED: Final = (
+    "sequence_length",
+    "global_batch_size",
+    "tokens",
+    "framework",
+    "precision",
+    "objective",
+    "current",
+)
+_AS_IT_IS: Final = "as the job says"
 
 
-class JobHistory(Protocol):
-    """Points of one job: moments of the epoch, and tokens a second."""
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """A job, and how it does."""
+
+    job: LiveObject
+    """The job as it stands."""
+    judged: str = ""
+    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
 
     @property
-    def predicted(self) -> tuple[tuple[float, float], ...]:
-        """Of the advised layout. [(s, 1/s)]"""
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.job.key.namespace}/{self.job.key.name}"
 
     @property
-    def observed(self) -> tuple[tuple[float, float], ...]:
-        """Of the whole job. [(s, 1/s)]"""
+    def status(self) -> JobStatus:
+        """Its status; empty for other kinds, whose status is not ours."""
+        return self.job.status if isinstance(self.job, LiveTrainingJob) else JobStatus()
+
+    @property
+    def predicted(self) -> Mapping[str, Range]:
+        """What its status predicts of the advised layout."""
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else {}
+
+    @property
+    def health(self) -> str:
+        """Its health: from its status, which outlives the operator; of other kinds as the operator judged last."""
+        return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
+
+    @property
+    def state(self) -> str:
+        """Its state in one word: the reason of Ready, or the status annotation."""
+        reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
+        return reason or self.said("status") or "Pending"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it needs no attention."""
+        return self.state == "Recommended" and self.health in {"", "Healthy"}
+
+    def said(self, annotation: str) -> str:
+        """The text of an annotation of ours; empty where it is missing."""
+        return self.job.annotations.get(PREFIX + annotation, "")
 
 
-def history_sections(found: JobHistory | str | None) -> list[ET.Element]:
+def job_page(
+    shown: ShownJob,
+    view: AdviceView | Refusal | str | None,
+    lately: Curves | str | None = None,
+    changes: Mapping[str, str] = _NOTHING,
+) -> str:
+    """One job: predicted and observed, its last day, the form for other values, the advice in full, the conditions."""
+    sections: list[Node] = [el("h1", shown.name)]
+    does = (", ", el("strong", health(shown))) if shown.health else ()
+    said = shown.said("explanation")
+    told = in_short(f"{said}." if said and not said.endswith(".") else said)
+    kind = f"{shown.job.key.kind.kind}, "
+    sections.append(el("p", kind, el("strong", mood(shown)), *does, f". {told}"))
+    sections += [*_amiss(shown), *_observed(shown), *history_sections(lately)]
+    refused = view.why if isinstance(view, Refusal) else {}
+    if view is not None:
+        sections += what_if_sections(changes, refused, address(shown))
+    if isinstance(view, AdviceView):
+        heading = "Advice, if it were so" if changes else "Advice"
+        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
+    else:
+        sections += [el("p", view)] if isinstance(view, str) else []
+        if strategy := shown.said("strategy"):
+            sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
+    if isinstance(shown.job, LiveTrainingJob):
+        sections += conditions(shown.job)
+    return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
+
+
+def _amiss(shown: ShownJob) -> list[ET.Element]:
+    """The conditions of a running job that do not hold, as sentences."""
+    if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
+        return []
+    return [
+        el("p", f"{in_short(one.message)}.")
+        for one in shown.job.conditions
+        if one.type in _ACCURATE and one.status == "False"
+    ]
+
+
+def address(shown: ShownJob) -> str:
+    """Where a job's page is."""
+    key = shown.job.key
+    pieces = (key.kind.resource, key.namespace, key.name)
+    return "/jobs/" + "/".join(quote(piece, safe="") for piece in pieces)
+
+
+def _observed(shown: ShownJob) -> list[ET.Element]:
+    """Predicted bands of the layout that runs, with the observed values on them."""
+    today, seen = shown.status.current, shown.status.observed
+    predicted = shown.predicted if today is None else today.predicted
+    rows = []
+    for title, name, now, unit, show in (
+        ("Tokens a second", "tokens_per_second", seen.tokens_per_second, 1.0, "{:,.0f}"),
+        ("Effective training time", "ettr", seen.ettr, 1.0, "{:.3f}"),
+        ("Device memory, GiB", "memory_bytes", seen.memory_bytes, GIB, "{:.1f}"),
+    ):
+        if name in predicted:
+            expected = predicted[name].times(1 / unit)
+            at = None if now is None else now / unit
+            seen_at = "-" if at is None else show.format(at)
+            drawn = band(title, expected, at, show)
+            rows.append((title, show.format(expected.target), seen_at, drawn))
+    if not rows:
+        return []
+    found = [
+        el("h2", "Predicted and observed"),
+        table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
+    ]
+    if today is not None:
+        layout = in_short(today.strategy)
+        found.append(el("p", f"Predicted of the layout that the job is said to run: {layout}."))
+    if (odds := shown.status.odds).fits is not None:
+        beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
+        fits = f"By measured runs the advice fits with a probability of {odds.fits:.0%}"
+        found.append(el("p", f"{fits}{beats}."))
+    if seen.interruptions is not None:
+        since = seen.since or "the start"
+        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
+        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
+    return found
+
+
+def reason_of(stands: LiveObject, type_: str) -> str:
+    """Reason of a condition of an object; empty where it does not stand."""
+    return next((one.reason for one in stands.conditions if one.type == type_), "")
+
+
+def conditions(stands: LiveObject) -> list[ET.Element]:
+    """The conditions of an object, each with its reason."""
+    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
+    headings = ("condition", "holds", "reason", "message")
+    return [el("h2", "Conditions"), table(headings, rows)] if rows else []
+
+
+def _foot(shown: ShownJob) -> str:
+    at, inputs, model = (
+        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
+    )
+    return f"Computed at {at} for inputs {inputs} by model {model}."
+
+
+def mood(shown: ShownJob) -> ET.Element:
+    """Its state, coloured."""
+    state = shown.state
+    look = "bad" if state in BAD else "warn"
+    return el("span", state, class_="good" if state == "Recommended" else look)
+
+
+def health(shown: ShownJob) -> Node:
+    """Its health, coloured; a hyphen where it does not run."""
+    word = shown.health
+    return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
+
+
+def history_sections(found: Curves | str | None) -> list[ET.Element]:
     """The history of a job, or why there is none."""
     if found is None:
         return []
@@ -82,24 +258,9 @@ def history_sections(found: JobHistory | str | None) -> list[ET.Element]:
     ]
 
 
-LONGEST: Final = 200
-"""Characters of a field. [1]"""
-_NODES: Final = FormField(name="nodes", label="Nodes", hint="of the job's pool")
-_ASKED: Final = (
-    "sequence_length",
-    "global_batch_size",
-    "tokens",
-    "framework",
-    "precision",
-    "objective",
-    "current",
-)
-_AS_IT_IS: Final = "as the job says"
-
-
 @cache
 def fields() -> tuple[FormField, ...]:
-    """What may be different; whatever is empty stays as the job says it."""
+    """The fields of the form; an empty one stays as the job says."""
     known = {field.name: field for field in form_fields()}
     return (_NODES, *(_optional(known[name]) for name in _ASKED))
 
@@ -111,7 +272,7 @@ def _optional(field: FormField) -> FormField:
 
 
 def said(query: Mapping[str, str]) -> dict[str, str]:
-    """What the address asks to be different."""
+    """The values that the address of the page asks for."""
     found = {one.name: query.get(one.name, "").strip()[:LONGEST] for one in fields()}
     return {name: text for name, text in found.items() if text}
 
@@ -120,203 +281,10 @@ def what_if_sections(
     changes: Mapping[str, str], errors: Mapping[str, str], address: str
 ) -> list[Node]:
     """The form beside a job, with what cannot be right in it."""
+    how = f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written."
     return [
         el("h2", "What if", id="what-if"),
-        el(
-            "p",
-            f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written.",
-        ),
+        el("p", how),
         *form_errors(errors, fields()),
         form(fields(), changes, errors, action=address, button="Answer"),
     ]
-
-
-LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
-"""Navigation of every page."""
-_NOTHING: Final[Mapping[str, str]] = {}
-BAD: Final = (
-    "NoRecommendation",
-    "InvalidInput",
-    "NoFeasibleLayout",
-    "ProfileMissing",
-    "InternalError",
-)
-"""States in which a job has no advice, though it wants some."""
-_ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
-"""Conditions of what is seen."""
-_HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
-"""How a running job does, and how that looks."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownJob:
-    """A job, and how it does."""
-
-    job: LiveObject
-    """The job as it stands."""
-    judged: str = ""
-    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
-
-    @property
-    def name(self) -> str:
-        """Namespace and name."""
-        return f"{self.job.key.namespace}/{self.job.key.name}"
-
-    @property
-    def status(self) -> JobStatus:
-        """Its status; of other kinds, whose status is not ours, nothing."""
-        return self.job.status if isinstance(self.job, LiveTrainingJob) else JobStatus()
-
-    @property
-    def predicted(self) -> Mapping[str, Range]:
-        """What its status predicts of the advised layout."""
-        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else {}
-
-    @property
-    def health(self) -> str:
-        """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
-        return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
-
-    @property
-    def state(self) -> str:
-        """What became of its question."""
-        reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
-        return reason or self.said("status") or "Pending"
-
-    @property
-    def is_well(self) -> bool:
-        """Whether it needs no attention."""
-        return self.state == "Recommended" and self.health in {"", "Healthy"}
-
-    def said(self, annotation: str) -> str:
-        """What an annotation of ours says; empty where it does not stand."""
-        return self.job.annotations.get(PREFIX + annotation, "")
-
-
-def job_page(
-    shown: ShownJob,
-    view: AdviceView | Refusal | str | None,
-    lately: JobHistory | str | None = None,
-    changes: Mapping[str, str] = _NOTHING,
-) -> str:
-    """One job: predicted against observed, its last day, then the advice in full with what may be asked otherwise, the conditions."""
-    sections: list[Node] = [el("h1", shown.name)]
-    does = (", ", el("strong", health(shown))) if shown.health else ()
-    said = shown.said("explanation")
-    told = in_short(f"{said}." if said and not said.endswith(".") else said)
-    sections.append(
-        el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}")
-    )
-    sections += [*_amiss(shown), *_observed(shown), *history_sections(lately)]
-    refused = view.why if isinstance(view, Refusal) else {}
-    if view is not None:
-        sections += what_if_sections(changes, refused, address(shown))
-    if isinstance(view, AdviceView):
-        heading = "Advice, if it were so" if changes else "Advice"
-        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
-    else:
-        sections += [el("p", view)] if isinstance(view, str) else []
-        if strategy := shown.said("strategy"):
-            sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
-    if isinstance(shown.job, LiveTrainingJob):
-        sections += conditions(shown.job)
-    return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
-
-
-def _amiss(shown: ShownJob) -> list[ET.Element]:
-    """What speaks against a running job, in the words of its conditions; nothing where it is well."""
-    if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
-        return []
-    return [
-        el("p", f"{in_short(one.message)}.")
-        for one in shown.job.conditions
-        if one.type in _ACCURATE and one.status == "False"
-    ]
-
-
-def address(shown: ShownJob) -> str:
-    """Where a job's page is."""
-    key = shown.job.key
-    return "/jobs/" + "/".join(
-        quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
-    )
-
-
-def _observed(shown: ShownJob) -> list[ET.Element]:
-    """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
-    today, seen = shown.status.current, shown.status.observed
-    predicted = shown.predicted if today is None else today.predicted
-    rows = []
-    for title, name, now, unit, show in (
-        ("Tokens a second", "tokens_per_second", seen.tokens_per_second, 1.0, "{:,.0f}"),
-        ("Effective training time", "ettr", seen.ettr, 1.0, "{:.3f}"),
-        ("Device memory, GiB", "memory_bytes", seen.memory_bytes, GIB, "{:.1f}"),
-    ):
-        if name in predicted:
-            expected = predicted[name].times(1 / unit)
-            at = None if now is None else now / unit
-            drawn = band(title, expected, at, show)
-            rows.append(
-                (title, show.format(expected.target), "-" if at is None else show.format(at), drawn)
-            )
-    if not rows:
-        return []
-    found = [
-        el("h2", "Predicted and observed"),
-        table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
-    ]
-    if today is not None:
-        found.append(
-            el(
-                "p",
-                f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.",
-            )
-        )
-    if (odds := shown.status.odds).fits is not None:
-        beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
-        found.append(
-            el(
-                "p",
-                f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.",
-            )
-        )
-    if seen.interruptions is not None:
-        since = seen.since or "the start"
-        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
-        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
-    return found
-
-
-def reason_of(stands: LiveObject, type_: str) -> str:
-    """Reason of a condition of an object; empty where it does not stand."""
-    return next((one.reason for one in stands.conditions if one.type == type_), "")
-
-
-def conditions(stands: LiveObject) -> list[ET.Element]:
-    """The conditions of an object, each with its reason."""
-    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
-    headings = ("condition", "holds", "reason", "message")
-    return [el("h2", "Conditions"), table(headings, rows)] if rows else []
-
-
-def _foot(shown: ShownJob) -> str:
-    at, inputs, model = (
-        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
-    )
-    return f"Computed at {at} for inputs {inputs} by model {model}."
-
-
-def mood(shown: ShownJob) -> ET.Element:
-    """What became of its question, and how that looks."""
-    state = shown.state
-    return el(
-        "span",
-        state,
-        class_="good" if state == "Recommended" else "bad" if state in BAD else "warn",
-    )
-
-
-def health(shown: ShownJob) -> Node:
-    """How it does, and how that looks."""
-    word = shown.health
-    return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"

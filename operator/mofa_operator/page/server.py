@@ -15,10 +15,10 @@ from aiohttp import web
 from mofa_model.page import AdviceView
 from mofa_model.page.markup import HEADERS, el, page, text
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.job import LINKS, JobHistory, ShownJob, job_page, said
+from mofa_operator.page.job import LINKS, ShownJob, job_page, said
 from mofa_operator.page.jobs import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
-from mofa_operator.snapshot import Refusal
+from mofa_operator.snapshot import Curves, Refusal
 
 PATH: Final = "/runbooks/"
 """Where they are served; they say nothing of a cluster, so whoever reaches the port may read them."""
@@ -75,7 +75,7 @@ class Source:
     view: Callable[[str, str, str, Mapping[str, str]], Awaitable[AdviceView | Refusal | str | None]]
     """The same job's advice in full, with changes to its question; a sentence that says why it cannot be shown now; None where there
     is none."""
-    curves: Callable[[str, str, str], Awaitable[JobHistory | str]]
+    curves: Callable[[str, str, str], Awaitable[Curves | str]]
     """What was predicted and seen of it over time; a sentence where nobody can say."""
     profiles: Callable[[], Awaitable[Sequence[LiveProfile]]]
     """Every profile."""

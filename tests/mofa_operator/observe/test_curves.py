@@ -4,8 +4,9 @@ import asyncio
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import TRAINING_JOB, Key
-from mofa_operator.observe.progress.telemetry import Curves, curves
+from mofa_operator.observe.progress.telemetry import curves
 from mofa_operator.observe.prometheus.client import QueryResult, Sample
+from mofa_operator.snapshot import Curves
 
 
 class Prometheus:

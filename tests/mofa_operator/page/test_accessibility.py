@@ -16,11 +16,10 @@ from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.progress.telemetry import Curves
 from mofa_operator.page.job import job_page
 from mofa_operator.page.jobs import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
-from mofa_operator.snapshot import Refusal
+from mofa_operator.snapshot import Curves, Refusal
 
 TEXT = ("ink", "soft", "link", "good", "warn", "bad")
 """Colours of text."""

@@ -13,12 +13,11 @@ from operator_objects import shown  # noqa: E402
 
 from mofa_operator.keys import CLUSTER_PROFILE  # noqa: E402
 from mofa_operator.objects import live  # noqa: E402
-from mofa_operator.observe.progress.telemetry import Curves  # noqa: E402
 from mofa_operator.page.job import job_page  # noqa: E402
 from mofa_operator.page.jobs import MOST, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
 from mofa_operator.page.server import Source, routes  # noqa: E402
-from mofa_operator.snapshot import Refusal  # noqa: E402
+from mofa_operator.snapshot import Curves, Refusal  # noqa: E402
 
 BAND = {"lower": "0.9", "target": "0.95", "upper": "0.97"}
 JOB = {

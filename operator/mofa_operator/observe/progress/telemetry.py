@@ -34,7 +34,7 @@ from mofa_operator.observe.prometheus.trainers import (
     JobName,
     TrainerSeries,
 )
-from mofa_operator.snapshot import Running
+from mofa_operator.snapshot import Curves, Running
 
 WINDOW: Final = 7 * DAY
 """How far back the observed ETTR looks. [s]"""
@@ -477,14 +477,6 @@ class Asks(Protocol):
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
         """The answer to a query at a moment."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curves:
-    """Tokens per second of one job over time, predicted and observed, as our own series have them. [(s, 1/s)]"""
-
-    predicted: tuple[Point, ...] = ()
-    observed: tuple[Point, ...] = ()
 
 
 async def curves(prometheus: Asks, key: Key, now: float) -> Curves:
