@@ -16,8 +16,9 @@ from time import perf_counter
 
 import numpy as np
 
-from mofa_model.reliability import Job, best_ettr, ettr, paper
-from mofa_model.reliability.model import failure_rate, mean_recovery
+from mofa_model.reliability import paper
+from mofa_model.reliability.interval import best_ettr
+from mofa_model.reliability.model import Job, ettr, failure_rate, mean_recovery
 from mofa_model.spec.reliability import FailureMode, Reliability, paper_classes
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from mofa_model.advice import Advice, Predicted, Request
 from mofa_model.advice.compose import deciding_numbers
-from mofa_model.bands import MeasuredRuns
+from mofa_model.bands.table import MeasuredRuns
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mofa_model.advice.request import LearnedMemory
-from mofa_model.bands import Basis
+from mofa_model.bands.evidence import Basis
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Bytes, Range, Ratio, Seconds

@@ -23,15 +23,9 @@ from numpy.typing import NDArray
 from mofa_model.advice.predictions import PricedLayout, priced, score_of
 from mofa_model.advice.request import Request, known, seen_of, trainer_of
 from mofa_model.axes.axis import Axis
-from mofa_model.bands import (
-    Coordinates,
-    LayoutOdds,
-    ShortRun,
-    Support,
-    coordinates,
-    scales_for,
-    words_of,
-)
+from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
+from mofa_model.bands.evidence import Support
+from mofa_model.bands.odds import LayoutOdds, ShortRun, scales_for
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size

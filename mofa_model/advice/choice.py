@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.candidates import TrainerResult, WeighedCandidate, by_expected
 from mofa_model.advice.predictions import priced_together
-from mofa_model.bands import LayoutOdds, odds_of
+from mofa_model.bands.odds import LayoutOdds, odds_of
 
 Array = NDArray[np.floating[Any]]
 

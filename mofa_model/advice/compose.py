@@ -51,11 +51,12 @@ from mofa_model.advice.reasons import (
 )
 from mofa_model.advice.request import Request, Unplaced, known, trainer_of
 from mofa_model.advice.verdict import doubts_of, is_sure, question_doubts, status_of
-from mofa_model.bands import Coordinates, coordinates, odds_of
+from mofa_model.bands.coordinates import Coordinates, coordinates
+from mofa_model.bands.odds import odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
-from mofa_model.reliability import Interval
+from mofa_model.reliability.interval import Interval
 from mofa_model.search import Ranking, Rejection, SearchCase, parse_constraint
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy

@@ -18,7 +18,8 @@ from mofa_model import units
 from mofa_model.advice.answer import FailureInput, Predicted
 from mofa_model.advice.request import Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
-from mofa_model.bands import Basis, basis_of, coordinates
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.evidence import Basis, basis_of
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.step import (
@@ -30,8 +31,9 @@ from mofa_model.estimate.step import (
     utilisation,
 )
 from mofa_model.placement import kind_of_stages
-from mofa_model.reliability import Interval, Job, best_ettr, ettr_band, recommend, watchdog
 from mofa_model.reliability.checkpoint import bytes_per_node, save_times
+from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
+from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import StageTimes, replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Strategy

@@ -27,8 +27,7 @@ from mofa_model.advice.candidates import (
     supported,
     weights_of,
 )
-from mofa_model.bands import LayoutOdds, odds_of
-from mofa_model.bands.odds import REPEATED
+from mofa_model.bands.odds import REPEATED, LayoutOdds, odds_of
 from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]

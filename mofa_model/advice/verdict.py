@@ -12,7 +12,8 @@ from typing import Final
 
 from mofa_model.advice.answer import Odds, Status
 from mofa_model.advice.request import Request
-from mofa_model.bands import Basis, in_percent
+from mofa_model.bands.evidence import Basis
+from mofa_model.bands.odds import in_percent
 from mofa_model.spec.training import doubt_of
 from mofa_model.units import Ratio
 

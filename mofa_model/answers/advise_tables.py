@@ -10,7 +10,8 @@ from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted
 from mofa_model.advice.answer import Frontier
 from mofa_model.advice.reasons import gained
-from mofa_model.bands import Basis, in_percent
+from mofa_model.bands.evidence import Basis
+from mofa_model.bands.odds import in_percent
 from mofa_model.launch import Launch
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy

@@ -13,16 +13,10 @@ from mofa_model.answers.advise_tables import nearest_runs
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of, require
-from mofa_model.bands import (
-    QUANTITIES,
-    Basis,
-    Feature,
-    band_of,
-    basis_of,
-    coordinates,
-    features_of,
-    measured_runs,
-)
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.evidence import Basis, Feature, basis_of, features_of
+from mofa_model.bands.odds import band_of
+from mofa_model.bands.table import QUANTITIES, measured_runs
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
 from mofa_model.estimate.expert_load import RISK, uneven_load

@@ -320,7 +320,7 @@ def _priced(
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
     from mofa_model.advice.predictions import basis, predicted, priced
-    from mofa_model.bands import coordinates
+    from mofa_model.bands.coordinates import coordinates
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -364,7 +364,7 @@ def _priced(
 def _at_interval(request: Request, strategy: Strategy, step: float, interval: int) -> Row:
     """ETTR and duration at a stated interval."""
     from mofa_model.advice.predictions import job_of, steps_to_finish
-    from mofa_model.reliability import ettr
+    from mofa_model.reliability.model import ettr
 
     problem = request.problems[0]
     kept = float(ettr(job_of(request, problem, request.nodes, strategy, step), interval))

@@ -32,7 +32,9 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model import presets, units
-from mofa_model.bands import band_of, coordinates, in_words, measured_runs
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.odds import band_of
+from mofa_model.bands.table import in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.constants import (
     YOURS,

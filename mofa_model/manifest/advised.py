@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model import presets
 from mofa_model.advice import Advice, FailureInput, Odds, Predicted, Request
-from mofa_model.bands import in_a_line
+from mofa_model.bands.evidence import in_a_line
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Launch, launch
 from mofa_model.strategy import Strategy

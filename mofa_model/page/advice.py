@@ -14,7 +14,7 @@ from mofa_model import units
 from mofa_model.advice import Advice, Request
 from mofa_model.advice.predictions import best_interval, job_of, priced
 from mofa_model.advice.reasons import gained
-from mofa_model.bands import in_percent
+from mofa_model.bands.odds import in_percent
 from mofa_model.errors import MofaError
 from mofa_model.estimate.step import STEP_NAMES
 from mofa_model.estimate.terms import Footprint, terms_of

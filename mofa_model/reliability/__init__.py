@@ -15,28 +15,3 @@
 May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.
 Imported by: search's callers, advice, verbs, and the lab.
 """
-
-from mofa_model.reliability.interval import (
-    Interval,
-    best_ettr,
-    finish_time,
-    nearest_steps,
-    recommend,
-    watchdog,
-)
-from mofa_model.reliability.model import Job, ettr, ettr_band
-from mofa_model.reliability.rates import Posterior, posterior
-
-__all__ = [
-    "Interval",
-    "Job",
-    "Posterior",
-    "best_ettr",
-    "ettr",
-    "ettr_band",
-    "finish_time",
-    "nearest_steps",
-    "posterior",
-    "recommend",
-    "watchdog",
-]

@@ -119,7 +119,7 @@ class Tiers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
+class SaveTimeline:
     """Times since a restart; one row for each boundary b that a restart can be at, counted in one period."""
 
     ends: NDArray[Any]
@@ -130,7 +130,7 @@ class Timeline:
     """Of one period: blocked by saves, waiting for copies, slowed by copies. [s]"""
 
 
-def walk(tiers: Tiers) -> Timeline:
+def walk(tiers: Tiers) -> SaveTimeline:
     """Times at which the saves of each boundary end, from every restart, without a failure. Ours. [s]
 
     >>> two = Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))
@@ -158,7 +158,7 @@ def walk(tiers: Tiers) -> Timeline:
         spent += (block, ready[n] - worked[n], slow[n])
     first, steady = ends[:n], ends[n]
     again = first[:, n:] + steady[1:]
-    return Timeline(
+    return SaveTimeline(
         ends=np.concatenate([first, again], axis=1),
         period=float(steady[n]),
         overhead=(float(spent[0]), float(spent[1]), float(spent[2])),

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability.checkpoint import Tiers, Timeline, lag, walk
+from mofa_model.reliability.checkpoint import SaveTimeline, Tiers, lag, walk
 from mofa_model.reliability.laws import NEVER, Uptime
 from mofa_model.units import Ratio, Seconds
 
@@ -87,7 +87,7 @@ class _Chain:
         self.runs = tuple(by_tier.get(tier, someone).run for tier in self.roles)
         self._lay_out(tiers, walk(tiers))
 
-    def _lay_out(self, tiers: Tiers, timeline: Timeline) -> None:
+    def _lay_out(self, tiers: Tiers, timeline: SaveTimeline) -> None:
         near, middle, far = self.roles
         unit = tiers.every[near]
         self.n = n = tiers.every[far] // unit

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from mofa_lab.validate.cases import load
 from mofa_lab.validate.picks import questions, request_of
 from mofa_model.advice import advise
-from mofa_model.bands import measured_runs
+from mofa_model.bands.table import measured_runs
 from mofa_model.errors import InputError
 from mofa_model.presets.entries import names
 

@@ -22,7 +22,7 @@ from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
-from mofa_model.reliability import ettr
+from mofa_model.reliability.model import ettr
 from mofa_model.search import SearchCase
 from mofa_model.spec import Cluster, Device, Link, Training, Workload
 from mofa_model.spec.reliability import CheckpointTier

@@ -16,7 +16,9 @@ from mofa_model.advice import LearnedMemory, Request, Status, advise, assumed_re
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.compose import DECIDING, deciding_numbers
 from mofa_model.annotations import inputs_hash
-from mofa_model.bands import Coordinates, measured_runs, odds_of
+from mofa_model.bands.coordinates import Coordinates
+from mofa_model.bands.odds import odds_of
+from mofa_model.bands.table import measured_runs
 from mofa_model.cli import main
 from mofa_model.presets import cluster, model, precision
 from mofa_model.search import SearchCase, framework

@@ -12,7 +12,9 @@ import pytest
 from mofa_model.advice import Request, advise, assumed_reliability
 from mofa_model.advice.probes import plan
 from mofa_model.annotations import inputs_hash
-from mofa_model.bands import Coordinates, measured_runs, odds_of
+from mofa_model.bands.coordinates import Coordinates
+from mofa_model.bands.odds import odds_of
+from mofa_model.bands.table import measured_runs
 from mofa_model.calibrate.short_runs import with_short_runs
 from mofa_model.cli import main
 from mofa_model.errors import InputError

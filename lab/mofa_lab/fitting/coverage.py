@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
-from mofa_model.bands import SHARE, Coordinates, band_of, coordinates, in_words
-from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, in_columns
+from mofa_model.bands.coordinates import Coordinates, coordinates
+from mofa_model.bands.odds import SHARE, band_of
+from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, in_columns, in_words
 from mofa_model.calibrate.fit import FitRow, predicted_by
 
 Mask = NDArray[np.bool_]

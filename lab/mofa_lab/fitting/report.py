@@ -12,7 +12,7 @@ from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage, coverage_without
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table, ways
-from mofa_model.bands import SHARE
+from mofa_model.bands.odds import SHARE
 from mofa_model.files import write_text
 from mofa_model.tables import Cell, Column
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.fitting.report_runs import table
-from mofa_model.bands import MeasuredRuns, measured_runs
 from mofa_model.bands.coordinates import PLAIN, family_of
+from mofa_model.bands.table import MeasuredRuns, measured_runs
 from mofa_model.presets.constants import VARIABLE
 from mofa_model.tables import Cell, Column
 

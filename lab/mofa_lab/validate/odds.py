@@ -25,9 +25,7 @@ from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
 from mofa_model.advice.candidates import SLOWED, weights_of
 from mofa_model.advice.choice import simplest
-from mofa_model.bands import (
-    measured_runs,
-)
+from mofa_model.bands.table import measured_runs
 from mofa_model.calibrate.cases import Case
 
 Array = NDArray[np.floating[Any]]

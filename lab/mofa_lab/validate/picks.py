@@ -16,7 +16,7 @@ import numpy as np
 
 from mofa_model.advice import Advice, Request, advise, assumed_reliability
 from mofa_model.advice.candidates import supported
-from mofa_model.bands import MeasuredRuns
+from mofa_model.bands.table import MeasuredRuns
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.errors import InputError
 from mofa_model.search import SearchCase, framework

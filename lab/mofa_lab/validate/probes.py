@@ -22,7 +22,7 @@ from mofa_lab.validate.questions import LIKELY, SweptQuestion
 from mofa_model.advice.candidates import weights_of
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.probes import plan
-from mofa_model.bands import LayoutOdds
+from mofa_model.bands.odds import LayoutOdds
 from mofa_model.calibrate.system import system_factor
 
 Array = NDArray[np.floating[Any]]

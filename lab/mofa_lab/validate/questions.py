@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.steps import predict
-from mofa_model.bands import Coordinates, LayoutOdds, MeasuredRuns, coordinates, odds_of, support
+from mofa_model.bands.coordinates import Coordinates, coordinates
+from mofa_model.bands.evidence import support
+from mofa_model.bands.odds import LayoutOdds, odds_of
+from mofa_model.bands.table import MeasuredRuns
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.estimate.terms import device_memory_limit
 

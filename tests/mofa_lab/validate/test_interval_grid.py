@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mofa_lab.validate.ettr_grid import regimes
-from mofa_model.reliability import model, recommend, renewal
+from mofa_model.reliability import model, renewal
+from mofa_model.reliability.interval import recommend
 
 LOSS = 1e-4
 GRID = regimes()

@@ -11,7 +11,7 @@ import pytest
 from mofa_lab.validate import odds, odds_report
 from mofa_lab.validate.cases import load
 from mofa_lab.validate.picks import picks, unseen
-from mofa_model.bands import measured_runs
+from mofa_model.bands.table import measured_runs
 
 ROOT = Path(__file__).parents[3]
 CASES = ROOT / "lab/data/cases"

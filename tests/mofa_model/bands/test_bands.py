@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mofa_model.bands import Coordinates, band_of, basis_of, features_of, in_a_line, measured_runs
-from mofa_model.bands.coordinates import PLACES, WORDS, apart
-from mofa_model.bands.table import QUANTITIES, in_columns, in_words
+from mofa_model.bands.coordinates import PLACES, WORDS, Coordinates, apart
+from mofa_model.bands.evidence import basis_of, features_of, in_a_line
+from mofa_model.bands.odds import band_of
+from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
 

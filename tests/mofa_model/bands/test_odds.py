@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mofa_model.bands import Coordinates, band_of, measured_runs, odds_of, scales_for, support
-from mofa_model.bands.odds import chance
+from mofa_model.bands.coordinates import Coordinates
+from mofa_model.bands.evidence import support
+from mofa_model.bands.odds import band_of, chance, odds_of, scales_for
+from mofa_model.bands.table import measured_runs
 
 AT = Coordinates(
     stack="nanotron", device="h100-80gb-sxm", format="bf16", blocks="attention+dense",

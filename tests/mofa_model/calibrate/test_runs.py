@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from mofa_model import presets
-from mofa_model.bands import band_of, basis_of, coordinates, measured_runs
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.evidence import basis_of
+from mofa_model.bands.odds import band_of
+from mofa_model.bands.table import measured_runs
 from mofa_model.calibrate import runs
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, BadValue, UnknownName

@@ -15,7 +15,7 @@ from mofa_model.advice import (
     Predicted,
     Status,
 )
-from mofa_model.bands import Basis, NearRun
+from mofa_model.bands.evidence import Basis, NearRun
 from mofa_model.launch import launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mofa_model.reliability import Job
+from mofa_model.reliability.model import Job
 from mofa_model.spec.reliability import (
     FailureMode,
     FailureRate,

@@ -8,16 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability import (
-    Job,
+from mofa_model.reliability.interval import (
     best_ettr,
-    ettr,
-    ettr_band,
+    departure,
     finish_time,
     nearest_steps,
     recommend,
 )
-from mofa_model.reliability.interval import departure
+from mofa_model.reliability.model import Job, ettr, ettr_band
 from mofa_model.spec.reliability import (
     FailureLaw,
     FailureMode,

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mofa_model.reliability import interval, model, recommend, renewal
+from mofa_model.reliability import interval, model, renewal
+from mofa_model.reliability.interval import recommend
 
 
 def test_the_papers_point_is_37_steps_with_its_neighbourhood(plain_job):

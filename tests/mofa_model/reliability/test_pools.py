@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability import (
-    Job,
-    best_ettr,
-    checkpoint,
-    ettr_band,
-    finish_time,
-    interval,
-    model,
-    nearest_steps,
-    recommend,
-)
+from mofa_model.reliability import checkpoint, interval, model
+from mofa_model.reliability.interval import best_ettr, finish_time, nearest_steps, recommend
+from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.spec.reliability import (
     CheckpointTier,
     Domain,

@@ -9,7 +9,8 @@ import pytest
 from mofa_model.annotations import hash_of
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
-from mofa_model.reliability import model, watchdog
+from mofa_model.reliability import model
+from mofa_model.reliability.interval import watchdog
 from mofa_model.simulator.runs import simulate_runs
 from mofa_model.simulator.scenario import Cause, Scenario
 from mofa_model.spec.reliability import Hangs, RecoveryTime
