@@ -600,13 +600,16 @@ def recovery_class(copy: Copy) -> str:
 
 
 EXPORTED = """
-from mofa_operator.decision import ProfileFigures
-from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.decision import PoolFigures
+from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import live
+from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 
-exporter, key = Exporter(), Key(kind=CLUSTER_PROFILE, namespace="", name="toy")
+exporter, pool = Exporter(), live(CLUSTER_PROFILE, {"metadata": {"name": "toy"}})
 for ready in (8, 5):
-    exporter.show(ProfileFigures(key=key, total=8, ready=ready, members=()))
+    nodes = NodeCount(total=8, ready=ready)
+    exporter.show(PoolFigures(snapshot=ProfileSnapshot(profile=pool, nodes=nodes, now=0.0)))
     print(*(line for line in exporter.page()[0].decode().splitlines() if line.startswith("mofa_pool_toy")))
 """
 
@@ -614,7 +617,7 @@ for ready in (8, 5):
 def metric(copy: Copy) -> str:
     """A toy metric of a pool."""
     after = '    _gauge("mofa_pool_member", '
-    toy = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.total - f.ready)'
+    toy = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.nodes.total - f.snapshot.nodes.ready)'
     copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {toy},\n{after}")
     shown = copy.python("-c", EXPORTED).splitlines()
     if shown != ['mofa_pool_toy_nodes{pool="toy"} 0.0', 'mofa_pool_toy_nodes{pool="toy"} 3.0']:
