@@ -1,4 +1,6 @@
-"""The few checks that every given value passes once, when it is made; and the names of its fields."""
+"""The few checks that every given value passes once, when it is made; and the names of its
+fields.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ from mofa_model.errors import BadValue
 from mofa_model.units import Numeric
 
 LATER: Final = {"later": True}
-"""Marks a field that came after the first release: a question that says its default is the same question as before."""
+"""Marks a field that came after the first release: a question that says its default is the same
+question as before."""
 
 
 def plain(value: Numeric) -> TypeGuard[int | float]:
-    """Whether a value is one number of Python's own: a search makes thousands of strategies, and numpy is slow at one."""
+    """Whether a value is one number of Python's own: a search makes thousands of strategies, and
+    numpy is slow at one.
+    """
     return type(value) is int or type(value) is float
 
 
@@ -70,5 +75,7 @@ def share(**values: Numeric) -> None:
 
 @cache
 def field_names(kind: Any) -> tuple[str, ...]:
-    """Names of a dataclass's fields, found once: whoever walks descriptions does so for every block of a search."""
+    """Names of a dataclass's fields, found once: whoever walks descriptions does so for every block
+    of a search.
+    """
     return tuple(field.name for field in fields(kind))

@@ -35,7 +35,8 @@ def shown(value: object) -> str:
 
 
 def install_of(extra: str) -> str:
-    """The command that brings an extra. The package is on no index yet, so it is installed from a clone.
+    """The command that brings an extra. The package is on no index yet, so it is installed from a
+    clone.
 
     >>> install_of("plot")
     "pip install '.[plot]', in a clone"
@@ -73,8 +74,8 @@ class InputError(MofaError, ValueError):
 class Missing(InputError):
     """What a question needs and nobody said, all of it at once.
 
-    `examples` has an option and a value of it for each, so that a command line with them added is answered; `also` says what
-    would be right in their place.
+    `examples` has an option and a value of it for each, so that a command line with them added is
+    answered; `also` says what would be right in their place.
     """
 
     def __init__(self, examples: Mapping[str, str], *, also: str = "") -> None:
@@ -90,8 +91,8 @@ class Missing(InputError):
 
 
 class UnknownName(InputError):
-    """A name that is not in the list of known ones; those that are near it are suggested, by their own names where
-    `aliases` led there. `also` says what else would be right.
+    """A name that is not in the list of known ones; those that are near it are suggested, by their
+    own names where `aliases` led there. `also` says what else would be right.
     """
 
     def __init__(
@@ -165,7 +166,9 @@ class BadFile(InputError):
 
 
 class TooLarge(InputError):
-    """A question with more layouts than can be looked at in the memory and time that one question may have."""
+    """A question with more layouts than can be looked at in the memory and time that one question
+    may have.
+    """
 
 
 class NoFeasibleStrategy(MofaError):

@@ -4,8 +4,9 @@
     parse("80 GiB", "B")      -> 85899345920.0 parse("400 Gbit/s", "B/s") -> 5e10
     parse("2.5 ms", "s")      -> 0.0025        count("15T")           -> 15_000_000_000_000
 
-Inside the package every number is SI: seconds, bytes, FLOP, bytes per second, FLOP per second. A bare number is refused
-for a dimensioned quantity, so that nobody has to guess whether 400 meant Gbit/s or GB/s.
+Inside the package every number is SI: seconds, bytes, FLOP, bytes per second, FLOP per second. A
+bare number is refused for a dimensioned quantity, so that nobody has to guess whether 400 meant
+Gbit/s or GB/s.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{
 _LONGEST: Final = 64
 _LEAST: Final = 1e-18
 _MOST: Final = 1e30
-"""Quantities beyond these are slips of the pen, and their squares and products would be no numbers."""
+"""Quantities beyond these are slips of the pen, and their squares and products would be no
+numbers."""
 _COUNTED: Final = 1e18
 """What a count may be, so that it and its double are whole numbers of 64 bits."""
 
@@ -179,7 +181,8 @@ def count(text: object, *, field: str = "count") -> int:
 
 
 def number(text: str) -> float:
-    """A number without a unit: with a decimal suffix, or in percent; `ValueError` for any other text.
+    """A number without a unit: with a decimal suffix, or in percent; `ValueError` for any other
+    text.
 
     >>> number("0.1"), number("10%"), number("500k")
     (0.1, 0.1, 500000.0)

@@ -1,7 +1,10 @@
-"""What a layer is made of, a kind of block a file: parameters, products, work of tokens on each other, what it keeps and sends.
+"""What a layer is made of, a kind of block a file: parameters, products, work of tokens on each
+other, what it keeps and sends.
 
-A new one is its file; presets, estimate, search and launches walk over `BLOCKS` or over what a block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands at both ends of a model.
-May import: checks, units, errors, numpy. Imported by: spec and what stands above it.
+A new one is its file; presets, estimate, search and launches walk over `BLOCKS` or over what a
+block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands
+at both ends of a model. May import: checks, units, errors, numpy. Imported by: spec and what stands
+above it.
 """
 
 import inspect

@@ -1,4 +1,5 @@
-"""What every block of a layer says of itself; the estimate prices any block from this, and knows none by its kind.
+"""What every block of a layer says of itself; the estimate prices any block from this, and knows
+none by its kind.
 
 All of it is for one token of one layer. `hidden` is the width of the residual stream.
 """
@@ -91,11 +92,13 @@ class Core:
     heads: Count
     """Heads, shared out by tensor parallelism."""
     width: Count
-    """What a head contracts for each token seen, on both ways: of softmax attention key and value width."""
+    """What a head contracts for each token seen, on both ways: of softmax attention key and value
+    width."""
     window: Count | None = None
     """Tokens seen at most, the last ones or the best; None = all before."""
     fixed: Count | None = None
-    """Tokens of a chunk, or rows of a state, that are met however long the sequence is; None = they follow it."""
+    """Tokens of a chunk, or rows of a state, that are met however long the sequence is; None = they
+    follow it."""
     times: Count | None = None
     """How often it is done in the block; None = once."""
     scored: bool = False
@@ -127,7 +130,8 @@ class Kept:
     logit: bool = False
     """Whether it is as wide as logits."""
     scored: bool = False
-    """Whether it is row statistics of attention: one for each head, or every score without fusion."""
+    """Whether it is row statistics of attention: one for each head, or every score without
+    fusion."""
     masked: bool = False
     """Whether it is the mask of a dropout: nothing without one."""
 
@@ -143,7 +147,8 @@ class Elementwise:
     cast: Count = 0.0
     """Elements a token that are quantised in low precision beside its own."""
     sorted: Count | None = None
-    """Elements a token that are put in the order of experts and back; None where every token passes."""
+    """Elements a token that are put in the order of experts and back; None where every token
+    passes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +162,8 @@ class Sight:
     shared: Count | None = None
     """Elements a token that go around whole, on every tensor-parallel rank; None = nothing does."""
     state: Count | None = None
-    """Elements of a state that ranks hand on however many tokens they have; None = there is none."""
+    """Elements of a state that ranks hand on however many tokens they have; None = there is
+    none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +186,9 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a recomputed module runs again of a block: shares of its products and of its elementwise work."""
+    """What a recomputed module runs again of a block: shares of its products and of its elementwise
+    work.
+    """
 
     linear: Ratio
     elementwise: Ratio
@@ -196,11 +204,13 @@ class Block(ABC):
     norm_before: ClassVar[int] = 1
     """Norms of the stream before it."""
     stream_passes: ClassVar[float] = 0.0
-    """Reads and writes of a stream-wide tensor that tensor parallelism shares out: rotary position, heads put in order."""
+    """Reads and writes of a stream-wide tensor that tensor parallelism shares out: rotary position,
+    heads put in order."""
     norm_moved_with: ClassVar[str] = ""
     """Module with whose inputs the output of the norm before the block goes to the host."""
     residual_moved_with: ClassVar[str] = ""
-    """The same of the norm's input; a norm that is fused with the product behind it has none of its own."""
+    """The same of the norm's input; a norm that is fused with the product behind it has none of its
+    own."""
     again: ClassVar[Mapping[str, Again]] = {}
     """What modules that can be recomputed run again."""
 
@@ -216,7 +226,9 @@ class Block(ABC):
 
     @property
     def own_tokens(self) -> Count | None:
-        """Tokens of its own in every sequence, where it sees others than the layers; None = those of the sequence. [1]"""
+        """Tokens of its own in every sequence, where it sees others than the layers; None = those
+        of the sequence. [1]
+        """
         return None
 
     @property
@@ -287,11 +299,15 @@ class Block(ABC):
         return every + self.vectors(hidden)
 
     def _counted(self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool) -> Numeric:
-        """Sizes of products, those of experts as often as there are experts, or as a token meets."""
+        """Sizes of products, those of experts as often as there are experts, or as a token
+        meets.
+        """
         sent = self.exchange()
         times = 1 if sent is None else sent.top_k if active else sent.count
         return sum(times * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
     def dealt(self, hidden: Count) -> Numeric:
-        """What it weighs where layers go to stages by cost: the matrices that one token is multiplied with. [1]"""
+        """What it weighs where layers go to stages by cost: the matrices that one token is
+        multiplied with. [1]
+        """
         return self.matrices(hidden, active=True)

@@ -1,4 +1,6 @@
-"""Both ends of a model: rows that tokens are looked up in, and the head that scores the next one."""
+"""Both ends of a model: rows that tokens are looked up in, and the head that scores the next
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Embedding:
     positions: Numeric = 0
     """Learned positions: further rows, of which no time and no memory is counted."""
     norm_vectors: Numeric = 1
-    """Parameters of the last norm, each as wide as the stream: 1 a weight, 2 with a bias, 0 none."""
+    """Parameters of the last norm, each as wide as the stream: 1 a weight, 2 with a bias, 0
+    none."""
     head_bias: bool = False
     """True where the head adds a number to each score."""
 

@@ -1,6 +1,8 @@
-"""An encoder of images or sound: a tower of layers of its own width, run once a sample, and a projector into the stream.
+"""An encoder of images or sound: a tower of layers of its own width, run once a sample, and a
+projector into the stream.
 
-It stands as a layer of its own before all others. What it adds to a sequence is counted in the sequence's length.
+It stands as a layer of its own before all others. What it adds to a sequence is counted in the
+sequence's length.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from mofa_model.units import Count, Numeric, Ratio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoder(Block):
-    """A vision or audio transformer in which every patch sees every other, or those of its window. Source: Dosovitskiy et al.
-    2021, Qwen2.5-VL.
+    """A vision or audio transformer in which every patch sees every other, or those of its window.
+    Source: Dosovitskiy et al. 2021, Qwen2.5-VL.
 
-    Leaves out: launches of its layers one by one, and that its norms are computed in the width of the tower.
+    Leaves out: launches of its layers one by one, and that its norms are computed in the width of
+    the tower.
     """
 
     word: ClassVar = "encoder"
@@ -65,7 +68,8 @@ class Encoder(Block):
     norm_vectors: Numeric = 2
     """Parameters of a norm, each as wide as the tower: 1 a weight, 2 with a bias."""
     final_vectors: Numeric = 1
-    """Parameters of the norms before the first layer and behind the last, each as wide as the tower."""
+    """Parameters of the norms before the first layer and behind the last, each as wide as the
+    tower."""
     pooled: bool = False
     """True where the patches that become one token are averaged; else they are joined."""
     projector: tuple[Numeric, ...] | None = None
@@ -94,7 +98,9 @@ class Encoder(Block):
         return self.width if self.pooled else self.merged * self.width
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Patches in; queries, keys, values, output and feed-forward part of every layer; the projector into the stream."""
+        """Patches in; queries, keys, values, output and feed-forward part of every layer; the
+        projector into the stream.
+        """
         h, many, joined = self.width, self.layers, self.joined
         inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
         widths = (joined, *((joined,) if self.projector is None else self.projector), hidden)
@@ -161,7 +167,9 @@ class Encoder(Block):
         return 4.0 * self.layers
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Of every layer inputs and outputs of norms, queries, keys and values, the output, and both sides of the activation."""
+        """Of every layer inputs and outputs of norms, queries, keys and values, the output, and
+        both sides of the activation.
+        """
         h, many = self.width, self.layers
         inside = (3 if self.gated else 2) * self.ffn
         return (

@@ -1,4 +1,6 @@
-"""A mixture of experts: a router, routed experts of which a token passes a few, and shared ones that every token passes."""
+"""A mixture of experts: a router, routed experts of which a token passes a few, and shared ones
+that every token passes.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +60,18 @@ class Experts(Block):
     shared_gate: bool = False
     """True where a number of its own weighs the shared experts of each token."""
     latent: Numeric | None = None
-    """Width to which tokens are projected before they are sent to routed experts; None = they go as they are."""
+    """Width to which tokens are projected before they are sent to routed experts; None = they go as
+    they are."""
     bias: bool = False
     """True where the matrices of experts have biases."""
     router_bias: bool = False
     """True where the router has learned biases."""
     imbalance: Numeric = 1.0
-    """Load of the fullest rank against the mean, at least 1: its mean over layers and micro-batches."""
+    """Load of the fullest rank against the mean, at least 1: its mean over layers and
+    micro-batches."""
     imbalance_spread: Numeric = field(default=0.0, metadata=LATER)
-    """Standard deviation of that load over layers and micro-batches; its tail decides the memory."""
+    """Standard deviation of that load over layers and micro-batches; its tail decides the
+    memory."""
     node_limit: Numeric = 0
     """Nodes that the experts of one token may lie on; 0 = any (DeepSeek-V3 routes to 4). [1]"""
 
@@ -136,9 +141,11 @@ class Experts(Block):
         return 0.0 if self.shared_width is None else 2.0
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:
-        """The router's logits (4 sbE), sorted tokens, and both sides of the activation functions, Table 2.
+        """The router's logits (4 sbE), sorted tokens, and both sides of the activation functions,
+        Table 2.
 
-        What experts hand back is not kept: the router's weights are applied inside the activation function.
+        What experts hand back is not kept: the router's weights are applied inside the activation
+        function.
         """
         wide, narrow = self._one.kept(hidden)
         shared = () if self._shared is None else self._shared.kept(hidden)

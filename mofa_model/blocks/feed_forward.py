@@ -1,4 +1,6 @@
-"""The feed-forward part that every token passes: two matrices, or three where one gates the other."""
+"""The feed-forward part that every token passes: two matrices, or three where one gates the
+other.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
 GATED_PASSES: Final = 3.5
-"""Reads and writes of an FFN-wide tensor by a gated activation function. Source: counted on fused kernels."""
+"""Reads and writes of an FFN-wide tensor by a gated activation function. Source: counted on fused
+kernels."""
 PLAIN_PASSES: Final = 2.5
 """The same by a plain one."""
 
@@ -29,7 +32,9 @@ PLAIN_PASSES: Final = 2.5
 def both_ways(
     hidden: Count, width: Count, *, gated: bool, bias: bool, rows: Rows = Rows.TOKENS
 ) -> tuple[Projection, Projection]:
-    """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table 2."""
+    """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table
+    2.
+    """
     first = 2 if gated else 1
     return (
         Projection(n=first * width, k=hidden, parts=first, bias=bias, rows=rows),
@@ -88,7 +93,9 @@ class FeedForward(Block):
         return (Elementwise(width=self.width, passes=self.passes, cast=hidden),)
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Input (4 sbg gated, else 2 sbg) and output (2 sbg) of the activation function, Table 2."""
+        """Input (4 sbg gated, else 2 sbg) and output (2 sbg) of the activation function, Table
+        2.
+        """
         act = frozenset({"mlp_act", EACH})
         both = frozenset({"mlp", ALL})
         return (

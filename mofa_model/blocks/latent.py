@@ -1,4 +1,6 @@
-"""Multi-head latent attention (DeepSeek-V2): keys and values are projected up from a small latent."""
+"""Multi-head latent attention (DeepSeek-V2): keys and values are projected up from a small
+latent.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class LatentAttention(Block):
         return 0 if self.query_rank is None else self.query_rank
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Queries through their latent, the latent of keys and values, its way up, and the output. Source: DeepSeek-V2."""
+        """Queries through their latent, the latent of keys and values, its way up, and the output.
+        Source: DeepSeek-V2.
+        """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         first = (
             (Projection(n=queries, k=hidden),)
@@ -86,7 +90,9 @@ class LatentAttention(Block):
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Scores; what comes up; the latents before and after their norm with the shared rotary key; the output. Ours."""
+        """Scores; what comes up; the latents before and after their norm with the shared rotary
+        key; the output. Ours.
+        """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
         values = self.heads * self.value_dim

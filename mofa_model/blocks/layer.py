@@ -49,7 +49,9 @@ class Layer:
         return any(block.exchange() is not None for block in self.blocks)
 
     def stream(self, hidden: Count) -> tuple[Kept, ...]:
-        """Inputs and outputs of the norms, and masks of the dropouts behind the blocks, Table 2: each 2 sbh a norm."""
+        """Inputs and outputs of the norms, and masks of the dropouts behind the blocks, Table 2:
+        each 2 sbh a norm.
+        """
         share = 1.0 / len(self.blocks)
         residuals = Counter(block.residual_moved_with for block in self.blocks)
         outputs = Counter(block.norm_moved_with for block in self.blocks)

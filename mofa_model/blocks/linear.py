@@ -1,4 +1,6 @@
-"""Linear attention: a state of keys times values in the place of scores; with decay, delta rule and gate, or without."""
+"""Linear attention: a state of keys times values in the place of scores; with decay, delta rule and
+gate, or without.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ from mofa_model.errors import BadValue
 from mofa_model.units import Count, Numeric
 
 DECAYS: Final = ("fixed", "head", "channel")
-"""What forgets: nothing that is learned, a number of each head, or one of each channel of the keys."""
+"""What forgets: nothing that is learned, a number of each head, or one of each channel of the
+keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinearAttention(Block):
-    """Lightning attention (decay `fixed`), Gated DeltaNet (`head`, with delta rule), Kimi Delta Attention (`channel`)."""
+    """Lightning attention (decay `fixed`), Gated DeltaNet (`head`, with delta rule), Kimi Delta
+    Attention (`channel`).
+    """
 
     word: ClassVar = "linear_attention"
     stream_passes: ClassVar = 6.0
@@ -37,7 +42,8 @@ class LinearAttention(Block):
     delta: bool = True
     """True where a state forgets what it held for a key before it learns the new value."""
     gate_rank: Numeric | None = None
-    """Width through which the output's gate is projected, and decays of channels; None = the gate is direct."""
+    """Width through which the output's gate is projected, and decays of channels; None = the gate
+    is direct."""
     kernel: Numeric = 4
     """Tokens that the convolution of queries, keys and values spans; 0 = there is none."""
     whole_norm: bool = False
@@ -86,8 +92,8 @@ class LinearAttention(Block):
         return self.value_heads * ((1 if self.decay == "head" else 0) + (1 if self.delta else 0))
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Queries, keys and values with the gate; what steers the heads; the output. Sources: MiniMax-01, Qwen3-Next, Kimi
-        Linear.
+        """Queries, keys and values with the gate; what steers the heads; the output. Sources:
+        MiniMax-01, Qwen3-Next, Kimi Linear.
         """
         whole_gate = self.values if self.gate_rank is None else 0
         rank = 0 if self.gate_rank is None else self.gate_rank
@@ -124,8 +130,8 @@ class LinearAttention(Block):
         return (2 * self.keys + self.values) * self.kernel + decays + norm
 
     def cores(self) -> tuple[Core, ...]:
-        """Inside a chunk scores and values, and of the delta rule a triangular system with both its right sides; into the
-        state, out of it, and what the delta rule takes back.
+        """Inside a chunk scores and values, and of the delta rule a triangular system with both its
+        right sides; into the state, out of it, and what the delta rule takes back.
         """
         inside = self.key_dim + self.value_dim
         if self.delta:
@@ -144,7 +150,9 @@ class LinearAttention(Block):
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """What is projected, before and after the convolution; the gate; output before and after norm and gate."""
+        """What is projected, before and after the convolution; the gate; output before and after
+        norm and gate.
+        """
         wide = 2 * self.keys + self.values
         return (
             Kept(

@@ -1,4 +1,6 @@
-"""Attention that reads the keys and values of an earlier layer: it projects queries and the output alone."""
+"""Attention that reads the keys and values of an earlier layer: it projects queries and the output
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from mofa_model.units import Count
 class SharedAttention(SoftmaxAttention):
     """Softmax attention over another layer's keys and values; `kv_heads` says how many these are.
 
-    Leaves out: keys and values on their way to another pipeline stage. Context parallelism passes them on again.
+    Leaves out: keys and values on their way to another pipeline stage. Context parallelism passes
+    them on again.
     """
 
     word: ClassVar = "shared_attention"
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Queries with their gate, and the output. Source: cross-layer attention (Brandon et al. 2024)."""
+        """Queries with their gate, and the output. Source: cross-layer attention (Brandon et al.
+        2024).
+        """
         width = self.heads * self.head_dim
         return (
             Projection(n=self.asked * width, k=hidden, bias=self.bias),

@@ -47,7 +47,8 @@ class SoftmaxAttention(Block):
     gated: bool = False
     """True where a gate of the output is projected beside the queries."""
     qk_norm: str = ""
-    """Norms of queries and keys: `head` for one over each head, `whole` for one over all; empty for none."""
+    """Norms of queries and keys: `head` for one over each head, `whole` for one over all; empty for
+    none."""
     bias: bool = False
     """True where queries, keys and values have biases."""
     output_bias: bool = False
@@ -84,7 +85,9 @@ class SoftmaxAttention(Block):
         return f"{self.heads} over {self.kv_heads}"
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table 2."""
+        """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table
+        2.
+        """
         return (
             Projection(
                 n=self.heads * self.asked * self.head_dim
@@ -130,7 +133,9 @@ class SoftmaxAttention(Block):
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table 2."""
+        """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table
+        2.
+        """
         width = self.heads * self.values
         return (
             Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),

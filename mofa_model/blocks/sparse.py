@@ -1,4 +1,6 @@
-"""Sparse attention (DeepSeek-V3.2): latent attention over the tokens that a small indexer scores best."""
+"""Sparse attention (DeepSeek-V3.2): latent attention over the tokens that a small indexer scores
+best.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class SparseAttention(LatentAttention):
         return f"{self.heads} sparse"
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Those of latent attention, and queries, key and weights of the indexer. Source: DeepSeek-V3.2."""
+        """Those of latent attention, and queries, key and weights of the indexer. Source:
+        DeepSeek-V3.2.
+        """
         return (
             *LatentAttention.products(self, hidden),
             Projection(n=self.index_heads * self.index_dim, k=self.query_latent, cut=Cut.NOTHING),
@@ -53,14 +57,18 @@ class SparseAttention(LatentAttention):
         return LatentAttention.vectors(self, hidden) + 2 * self.index_dim
 
     def cores(self) -> tuple[Core, ...]:
-        """The indexer scores every token once; the rest meets the latents of the best. Source: DeepSeek-V3.2, MQA mode."""
+        """The indexer scores every token once; the rest meets the latents of the best. Source:
+        DeepSeek-V3.2, MQA mode.
+        """
         return (
             Core(heads=self.heads, width=2 * self.kv_rank + self.rope_dim, window=self.top_k),
             Core(heads=self.index_heads, width=self.index_dim),
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Statistics; queries as wide as the latents; the latents; what the indexer reads; output before and after its way up."""
+        """Statistics; queries as wide as the latents; the latents; what the indexer reads; output
+        before and after its way up.
+        """
         inside = self.heads * self.kv_rank
         latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
         index = self.index_heads * (self.index_dim + 1) + self.index_dim
@@ -83,7 +91,9 @@ class SparseAttention(LatentAttention):
         )
 
     def sight(self) -> Sight:
-        """Latents and the indexer's keys go around, whole on every rank; queries and outputs turn as wide as the latents."""
+        """Latents and the indexer's keys go around, whole on every rank; queries and outputs turn
+        as wide as the latents.
+        """
         return Sight(
             shared=self.kv_rank + self.rope_dim + self.index_dim,
             turned=self.heads * (2 * self.kv_rank + self.rope_dim),

@@ -1,4 +1,6 @@
-"""State space blocks: Mamba-2, whose heads carry a matrix from chunk to chunk, and Mamba-1, whose channels carry a vector."""
+"""State space blocks: Mamba-2, whose heads carry a matrix from chunk to chunk, and Mamba-1, whose
+channels carry a vector.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class StateSpace(Block):
         return kernel + 3 * self.heads + (self.inner if self.norm else 0)
 
     def cores(self) -> tuple[Core, ...]:
-        """Inside a chunk scores of its tokens and their values; into the state and out of it. Source: state space duality."""
+        """Inside a chunk scores of its tokens and their values; into the state and out of it.
+        Source: state space duality.
+        """
         scores = self.groups * self.state / self.heads  # one table for a group of heads
         return (
             Core(heads=self.heads, width=scores + self.head_dim, fixed=self.chunk),
@@ -73,15 +77,18 @@ class StateSpace(Block):
         )
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
-        """The convolution and the reads of both scans; output, gate and norm. Source: counted on fused kernels."""
+        """The convolution and the reads of both scans; output, gate and norm. Source: counted on
+        fused kernels.
+        """
         return (
             Elementwise(width=self.convolved, passes=4.0, cast=hidden),
             Elementwise(width=self.inner, passes=4.0),
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """What the first projection hands over, the scan's output, and what the last one takes. Source: mamba_ssm's kernel,
-        which computes convolution and states again in its backward pass.
+        """What the first projection hands over, the scan's output, and what the last one takes.
+        Source: mamba_ssm's kernel, which computes convolution and states again in its backward
+        pass.
         """
         return (
             Kept(
@@ -94,7 +101,9 @@ class StateSpace(Block):
         )
 
     def sight(self) -> Sight:
-        """A rank hands the state of each head to the next; an all-to-all turns what goes in and comes out."""
+        """A rank hands the state of each head to the next; an all-to-all turns what goes in and
+        comes out.
+        """
         return Sight(
             turned=2 * self.inner + self.convolved + self.heads, state=self.inner * self.state
         )

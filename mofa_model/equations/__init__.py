@@ -1,6 +1,7 @@
 """The equations of the cost model: pure functions, one per equation, for scalars and arrays alike.
 
-May import: spec, strategy, units, errors, numpy. Imported by: estimate, search, validate and what else needs a number.
+May import: spec, strategy, units, errors, numpy. Imported by: estimate, search, validate and what
+else needs a number.
 
     parameters   how many weights, how many FLOPs                compute       operators on a device
     collectives  communication on a path                         overlap       what of it stays exposed

@@ -1,11 +1,14 @@
-"""Activations that one layer keeps for its backward pass, per micro-batch and device: the stored bytes of Table 2.
+"""Activations that one layer keeps for its backward pass, per micro-batch and device: the stored
+bytes of Table 2.
 
-What is kept, and who shares it, each block says itself (`mofa_model/blocks/`): the residual stream and its norms, latents,
-projections, scores, both sides of activation functions, sorted tokens of experts.
+What is kept, and who shares it, each block says itself (`mofa_model/blocks/`): the residual stream
+and its norms, latents, projections, scores, both sides of activation functions, sorted tokens of
+experts.
 
-`tokens` are those of one micro-batch on one context-parallel rank; `width` is bytes per stored element. Where a term is
-shared, its function takes the number of `ranks` that share it. Sum of all for a plain layer with unfused attention and
-dropout: sbh (10 + 24/t + 5as/(ht)) of Korthikanti et al. 2022; for LLaMA3-405B 32 sbh/t, Table 2.
+`tokens` are those of one micro-batch on one context-parallel rank; `width` is bytes per stored
+element. Where a term is shared, its function takes the number of `ranks` that share it. Sum of all
+for a plain layer with unfused attention and dropout: sbh (10 + 24/t + 5as/(ht)) of Korthikanti et
+al. 2022; for LLaMA3-405B 32 sbh/t, Table 2.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from mofa_model.units import Bytes, Count, Ratio
 
 
 def kept_activation(tokens: Count, elements: Count, *, width: Bytes, ranks: Count) -> Bytes:
-    """A stored tensor of so many elements a token, Table 2; of a layer's input, A_in of Eq. (31) and (33), 2 sbh. [B]
+    """A stored tensor of so many elements a token, Table 2; of a layer's input, A_in of Eq. (31)
+    and (33), 2 sbh. [B]
 
     >>> kept_activation(8192, 16384, width=2.0, ranks=8)
     33554432.0
@@ -25,10 +29,11 @@ def kept_activation(tokens: Count, elements: Count, *, width: Bytes, ranks: Coun
 def score_activation(
     tokens: Count, heads: Count, sequence: Count, *, statistic: Bytes, score: Bytes, ranks: Count
 ) -> Bytes:
-    """Row statistics of fused attention, and `score` bytes per score where it is not fused, Table 2: 4 abs^2. [B]
+    """Row statistics of fused attention, and `score` bytes per score where it is not fused, Table
+    2: 4 abs^2. [B]
 
-    Fused attention folds maximum and sum of a row into one fp32 number, `statistic`. An unfused core with dropout keeps
-    5 bytes per score: softmax, mask, and the product of both.
+    Fused attention folds maximum and sum of a row into one fp32 number, `statistic`. An unfused
+    core with dropout keeps 5 bytes per score: softmax, mask, and the product of both.
 
     >>> score_activation(2048, 64, 2048, statistic=4.0, score=5.0, ranks=8)
     167837696.0
@@ -41,8 +46,9 @@ def routed_tokens(
 ) -> Count:
     """Tokens that the fullest device runs through its experts. Ours. [1]
 
-    Each of the `tensor` ranks routes its own share of the tokens to k experts; `expert_tensor` ranks that share an
-    expert all see the tokens of all of them. How many devices the experts spread over does not change the mean.
+    Each of the `tensor` ranks routes its own share of the tokens to k experts; `expert_tensor`
+    ranks that share an expert all see the tokens of all of them. How many devices the experts
+    spread over does not change the mean.
 
     >>> routed_tokens(4096, 8, 1.25, tensor=1, expert_tensor=1)
     40960.0
@@ -71,7 +77,8 @@ def logit_memory(
 
 
 def head_weight_memory(hidden: Count, vocabulary: Count, *, width: Bytes, ranks: Count) -> Bytes:
-    """The head's weight gradient before it is accumulated, and its gathered weights where those are sharded. Ours. [B]
+    """The head's weight gradient before it is accumulated, and its gathered weights where those are
+    sharded. Ours. [B]
 
     >>> head_weight_memory(16384, 128256, width=2.0, ranks=8)
     525336576.0

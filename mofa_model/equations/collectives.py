@@ -1,7 +1,8 @@
 """Time of collectives on a path: latency and bandwidth per tier, and which tier a group is on.
 
-A `Path` is what a group of ranks has between its members: the achieved bandwidth of one member and the latency of a
-hop. Bytes are of the whole tensor on one member, volumes carry the ring factors (g - 1) / g.
+A `Path` is what a group of ranks has between its members: the achieved bandwidth of one member and
+the latency of a hop. Bytes are of the whole tensor on one member, volumes carry the ring factors (g
+- 1) / g.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Path:
 
 
 def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) -> BytesPerSecond:
-    """Bandwidth that is left when a group spans more nodes, Eq. (3): B(n) = eta(n) B(n_0), eta = n^-decay. [B/s]
+    """Bandwidth that is left when a group spans more nodes, Eq. (3): B(n) = eta(n) B(n_0), eta =
+    n^-decay. [B/s]
 
     The paper's 0.9 per doubling is a decay of 0.152.
 
@@ -43,10 +45,12 @@ def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) ->
 
 
 def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
-    """Path of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring over the NICs of a domain's members. []
+    """Path of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring over the NICs of a
+    domain's members. []
 
-    A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters and leaves each domain
-    through the NICs of all its members there, so it has min(scale-up, members x NIC).
+    A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters
+    and leaves each domain through the NICs of all its members there, so it has min(scale-up,
+    members x NIC).
 
     >>> from mofa_model.spec import Device, Link
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
@@ -83,8 +87,9 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
 
 
 def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
-    """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards: Eq. (2) as
-    (g - 1) hops of size / g after a start; inside a domain as measured, where it was; nothing for g = 1. [s]
+    """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards:
+    Eq. (2) as (g - 1) hops of size / g after a start; inside a domain as measured, where it was;
+    nothing for g = 1. [s]
 
     >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
     20.035
@@ -105,7 +110,8 @@ def point_to_point_time(size: Bytes, bandwidth: BytesPerSecond, latency: Seconds
 
 
 def nodes_hit(nodes: Count, top_k: Count, limit: Count) -> Count:
-    """Distinct nodes that the experts of a token lie on, expected. Source: n (1 - (1 - 1/n)^k) for k draws. [1]
+    """Distinct nodes that the experts of a token lie on, expected. Source: n (1 - (1 - 1/n)^k) for
+    k draws. [1]
 
     >>> round(float(nodes_hit(8.0, 8, 0)), 2)
     5.25
@@ -125,10 +131,12 @@ def all_to_all_time(
     up: BytesPerSecond,
     out: BytesPerSecond,
 ) -> Seconds:
-    """Dispatch or combine of `copies` copies of `size` bytes each over a group of experts. Source: DeepSeek-V3's scheme. [s]
+    """Dispatch or combine of `copies` copies of `size` bytes each over a group of experts. Source:
+    DeepSeek-V3's scheme. [s]
 
-    Inside a domain every copy crosses the scale-up link. Between domains a token is sent once to each domain that it
-    needs, over the device's own NIC, and spreads inside meanwhile; the slower of the two decides.
+    Inside a domain every copy crosses the scale-up link. Between domains a token is sent once to
+    each domain that it needs, over the device's own NIC, and spreads inside meanwhile; the slower
+    of the two decides.
 
     >>> round(float(all_to_all_time(1e8, 8, 8, 0, domains=1.0, up=200e9, out=40e9)) * 1e3, 2)
     3.5

@@ -1,6 +1,7 @@
 """Time of operators on one device: matrix products, attention, elementwise work, the optimizer.
 
-`m`, `n`, `k` are rows (tokens), output width and contracted width; rates are FLOP/s, bandwidths B/s.
+`m`, `n`, `k` are rows (tokens), output width and contracted width; rates are FLOP/s, bandwidths
+B/s.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ def gemm_time(
     width: Bytes,
     bandwidth: BytesPerSecond,
 ) -> Seconds:
-    """Time of an m x k by k x n product, Eq. (1) on the modified roofline of Eq. (19), with a shape penalty of ours. [s]
+    """Time of an m x k by k x n product, Eq. (1) on the modified roofline of Eq. (19), with a shape
+    penalty of ours. [s]
 
-    T = max( 2 m n k / rate (1 + half_m/m + half_n/n + half_k/k), width (m n + n k + m k) / bandwidth ).
-    The penalty stands for tiles at the edges and short accumulations; it is fitted on operator tables.
+    T = max( 2 m n k / rate (1 + half_m/m + half_n/n + half_k/k), width (m n + n k + m k) /
+    bandwidth ). The penalty stands for tiles at the edges and short accumulations; it is fitted on
+    operator tables.
 
     >>> round(float(gemm_time(4096, 4096, 4096, rate=700e12, half_m=150, half_n=150, half_k=150,
     ...                       width=2, bandwidth=2.4e12)) * 1e6, 1)
@@ -74,10 +77,12 @@ def attention_time(
     score_traffic: Bytes,
     bandwidth: BytesPerSecond,
 ) -> Seconds:
-    """Forward time of scores, softmax and weighted values, Eq. (1) for Table 2's rows QK^T to AV. [s]
+    """Forward time of scores, softmax and weighted values, Eq. (1) for Table 2's rows QK^T to AV.
+    [s]
 
-    `heads` are those on the device, `width` is the sum of a head's key and value widths. Small grids of heads x tokens
-    do not fill the device (`half`); attention that is not fused also moves every score through memory.
+    `heads` are those on the device, `width` is the sum of a head's key and value widths. Small
+    grids of heads x tokens do not fill the device (`half`); attention that is not fused also moves
+    every score through memory.
 
     >>> round(float(attention_time(8192, 4096, 16, 256, rate=445e12, half=8.0, score_traffic=0.0,
     ...                            bandwidth=2.4e12)) * 1e3, 3)
@@ -117,7 +122,8 @@ def host_update_time(
     link: BytesPerSecond,
     processor_rate: Numeric,
 ) -> Seconds:
-    """Optimizer update in host memory, Eq. (28): P (beta_1 / B_D2H + beta_2 / B_H2D + 1 / R_cpu). [s]
+    """Optimizer update in host memory, Eq. (28): P (beta_1 / B_D2H + beta_2 / B_H2D + 1 / R_cpu).
+    [s]
 
     >>> round(host_update_time(6.44e9, 4.0, 4.0, 32e9, 1.01e10), 2)
     2.25
@@ -130,8 +136,9 @@ def scaling_linearity(
 ) -> Ratio:
     """Work per device and second on a cluster over that on another one, Eq. (45). [1]
 
-    The paper compares step times, T_1 / T_2, of clusters whose batch grows with them; `base` is time, devices and work of the
-    first. Work is anything that counts what a step does, such as its tokens.
+    The paper compares step times, T_1 / T_2, of clusters whose batch grows with them; `base` is
+    time, devices and work of the first. Work is anything that counts what a step does, such as its
+    tokens.
 
     >>> scaling_linearity(12.0, 128.0, 200.0, (10.0, 64.0, 100.0))
     0.8333333333333334

@@ -1,4 +1,6 @@
-"""Time that the host needs to launch a stage's kernels. The largest single effect in measured data."""
+"""Time that the host needs to launch a stage's kernels. The largest single effect in measured
+data.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def layer_launch_time(
 ) -> Seconds:
     """Host time of a layer's forward and backward pass. Ours. [s]
 
-    Launches cost the same whatever the shapes; collectives over more nodes cost more, and some releases pay for each
-    rank of the ring (`extra_rank`).
+    Launches cost the same whatever the shapes; collectives over more nodes cost more, and some
+    releases pay for each rank of the ring (`extra_rank`).
 
     >>> round(float(layer_launch_time(3.9e-3, 1.5e-3, 16.0, 8, 3.1e-3, 0.0)) * 1e3, 1)
     7.0
@@ -45,12 +47,14 @@ RELAUNCHED: Final = {
     "per_op": 1 / 2,
     "all_but_attention_output": 5 / 6,
 }
-"""Share of a layer's forward launches that a module makes. Source: counted, of a dozen kernels of a plain layer: two norms, three
-products and a rotation around attention (two), two products and an activation of the MLP, two sums; experts add a dozen."""
+"""Share of a layer's forward launches that a module makes. Source: counted, of a dozen kernels of a
+plain layer: two norms, three products and a rotation around attention (two), two products and an
+activation of the MLP, two sums; experts add a dozen."""
 
 
 def relaunched(modules: Iterable[str]) -> Ratio:
-    """Forward launches that recomputed modules make again, over those of the layer; at most all. Ours. [1]
+    """Forward launches that recomputed modules make again, over those of the layer; at most all.
+    Ours. [1]
 
     >>> relaunched(["layernorm", "moe_act"])
     0.25
@@ -68,12 +72,13 @@ def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
 
 
 def overlap_launches(extra: Ratio, captured: Ratio) -> Ratio:
-    """Launches of a layer whose experts' exchange runs beside another micro-batch, over those without it. Ours. [1]
+    """Launches of a layer whose experts' exchange runs beside another micro-batch, over those
+    without it. Ours. [1]
 
     Derived in docs/design/20261121-launches.md.
 
-    Each part of the layer is launched apart, in turn with one of the other micro-batch; what a graph captured is one launch
-    either way, so `extra` is paid on what graphs leave.
+    Each part of the layer is launched apart, in turn with one of the other micro-batch; what a
+    graph captured is one launch either way, so `extra` is paid on what graphs leave.
 
     >>> overlap_launches(0.5, 0.6)
     1.3
@@ -99,7 +104,8 @@ def waited(
 
     Derived in docs/design/20261121-launches.md.
 
-    The shortest wait, until they are as long as each other: each has as many launches, behind which a long one hides its own.
+    The shortest wait, until they are as long as each other: each has as many launches, behind which
+    a long one hides its own.
 
     >>> [round(float(one), 3) for one in waited((0.25, 0.55, 0.2), 1.35)]
     [0.4, 0.55, 0.4]

@@ -4,7 +4,8 @@
     M_static   weights, gradients, optimizer states, each shared as far as the ZeRO level says      Eq. (4), (25), (27)
     M_dyn(i)   activations of the micro-batches in flight on stage i, less what is recomputed       Eq. (5), (29), (31)
 
-Bytes of the stored activations are in `activations`. Optimizer states, weights and activations may be in host memory.
+Bytes of the stored activations are in `activations`. Optimizer states, weights and activations may
+be in host memory.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
 
 
 def shard_ranks(data: Count, shard: Count) -> Count:
-    """Data-parallel ranks that share one copy; 0 asks for all, and a group is never larger than there are ranks.
-    Source: hybrid sharded data parallelism. [1]
+    """Data-parallel ranks that share one copy; 0 asks for all, and a group is never larger than
+    there are ranks. Source: hybrid sharded data parallelism. [1]
 
     >>> int(shard_ranks(64, 0)), int(shard_ranks(64, 8)), int(shard_ranks(4, 8))
     (64, 8, 4)
@@ -25,9 +26,11 @@ def shard_ranks(data: Count, shard: Count) -> Count:
 
 
 def expert_data_ranks(data: Count, tensor: Count, expert: Count, expert_tensor: Count) -> Count:
-    """Ranks that hold the same experts: those of tp and of data parallelism, less those of ep and etp. Ours. [1]
+    """Ranks that hold the same experts: those of tp and of data parallelism, less those of ep and
+    etp. Ours. [1]
 
-    `data` counts context-parallel ranks as well; where experts spread wider than that, one rank is left.
+    `data` counts context-parallel ranks as well; where experts spread wider than that, one rank is
+    left.
 
     >>> float(expert_data_ranks(128, 8, 64, 1))
     16.0
@@ -36,9 +39,11 @@ def expert_data_ranks(data: Count, tensor: Count, expert: Count, expert_tensor: 
 
 
 def expert_shard(copies: Count, data: Count, shard: Count) -> Count:
-    """Ranks that share one copy of an expert: as many shards of it as there are of the rest; 0 asks for all. Ours. [1]
+    """Ranks that share one copy of an expert: as many shards of it as there are of the rest; 0 asks
+    for all. Ours. [1]
 
-    Source: Megatron-LM, several instances of the distributed optimizer: each has its part of the ranks that hold an expert.
+    Source: Megatron-LM, several instances of the distributed optimizer: each has its part of the
+    ranks that hold an expert.
 
     >>> float(expert_shard(16, 128, 64)), float(expert_shard(2, 4, 2)), float(expert_shard(2, 16, 0))
     (8.0, 1.0, 2.0)
@@ -58,7 +63,8 @@ def sharded_bytes(size: Bytes, ranks: Count) -> Bytes:
 
 
 def gathered_memory(layer: Count, weight: Bytes, gradient: Bytes) -> Bytes:
-    """Buffers of fully sharded data parallelism: the layer at work and the next one gathered, and a full gradient. Ours. [B]
+    """Buffers of fully sharded data parallelism: the layer at work and the next one gathered, and a
+    full gradient. Ours. [B]
 
     >>> gathered_memory(2e8, 2.0, 4.0)
     1600000000.0
@@ -69,7 +75,8 @@ def gathered_memory(layer: Count, weight: Bytes, gradient: Bytes) -> Bytes:
 def tensor_buffer(
     tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, copies: Count
 ) -> Bytes:
-    """Full-size copies of a layer's input that tensor-parallel collectives write to; none at t = 1. Ours. [B]
+    """Full-size copies of a layer's input that tensor-parallel collectives write to; none at t = 1.
+    Ours. [B]
 
     >>> float(tensor_buffer(4096, 2048, 8, width=2.0, copies=2.0))
     33554432.0
@@ -78,9 +85,11 @@ def tensor_buffer(
 
 
 def product_workspace(plain: Bytes, grouped: Bytes, routed: Count) -> Bytes:
-    """Workspaces of matrix products, and where `routed` is 1 those of the grouped ones of experts beside them. Ours. [B]
+    """Workspaces of matrix products, and where `routed` is 1 those of the grouped ones of experts
+    beside them. Ours. [B]
 
-    Source: cuBLAS and Transformer Engine on Hopper, 32 MiB for each of two handles, for its own, and for four grouped streams.
+    Source: cuBLAS and Transformer Engine on Hopper, 32 MiB for each of two handles, for its own,
+    and for four grouped streams.
 
     >>> product_workspace(3.0 * 2**25, 4.0 * 2**25, 1.0) / 2**20
     224.0
@@ -89,9 +98,11 @@ def product_workspace(plain: Bytes, grouped: Bytes, routed: Count) -> Bytes:
 
 
 def spare_gradients(dense: Count, expert: Count, width: Bytes) -> Bytes:
-    """Empty gradients that fused accumulation hands on: one for every shape of matrices, so of one layer and one expert. Ours. [B]
+    """Empty gradients that fused accumulation hands on: one for every shape of matrices, so of one
+    layer and one expert. Ours. [B]
 
-    Source: Transformer Engine keeps one for each shape; four layers of LLaMA3-405B on two stages take 5.4 GiB more than without.
+    Source: Transformer Engine keeps one for each shape; four layers of LLaMA3-405B on two stages
+    take 5.4 GiB more than without.
 
     >>> spare_gradients(3.19e9, 0.0, 2.0)
     6380000000.0
@@ -100,7 +111,8 @@ def spare_gradients(dense: Count, expert: Count, width: Bytes) -> Bytes:
 
 
 def repeated_parameters(whole: Count, tensor: Count) -> Count:
-    """What each tensor-parallel rank holds above its share of matrices that all of them hold: routers, latents. Ours. [1]
+    """What each tensor-parallel rank holds above its share of matrices that all of them hold:
+    routers, latents. Ours. [1]
 
     >>> repeated_parameters(2.2e6, 2)
     1100000.0
@@ -109,7 +121,8 @@ def repeated_parameters(whole: Count, tensor: Count) -> Count:
 
 
 def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
-    """Activations of the micro-batches in flight on a stage, Eq. (5): M_dyn = n_inflight l sum A_j. [B]
+    """Activations of the micro-batches in flight on a stage, Eq. (5): M_dyn = n_inflight l sum A_j.
+    [B]
 
     >>> stored_activation(8, 16, 1e8)
     12800000000.0
@@ -118,7 +131,8 @@ def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
 
 
 def beyond_loss(backward: Bytes, loss: Bytes) -> Bytes:
-    """What the backward pass of a layer takes above what the loss held, which is gone by then. Ours. [B]
+    """What the backward pass of a layer takes above what the loss held, which is gone by then.
+    Ours. [B]
 
     >>> float(beyond_loss(5e9, 3e9)), float(beyond_loss(1e9, 3e9))
     (2000000000.0, 0.0)
@@ -127,9 +141,11 @@ def beyond_loss(backward: Bytes, loss: Bytes) -> Bytes:
 
 
 def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
-    """Gathered inputs of layers that lie in the gaps between what waits: none of the last two in flight. Ours. [B]
+    """Gathered inputs of layers that lie in the gaps between what waits: none of the last two in
+    flight. Ours. [B]
 
-    Source: reserved memory of nanotron's first rank, 2, 4, 8 and 16 stages: copies of a layer's input rise as 1 - 2/n.
+    Source: reserved memory of nanotron's first rank, 2, 4, 8 and 16 stages: copies of a layer's
+    input rise as 1 - 2/n.
 
     >>> float(gathered_inputs(8, 4, 1e8))
     2400000000.0
@@ -138,7 +154,8 @@ def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
 
 
 def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
-    """Fixed inputs and outputs of the graphs of layers, one pair for each micro-batch in flight. Ours. [B]
+    """Fixed inputs and outputs of the graphs of layers, one pair for each micro-batch in flight.
+    Ours. [B]
 
     Source: Megatron Bridge on CUDA graphs: a few GB, more than 10 with a pipeline.
 
@@ -159,9 +176,11 @@ def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
 
 
 def full_recompute_activation(layer: Bytes, layer_input: Bytes, share: Ratio) -> Bytes:
-    """Stored activations of a layer where a `share` of the layers keep their input only, Eq. (31). [B]
+    """Stored activations of a layer where a `share` of the layers keep their input only, Eq. (31).
+    [B]
 
-    The equation's other summand, the one layer that is being computed again, is `backward_activation`.
+    The equation's other summand, the one layer that is being computed again, is
+    `backward_activation`.
 
     >>> full_recompute_activation(1e8, 1e7, 1.0)
     10000000.0
@@ -170,7 +189,8 @@ def full_recompute_activation(layer: Bytes, layer_input: Bytes, share: Ratio) ->
 
 
 def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
-    """Expert activations that live at one time when experts run in chunks and are recomputed. Source: MemFine. [B]
+    """Expert activations that live at one time when experts run in chunks and are recomputed.
+    Source: MemFine. [B]
 
     >>> chunked_activation(8e9, 4)
     2000000000.0
@@ -179,9 +199,11 @@ def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
 
 
 def crowded_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
-    """What stored layers hold above their mean where each has a load of its own, by the root of their number. Ours. [B]
+    """What stored layers hold above their mean where each has a load of its own, by the root of
+    their number. Ours. [B]
 
-    `layer` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are taken as independent.
+    `layer` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are
+    taken as independent.
 
     >>> float(crowded_activation(8, 2, 1e8))
     400000000.0
@@ -190,7 +212,8 @@ def crowded_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
 
 
 def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
-    """What the backward pass of one layer brings back or makes new: recomputed activations and their gradients. Ours. [B]
+    """What the backward pass of one layer brings back or makes new: recomputed activations and
+    their gradients. Ours. [B]
 
     >>> backward_activation(1e8, 1e7, 4e7)
     130000000.0
@@ -210,9 +233,11 @@ def device_optimizer_bytes(optimizer: Bytes, *, on_host: bool) -> Bytes:
 def weight_fetch_time(
     held: Count, shard: Count, width: Bytes, rounds: Count, link: BytesPerSecond
 ) -> Seconds:
-    """Time in which a device fetches its share of the weights from the host, before each gather of a step. Ours. [s]
+    """Time in which a device fetches its share of the weights from the host, before each gather of
+    a step. Ours. [s]
 
-    Source: DeepSpeed, runtime/zero/partition_parameters.py: a share that lives on the host is copied to the device, then gathered.
+    Source: DeepSpeed, runtime/zero/partition_parameters.py: a share that lives on the host is
+    copied to the device, then gathered.
 
     >>> weight_fetch_time(8e9, 8, 2.0, 4.0, 50e9)
     0.16
@@ -223,7 +248,8 @@ def weight_fetch_time(
 def host_activation(
     in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count
 ) -> Bytes:
-    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq. (33) takes from them. [B]
+    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq.
+    (33) takes from them. [B]
 
     >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)
     102400000000.0

@@ -1,4 +1,6 @@
-"""What another optimizer than AdamW changes: bytes of its states, traffic of its update, products on whole matrices."""
+"""What another optimizer than AdamW changes: bytes of its states, traffic of its update, products
+on whole matrices.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from mofa_model.units import Bytes, Count, Flop
 
 
 def state_bytes(width: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
-    """Master weight and states of a parameter, from the width that a precision has under AdamW. Ours. [B]
+    """Master weight and states of a parameter, from the width that a precision has under AdamW.
+    Ours. [B]
 
     >>> state_bytes(12.0, 4.0, 8.0)
     8.0
@@ -20,7 +23,8 @@ def state_bytes(width: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
 
 
 def update_bytes(traffic: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
-    """Bytes that an update moves per parameter, from those of AdamW: each state is read and written. Ours. [B]
+    """Bytes that an update moves per parameter, from those of AdamW: each state is read and
+    written. Ours. [B]
 
     >>> update_bytes(30.0, 4.0, 8.0)
     22.0
@@ -29,10 +33,11 @@ def update_bytes(traffic: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
 
 
 def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Flop:
-    """Products that make the update of matrices orthogonal. Source: Jordan et al., Muon, 2024: at most 6 T n m^2. [FLOP]
+    """Products that make the update of matrices orthogonal. Source: Jordan et al., Muon, 2024: at
+    most 6 T n m^2. [FLOP]
 
-    Each iteration is X X^T, its square and a product with X: 4 n m^2 + 2 m^3 for n >= m, at most 6 m on each of n m
-    parameters; `side` is the shorter side m.
+    Each iteration is X X^T, its square and a product with X: 4 n m^2 + 2 m^3 for n >= m, at most 6
+    m on each of n m parameters; `side` is the shorter side m.
 
     >>> newton_schulz_flops(16384 * 16384, 16384, 5) == 5 * 6 * 16384**3
     True
@@ -43,7 +48,8 @@ def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Fl
 def matrices(
     layer: Layer, hidden: Count, rank: Count, *, routed: bool
 ) -> Iterator[tuple[Count, Count]]:
-    """Parameters of a layer's trained matrices, an expert's once, with their shorter side; of adapters their rank. Ours. [1]
+    """Parameters of a layer's trained matrices, an expert's once, with their shorter side; of
+    adapters their rank. Ours. [1]
 
     >>> from mofa_model.presets import model
     >>> llama = model("llama3-8b")

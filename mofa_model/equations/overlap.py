@@ -1,7 +1,8 @@
 """What communication costs when it runs beside compute.
 
-Every form reduces to one idea: of a communication, the part that compute covers is hidden, except a tail that cannot
-be (the first chunk in, the last chunk out). Exposed time never exceeds the communication itself.
+Every form reduces to one idea: of a communication, the part that compute covers is hidden, except a
+tail that cannot be (the first chunk in, the last chunk out). Exposed time never exceeds the
+communication itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def exposed(comm: Seconds, cover: Seconds, tail: Ratio) -> Seconds:
 def tensor_exposed(comm: Seconds, gemm: Seconds, tail: Ratio) -> Seconds:
     """Tensor-parallel communication left beside GEMMs cut in n = 1 / tail chunks, Eq. (20). [s]
 
-    T_c,1 + sum_{i=2..n} max(T_c,i, T_m,i-1) + T_m,n: one chunk is exposed, and what the other chunks' GEMMs do not cover.
+    T_c,1 + sum_{i=2..n} max(T_c,i, T_m,i-1) + T_m,n: one chunk is exposed, and what the other
+    chunks' GEMMs do not cover.
 
     >>> float(tensor_exposed(2.0, 10.0, 0.25))
     0.5
@@ -47,7 +49,8 @@ def context_exposed(comm: Seconds, attention: Seconds, ranks: Count, tail: Ratio
 
 
 def expert_exposed(comm: Seconds, compute: Seconds, tail: Ratio) -> Seconds:
-    """All-to-all left beside expert and attention compute of the other micro-batch or chunk, Eq. (22). [s]
+    """All-to-all left beside expert and attention compute of the other micro-batch or chunk, Eq.
+    (22). [s]
 
     >>> float(expert_exposed(3.0, 1.0, 0.4))
     2.0
@@ -56,9 +59,11 @@ def expert_exposed(comm: Seconds, compute: Seconds, tail: Ratio) -> Seconds:
 
 
 def offload_exposed(transfer: Seconds, compute: Seconds) -> Seconds:
-    """Part of an activation's way to the host or back that the next layer's compute does not cover, Eqs. (34), (35). [s]
+    """Part of an activation's way to the host or back that the next layer's compute does not cover,
+    Eqs. (34), (35). [s]
 
-    F' = T_F,1 + sum_j max(T_D2H,j-1, T_F,j), with equal layers: what is left of each transfer beside a layer.
+    F' = T_F,1 + sum_j max(T_D2H,j-1, T_F,j), with equal layers: what is left of each transfer
+    beside a layer.
 
     >>> float(offload_exposed(0.025, 0.019)) == 0.025 - 0.019
     True
@@ -78,7 +83,8 @@ def data_exposed(comm: Seconds, window: Seconds, reach: Ratio, tail: Ratio) -> S
 
 
 def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
-    """Compute that shares the device with `hidden` seconds of communication, the gamma of Eq. (20) to Eq. (24). [s]
+    """Compute that shares the device with `hidden` seconds of communication, the gamma of Eq. (20)
+    to Eq. (24). [s]
 
     >>> float(slowed(10.0, 2.0, 1.1))
     10.2
@@ -87,13 +93,14 @@ def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
 
 
 def smooth_max(device: Seconds, host: Seconds, uneven: Ratio = 1.0) -> Seconds:
-    """Device work fed by a host that launches it: M + u ((G^4 + H^4)^(1/4) - M), M the larger. Ours. [s]
+    """Device work fed by a host that launches it: M + u ((G^4 + H^4)^(1/4) - M), M the larger.
+    Ours. [s]
 
     Derived in docs/design/20261121-launches.md.
 
-    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not; where kernels are more
-    alike, `uneven` is less than one. The power of four needs only multiplications and square roots, which are exact under
-    rescaling.
+    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do
+    not; where kernels are more alike, `uneven` is less than one. The power of four needs only
+    multiplications and square roots, which are exact under rescaling.
 
     >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0)), float(smooth_max(1.0, 1.0, uneven=0.0))
     (1.1892, 1.0, 1.0)

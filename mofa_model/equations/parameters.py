@@ -1,15 +1,16 @@
-"""How many parameters a model has, and how many FLOPs a token costs: Table 2 of the paper, summed over layers and their blocks.
+"""How many parameters a model has, and how many FLOPs a token costs: Table 2 of the paper, summed
+over layers and their blocks.
 
     layer = its blocks and their norms        each block counts its own (`mofa_model/blocks/`)
     model = layers + embedding + head (unless tied) + final norm
 
 Multi-token prediction modules are counted apart, as published counts do.
 
-Reported FLOPs follow a convention: `full` counts all s x s attention scores, `causal` the half that is needed; trainers that
-count the head twice say so. Recomputation is never a model FLOP.
+Reported FLOPs follow a convention: `full` counts all s x s attention scores, `causal` the half that
+is needed; trainers that count the head twice say so. Recomputation is never a model FLOP.
 
-Low-rank adapters (LoRA) are two narrow trained matrices beside each frozen linear layer that every token passes. Routed
-experts, routers and encoders have none; embedding and head are frozen.
+Low-rank adapters (LoRA) are two narrow trained matrices beside each frozen linear layer that every
+token passes. Routed experts, routers and encoders have none; embedding and head are frozen.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def active_parameters(model: Transformer) -> Count:
 
 
 def prediction_parameters(model: Transformer) -> Count:
-    """Parameters of the multi-token prediction modules beside embedding and head, which they share: one layer, the
-    projection of two streams onto one, and its norms, each. Source: DeepSeek-V3. [1]
+    """Parameters of the multi-token prediction modules beside embedding and head, which they share:
+    one layer, the projection of two streams onto one, and its norms, each. Source: DeepSeek-V3. [1]
 
     >>> from mofa_model.presets import model
     >>> int(prediction_parameters(model("deepseek-v3")) / 1e6)
@@ -61,9 +62,11 @@ def prediction_parameters(model: Transformer) -> Count:
 
 
 def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "full") -> Flop:
-    """Forward FLOPs of a layer's tokens on each other, Table 2: of attention 4 s a d, half of it where causal. [FLOP]
+    """Forward FLOPs of a layer's tokens on each other, Table 2: of attention 4 s a d, half of it
+    where causal. [FLOP]
 
-    In a windowed layer a token sees at most w others: s becomes min(s, w), and causal counting s/2 becomes w - w^2/2s.
+    In a windowed layer a token sees at most w others: s becomes min(s, w), and causal counting s/2
+    becomes w - w^2/2s.
 
     >>> from mofa_model.presets import model
     >>> core_flops_per_token(model("llama3-8b").kinds[0], 8192)
@@ -104,7 +107,8 @@ def forward_flops_per_token(
     head_counted_twice: bool = False,
     prediction: bool = False,
 ) -> Flop:
-    """Forward FLOPs of the model for one token, Table 2: two per weight that it meets, attention, and the head. [FLOP]
+    """Forward FLOPs of the model for one token, Table 2: two per weight that it meets, attention,
+    and the head. [FLOP]
 
     `prediction` adds the multi-token prediction modules.
 
@@ -173,10 +177,11 @@ def _seen(core: Core, sequence: Count, convention: str) -> Count:
 
 
 def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Numeric:
-    """Mean over the tokens of a sequence of what depends on the length in which they see each other. Ours. []
+    """Mean over the tokens of a sequence of what depends on the length in which they see each
+    other. Ours. []
 
-    Attention's work is the sum of squares of the lengths: two documents of 1024 tokens and one of 2048 in a sequence of 4096
-    ask for (2 + 4) / 16 of its products.
+    Attention's work is the sum of squares of the lengths: two documents of 1024 tokens and one of
+    2048 in a sequence of 4096 ask for (2 + 4) / 16 of its products.
 
     >>> from mofa_model.spec import PackedDocuments, Precision
     >>> packed = PackedDocuments((1024.0, 2048.0), (2.0, 1.0))
@@ -190,7 +195,8 @@ def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Nume
 
 
 def adapter_parameters(layer: Layer, hidden: Count, rank: Count) -> Count:
-    """Trained parameters of a layer: rank times inputs and outputs of its linear layers. Source: Hu et al., 2021. [1]
+    """Trained parameters of a layer: rank times inputs and outputs of its linear layers. Source: Hu
+    et al., 2021. [1]
 
     >>> from mofa_model.presets import model
     >>> llama = model("llama3-8b")
@@ -202,7 +208,8 @@ def adapter_parameters(layer: Layer, hidden: Count, rank: Count) -> Count:
 
 
 def adapter_traffic(layer: Layer, hidden: Count) -> Count:
-    """Elements that adapters move per token of a layer, forward: inputs are read, outputs read and written. Ours. [1]
+    """Elements that adapters move per token of a layer, forward: inputs are read, outputs read and
+    written. Ours. [1]
 
     >>> from mofa_model.presets import model
     >>> llama = model("llama3-8b")

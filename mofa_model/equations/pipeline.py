@@ -1,7 +1,7 @@
 """Parts of the pipeline's time: Eqs. (10)-(12) and (23).
 
-A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all its chunks. What depends on
-the schedule stands in `mofa_model/schedules`.
+A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all
+its chunks. What depends on the schedule stands in `mofa_model/schedules`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def warmup_time(
 ) -> Seconds:
     """Time until the first micro-batch has filled the pipeline, hops apart, Eq. (10). [s]
 
-    T_warmup = (sum C - max C) F / (C v): with equal stages (p - 1) l F, l the layers of one chunk. The embedding is part of C_0.
+    T_warmup = (sum C - max C) F / (C v): with equal stages (p - 1) l F, l the layers of one chunk.
+    The embedding is part of C_0.
 
     >>> warmup_time(slowest=6.0, total=24.0, virtual=2.0)
     3.0
@@ -63,12 +64,14 @@ def exposed_hops(
 ) -> Seconds:
     """Time that hops add to 1F1B and its interleaved form, Eq. (23). [s]
 
-    Overlapped, v > 1: 2 (p v - 1) tau, fill and drain only, exact while a hop is no longer than a chunk's forward or
-    backward (beyond that a lower bound). v = 1: 2 [(p - 1) + (m - 1) - ceil((m - 1) / p)] tau for any hop: 1F1B keeps p
-    micro-batches in the air, exactly a round trip without hops, so each round trip pays for its 2 (p - 1). Blocking: a
-    middle stage sends 2 m v times, the ends less; exact up to tau = min(F, I + W) / v.
+    Overlapped, v > 1: 2 (p v - 1) tau, fill and drain only, exact while a hop is no longer than a
+    chunk's forward or backward (beyond that a lower bound). v = 1: 2 [(p - 1) + (m - 1) - ceil((m -
+    1) / p)] tau for any hop: 1F1B keeps p micro-batches in the air, exactly a round trip without
+    hops, so each round trip pays for its 2 (p - 1). Blocking: a middle stage sends 2 m v times, the
+    ends less; exact up to tau = min(F, I + W) / v.
 
-    Departs from the paper: its hop in the steady phase is free when overlapped, which no 1F1B order can do.
+    Departs from the paper: its hop in the steady phase is free when overlapped, which no 1F1B order
+    can do.
 
     >>> float(exposed_hops(slowest=3.0, microbatches=8.0, stages=4.0, virtual=1.0, hop=0.5))
     8.0

@@ -1,7 +1,9 @@
-"""Routing of tokens to experts: how full the fullest rank is, on the mean and at worst, and experts in chunks.
+"""Routing of tokens to experts: how full the fullest rank is, on the mean and at worst, and experts
+in chunks.
 
-A load is that of the fullest rank of an exchange over the mean of its ranks, one for each layer and micro-batch. The largest of
-many ranks is a Gumbel variable: P(load < x) = exp(-exp(-(x - m + g b) / b)), b = sqrt(6) sd / pi, g = 0.577 of Euler.
+A load is that of the fullest rank of an exchange over the mean of its ranks, one for each layer and
+micro-batch. The largest of many ranks is a Gumbel variable: P(load < x) = exp(-exp(-(x - m + g b) /
+b)), b = sqrt(6) sd / pi, g = 0.577 of Euler.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ _TINY = float(np.finfo(float).tiny)
 
 
 def largest_load(ranks: Count, experts: Count, top_k: Count) -> Ratio:
-    """Load of a rank to which every token goes with as many of its k choices as there are experts: min(e, E / k). Ours. [1]
+    """Load of a rank to which every token goes with as many of its k choices as there are experts:
+    min(e, E / k). Ours. [1]
 
     >>> float(largest_load(64, 256, 8)), float(largest_load(1, 8, 2))
     (32.0, 1.0)
@@ -25,7 +28,8 @@ def largest_load(ranks: Count, experts: Count, top_k: Count) -> Ratio:
 
 
 def tail_load(mean: Ratio, spread: Ratio, exchanges: Count, risk: Ratio) -> Ratio:
-    """Load that the largest of so many exchanges exceeds with a probability of `risk`. Source: Gumbel 1958. [1]
+    """Load that the largest of so many exchanges exceeds with a probability of `risk`. Source:
+    Gumbel 1958. [1]
 
     Their largest is a Gumbel variable again, b ln(exchanges) further up.
 
@@ -36,7 +40,8 @@ def tail_load(mean: Ratio, spread: Ratio, exchanges: Count, risk: Ratio) -> Rati
 
 
 def overflow_probability(mean: Ratio, spread: Ratio, exchanges: Count, load: Ratio) -> Ratio:
-    """Probability that one of so many exchanges has a larger load: what `tail_load` turns around. Source: Gumbel 1958. [1]
+    """Probability that one of so many exchanges has a larger load: what `tail_load` turns around.
+    Source: Gumbel 1958. [1]
 
     >>> round(float(overflow_probability(1.4, 0.2, 1e6, 4.182)), 3), float(overflow_probability(1.4, 0.0, 1e6, 1.3))
     (0.01, 1.0)
@@ -47,10 +52,12 @@ def overflow_probability(mean: Ratio, spread: Ratio, exchanges: Count, load: Rat
 
 
 def chunks_run(chunks: Count, mean: Ratio, tail: Ratio) -> Count:
-    """Chunks that a layer and micro-batch run in on the mean, where each takes as many as its load asks for. Ours. [1]
+    """Chunks that a layer and micro-batch run in on the mean, where each takes as many as its load
+    asks for. Ours. [1]
 
-    The tail runs in all of them, so that a chunk has tail / c of the mean rank's tokens, and a load x in ceil(c x / tail): half a
-    chunk more than c x / tail on the mean, one at least. After memory-aware chunk tuning, Source: MemFine.
+    The tail runs in all of them, so that a chunk has tail / c of the mean rank's tokens, and a load
+    x in ceil(c x / tail): half a chunk more than c x / tail on the mean, one at least. After
+    memory-aware chunk tuning, Source: MemFine.
 
     >>> float(chunks_run(4, 1.4, 4.2)), float(chunks_run(4, 1.4, 1.4)), float(chunks_run(1, 1.4, 4.2))
     (1.8333333333333333, 4.0, 1.0)
@@ -59,10 +66,11 @@ def chunks_run(chunks: Count, mean: Ratio, tail: Ratio) -> Count:
 
 
 def chunk_launch_time(experts: Seconds, chunks: Count, again: Ratio, extra: Ratio) -> Seconds:
-    """Host time that chunks add to a layer's forward and backward pass: each launches dispatch, experts and combine. Ours. [s]
+    """Host time that chunks add to a layer's forward and backward pass: each launches dispatch,
+    experts and combine. Ours. [s]
 
-    `experts` is what these take once; `extra` the share that computing them again adds, and `again` 1 where a layer that runs
-    whole does so as well.
+    `experts` is what these take once; `extra` the share that computing them again adds, and `again`
+    1 where a layer that runs whole does so as well.
 
     >>> round(chunk_launch_time(5.1e-3, 4.0, 0.0, 0.33) * 1e3, 3)
     22.032

@@ -1,6 +1,8 @@
-"""Composes the equations: (Workload, Cluster, Strategy) -> Estimate, for one layout or a family of them.
+"""Composes the equations: (Workload, Cluster, Strategy) -> Estimate, for one layout or a family of
+them.
 
-May import: placement, equations, spec, strategy, units, errors. Imported by: search, explain, validate, calibrate, advice.
+May import: placement, equations, spec, strategy, units, errors. Imported by: search, explain,
+validate, calibrate, advice.
 
     terms              terms of a layer's time and of memory, each with its equation and meaning
     expert_load        load of the fullest rank of experts, and the exchange of tokens with it

@@ -1,8 +1,9 @@
-"""Memory of micro-batches on one device: what layers store, what the backward pass makes anew, the loss.
+"""Memory of micro-batches on one device: what layers store, what the backward pass makes anew, the
+loss.
 
-Each block states which tensors it stores, which module's recomputation drops one, and which module's
-offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of the ZeRO level nothing
-here depends but the width of the head's gradient.
+Each block states which tensors it stores, which module's recomputation drops one, and which
+module's offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of the ZeRO
+level nothing here depends but the width of the head's gradient.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class StoredLayer:
     """Activations of one layer, one micro-batch, one device. [B]"""
 
     whole: Bytes
-    """Tensors that the backward pass of the layer needs at one time, at the tail of the load on experts."""
+    """Tensors that the backward pass of the layer needs at one time, at the tail of the load on
+    experts."""
     kept: Bytes
     """Tensors stored until then, Eq. (29)."""
     input: Bytes
@@ -51,7 +53,8 @@ class StoredLayer:
     surge: Bytes = 0.0
     """Growth of `kept` where the load on experts is that of the tail."""
     gathered: Bytes = 0.0
-    """Its input gathered again over tensor-parallel ranks, where the allocator does not get that back."""
+    """Its input gathered again over tensor-parallel ranks, where the allocator does not get that
+    back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,9 @@ class _Stored:
     """Its size at the tail of the load over that on the mean."""
 
     def waiting(self, scale: Ratio | None = None) -> Bytes:
-        """Bytes of it that are stored until the backward pass, or of a tensor `scale` times its size."""
+        """Bytes of it that are stored until the backward pass, or of a tensor `scale` times its
+        size.
+        """
         size = self.size if scale is None else scale * self.size
         return size if self.share is None else self.share * size
 
@@ -111,10 +116,11 @@ def with_loss(
 def stored_activations(
     workload: Workload, strategy: Strategy, stages: Stages, layers: tuple[StoredLayer, ...]
 ) -> Footprint:
-    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31), (33).
+    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31),
+    (33).
 
-    `layers` has every kind twice where not all layers of a stage run in chunks: the second time with
-    whole experts.
+    `layers` has every kind twice where not all layers of a stage run in chunks: the second time
+    with whole experts.
     """
     s, numbers = strategy, layers_on(workload, stages)
     if len(layers) > len(numbers):
@@ -169,8 +175,8 @@ def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
 def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio, kept: Bytes) -> tuple[Bytes, Bytes]:
     """Bytes of a layer that stay on the device, and those that come back for its backward pass. [B]
 
-    Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers from
-    those that are.
+    Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers
+    from those that are.
     """
     if ACTIVATIONS in s.offload:
         return layer.input, kept
@@ -273,7 +279,9 @@ def _layer(
 
 
 def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
-    """Growth of the input of experts where it is kept to compute them again, not for matrix products alone. [B]"""
+    """Growth of the input of experts where it is kept to compute them again, not for matrix
+    products alone. [B]
+    """
     narrow = _narrow(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
         return 0.0
@@ -283,7 +291,9 @@ def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -
 
 
 def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
-    """Keys and values of all context-parallel ranks and their gradients, where they are gathered for a layer. [B]"""
+    """Keys and values of all context-parallel ranks and their gradients, where they are gathered
+    for a layer. [B]
+    """
     if s.context_mode is not ContextMode.ALL_GATHER:
         return 0.0
     seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
@@ -300,7 +310,9 @@ def _tensors(
     every: Iterable[Kept],
     block: Block | None,
 ) -> list[_Stored]:
-    """Tensors that a block stores on one device, in the order in which they are made. None is the residual stream."""
+    """Tensors that a block stores on one device, in the order in which they are made. None is the
+    residual stream.
+    """
     precision = workload.training.precision
     modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
     ranks = {
@@ -349,12 +361,16 @@ def _recomputed_modules(s: Strategy) -> frozenset[str]:
 
 
 def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
-    """Width in which inputs of matrix products wait, over their width; None where it is the same. [1]"""
+    """Width in which inputs of matrix products wait, over their width; None where it is the same.
+    [1]
+    """
     return constants.low_precision_input if workload.training.precision.quantised else None
 
 
 def _waiting_share(kept: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:
-    """Share of a tensor that is stored until the backward pass; None where that is all of it. [1]"""
+    """Share of a tensor that is stored until the backward pass; None where that is all of it.
+    [1]
+    """
     if modules & kept.freed:
         return 0.0
     share = None

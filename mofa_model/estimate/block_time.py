@@ -1,6 +1,8 @@
-"""Time of a block of a layer on one device: its matrix products, attention, traffic and messages. Operators of Table 2.
+"""Time of a block of a layer on one device: its matrix products, attention, traffic and messages.
+Operators of Table 2.
 
-A product or attention is priced by kernels measured on the device where there are any, else by the laws in `equations.compute`.
+A product or attention is priced by kernels measured on the device where there are any, else by the
+laws in `equations.compute`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Second
 MANY: Final = 256
 """Rows from which looking for equal rows costs less than pricing them all. Ours, measured."""
 PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "context_mode")
-"""Fields of a strategy that the time of a block depends on. A new axis that changes it stands here too."""
+"""Fields of a strategy that the time of a block depends on. A new axis that changes it stands here
+too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,18 @@ def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
 
 
 def block_tokens(workload: Workload, strategy: Strategy, block: Block) -> Count:
-    """Tokens of a micro-batch that a block sees on one device. An image encoder has tokens of its own. [1]"""
+    """Tokens of a micro-batch that a block sees on one device. An image encoder has tokens of its
+    own. [1]
+    """
     if block.own_tokens is None:
         return tokens_per_rank(workload, strategy)
     return strategy.mbs * (block.own_tokens / strategy.cp)
 
 
 def product_rate(workload: Workload, cluster: Cluster, rows: Rows) -> FlopPerSecond:
-    """Rate of large matrix products, Eqs. (1), (17). The head and routers run in bf16 in FP8 and FP4 recipes. [FLOP/s]"""
+    """Rate of large matrix products, Eqs. (1), (17). The head and routers run in bf16 in FP8 and
+    FP4 recipes. [FLOP/s]
+    """
     device, c, precision = cluster.device, cluster.calibration.compute, workload.training.precision
     if not precision.quantised:
         return device.peak(precision.gemm) * c.gemm_efficiency
@@ -70,7 +77,9 @@ def product_rate(workload: Workload, cluster: Cluster, rows: Rows) -> FlopPerSec
 
 
 def attention_rate(workload: Workload, cluster: Cluster) -> FlopPerSecond:
-    """Rate of fused attention on large shapes, Eqs. (1), (17). It never runs in FP8 or FP4. [FLOP/s]"""
+    """Rate of fused attention on large shapes, Eqs. (1), (17). It never runs in FP8 or FP4.
+    [FLOP/s]
+    """
     precision = workload.training.precision
     peak = cluster.device.peak("bf16" if precision.quantised else precision.gemm)
     return peak * cluster.calibration.compute.attention_efficiency
@@ -96,7 +105,9 @@ def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> lis
 
 
 def stream_time(workload: Workload, cluster: Cluster, strategy: Strategy, layer: Layer) -> Seconds:
-    """Norms and residuals of a layer, and work of its blocks on tensors as wide as the residual stream. [s]"""
+    """Norms and residuals of a layer, and work of its blocks on tensors as wide as the residual
+    stream. [s]
+    """
     tokens, h, t = tokens_per_rank(workload, strategy), workload.model.hidden, strategy.tp
     ranks = t if strategy.sequence_parallel else 1.0
     width = workload.training.precision.activation
@@ -268,8 +279,9 @@ def _cast_traffic(workload: Workload, cluster: Cluster, elements: Count) -> Byte
 def _context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:
     """Forward messages of context parallelism. [s]
 
-    A ring passes on the keys and values of all other ranks, and an all-gather fetches them at once. All-to-all sends queries, keys,
-    values and outputs once. USP (`hierarchical`) does all-to-all within inner groups, and passes their keys and values between groups.
+    A ring passes on the keys and values of all other ranks, and an all-gather fetches them at once.
+    All-to-all sends queries, keys, values and outputs once. USP (`hierarchical`) does all-to-all
+    within inner groups, and passes their keys and values between groups.
     """
     sight = block.sight()
     if sight is None:
@@ -291,13 +303,16 @@ def _context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Bloc
     if sight.shared is not None:
         size = size + tokens * width * sight.shared
     if sight.state is not None:
-        # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et al. 2025).
+        # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et
+        # al. 2025).
         size = size + s.mbs * workload.training.precision.logit * (sight.state / s.tp)
     return exchange + collectives.all_gather_time(size * outer, outer, path)
 
 
 def _inner_ranks(cluster: Cluster, s: Strategy, block: Block) -> Count:
-    """Ranks of an inner group of USP: those in one scale-up domain that divide the heads. Source: Fang and Zhao, 2024. [1]"""
+    """Ranks of an inner group of USP: those in one scale-up domain that divide the heads. Source:
+    Fang and Zhao, 2024. [1]
+    """
     fits = np.maximum(1, cluster.domain // np.asarray(s.tp)).astype(int)
     heads = np.maximum(1, np.asarray(block.turned_heads() or s.cp) // np.asarray(s.tp)).astype(int)
     ranks: Count = np.gcd(np.gcd(np.asarray(s.cp).astype(int), fits), heads).astype(float)

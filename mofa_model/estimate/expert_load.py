@@ -1,4 +1,5 @@
-"""Load of the fullest rank of experts, on the mean and at the tail of a run, and the exchange of tokens with it.
+"""Load of the fullest rank of experts, on the mean and at the tail of a run, and the exchange of
+tokens with it.
 
 Time takes the mean, since losses of many micro-batches add up. Memory takes the tail: a run ends at
 the first layer and micro-batch that does not fit.
@@ -20,7 +21,8 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
 RISK: Final = 0.01
-"""Probability that some exchange of a run is fuller than the tail that memory is sized for. Ours. [1]"""
+"""Probability that some exchange of a run is fuller than the tail that memory is sized for. Ours.
+[1]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def expert_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> E
 
 
 def uneven_load(workload: Workload, strategy: Strategy) -> ExpertLoad | None:
-    """Load on the first experts of a model. None where it has none, or where they are loaded evenly."""
+    """Load on the first experts of a model. None where it has none, or where they are loaded
+    evenly.
+    """
     experts = workload.model.experts
     exchange = None if experts is None else experts.exchange()
     if exchange is None or not np.any(exchange.imbalance > 1):
@@ -74,7 +78,9 @@ def exchanges(workload: Workload, strategy: Strategy) -> Count:
 def in_chunks_and_whole(
     workload: Workload, strategy: Strategy, stages: Stages, layers: Sequence[Count]
 ) -> list[Count]:
-    """Layers of each kind on a stage that run in chunks or have no experts, then those whose experts run whole. [1]"""
+    """Layers of each kind on a stage that run in chunks or have no experts, then those whose
+    experts run whole. [1]
+    """
     routed = [kind.routed for kind in workload.model.kinds]
     with_experts = sum(
         (held for held, has in zip(stages.held, routed, strict=True) if has),

@@ -1,4 +1,6 @@
-"""Memory of a layout on every kind of stage and on the host of a node, and the risk that a run does not fit after all."""
+"""Memory of a layout on every kind of stage and on the host of a node, and the risk that a run does
+not fit after all.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,19 @@ def footprint(
 
 
 def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:
-    """Host memory of the fullest node, from what one device of each kind of stage keeps there. [B]"""
+    """Host memory of the fullest node, from what one device of each kind of stage keeps there.
+    [B]
+    """
     host = activations * cluster.gpus_per_node + states * cluster.gpus_per_node
     return np.max(host, axis=0) if np.ndim(host) else host
 
 
 def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
-    """Probability that some layer and micro-batch of a run does not fit the device, by its load on experts. Ours. [1]
+    """Probability that some layer and micro-batch of a run does not fit the device, by its load on
+    experts. Ours. [1]
 
-    Memory rises with the load at the tail. Bisection finds the load that just fits; the answer is the
-    probability that the largest load of the run exceeds it.
+    Memory rises with the load at the tail. Bisection finds the load that just fits; the answer is
+    the probability that the largest load of the run exceeds it.
     """
     model = workload.model
     stages = stages_of(

@@ -14,7 +14,8 @@ from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import BytesPerSecond, Count, Seconds
 
 TENSORS_PER_LAYER = 6.0
-"""Parameter tensors of a layer that are reduced one by one: QKV, output, two or three of the FFN, norms."""
+"""Parameter tensors of a layer that are reduced one by one: QKV, output, two or three of the FFN,
+norms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ def _collective_time(
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
     """How often sharded gradients are reduced and weights gathered in a step. [1]
 
-    Once a micro-batch. Interleaved stages run a chunk for p micro-batches in a row and do it once for
-    all of them; the two stages of a V take turns.
+    Once a micro-batch. Interleaved stages run a chunk for p micro-batches in a row and do it once
+    for all of them; the two stages of a V take turns.
     """
     if s.schedule.folded:
         return micro_batches
@@ -206,7 +207,8 @@ def _newton_schulz_time(
     own: Count,
     own_experts: Count,
 ) -> Seconds:
-    """Newton-Schulz iterations of Muon, and gathering each matrix on the rank that iterates on it. [s]
+    """Newton-Schulz iterations of Muon, and gathering each matrix on the rank that iterates on it.
+    [s]
 
     Shards are gathered over their ranks, slices of tensor parallelism over theirs and back.
     """

@@ -1,4 +1,6 @@
-"""Time of one layer on one device, term by term, Eqs. (7) and (8), and its forward work that the backward pass does again."""
+"""Time of one layer on one device, term by term, Eqs. (7) and (8), and its forward work that the
+backward pass does again.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def layer_times(
     strategy: Strategy,
     priced: Sequence[BlockTime] | None = None,
 ) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced` are times of the blocks, where they are known."""
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced` are times of the blocks,
+    where they are known.
+    """
     model = workload.model
     transfers = _host_transfers(workload, cluster, strategy)
     if priced is None:
@@ -106,7 +110,9 @@ def _layer(
     covered_twice = covered + sent_backward - tensor_backward + 2.0 * ring - context_backward
 
     def exposed(again: Seconds, more: Ratio) -> Seconds:
-        """Exposed time of one pass of the exchange, of 2 + `more` passes, beside all work and the work done `again`."""
+        """Exposed time of one pass of the exchange, of 2 + `more` passes, beside all work and the
+        work done `again`.
+        """
         beside = (
             2.0 * linear
             + weight
@@ -129,7 +135,8 @@ def _layer(
         chunks = chunks_again(layer, blocks, scale, expert)
         return recomputed(s, layer, modules, chunks, expert, everything)
 
-    # Passes of one micro-batch run beside those of another: the messages of each pass see their share of all work.
+    # Passes of one micro-batch run beside those of another: the messages of each pass see their
+    # share of all work.
     expert = exposed(again(0.0, forward_work) if s.expert_overlap else 0.0, more_passes)
     accumulate = (
         trained
@@ -143,11 +150,13 @@ def _layer(
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
     recompute = again(expert, forward) * c.recompute_share
-    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
+    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so
+    # of its `offload`.
     apart = 0.0 if LAYER_INPUT in s.offload else 1.0
     waits = overlap.offload_exposed(transfer, apart * backward)
     if s.recompute is Recompute.FULL:
-        # A recomputed layer has one more pass of the exchange, and more work for all three to hide behind.
+        # A recomputed layer has one more pass of the exchange, and more work for all three to hide
+        # behind.
         backward, left = backward + recompute, exposed(forward_work - covered, 1.0)
         whole = forward_busy + core + elementwise + tensor + context + left
         # Its chunks, which are not computed again apart, hid transfers from the host.
@@ -184,7 +193,9 @@ def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Laye
 
 
 def _host_transfers(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
-    """Time in which one layer of each kind sends activations to the host, or takes them back. [s]"""
+    """Time in which one layer of each kind sends activations to the host, or takes them back.
+    [s]
+    """
     if not strategy.offload:
         return [0.0 for _ in workload.model.kinds]
     link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
@@ -200,7 +211,8 @@ def _host_transfers(workload: Workload, cluster: Cluster, strategy: Strategy) ->
 
 
 def in_chunks(strategy: Strategy, layer: Layer) -> NDArray[np.bool_]:
-    """Whether the experts of a layer run in chunks, each of which is computed again. Source: MemFine. []
+    """Whether the experts of a layer run in chunks, each of which is computed again. Source:
+    MemFine. []
 
     A layer that is recomputed as a whole does not compute its chunks again apart.
     """
@@ -212,7 +224,9 @@ def in_chunks(strategy: Strategy, layer: Layer) -> NDArray[np.bool_]:
 
 
 def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
-    """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a whole. [1]"""
+    """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a whole.
+    [1]
+    """
     named = any(
         part.exchange and name in strategy.recompute_modules
         for block in layer.blocks
@@ -225,7 +239,9 @@ def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
 def modules_again(
     layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
 ) -> dict[str, Seconds]:
-    """Forward time of each module that the blocks of a layer have. `expert` is the exposed time of an exchange. [s]"""
+    """Forward time of each module that the blocks of a layer have. `expert` is the exposed time of
+    an exchange. [s]
+    """
     times: dict[str, Seconds] = {}
     for block, time in zip(layer.blocks, blocks, strict=True):
         for name, part in block.again.items():
@@ -239,7 +255,9 @@ def modules_again(
 def chunks_again(
     layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
 ) -> Seconds:
-    """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine. [s]"""
+    """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine.
+    [s]
+    """
     return sum((block.routed for block in blocks), 0.0) * scale + expert if layer.routed else 0.0
 
 
@@ -253,7 +271,8 @@ def recomputed(
 ) -> Seconds:
     """Forward time done again by a layer that is not recomputed as a whole, Eqs. (30) and (32). [s]
 
-    Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again as well.
+    Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again
+    as well.
     """
     selected = (
         strategy.recompute_modules & modules.keys()

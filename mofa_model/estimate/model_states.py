@@ -1,7 +1,8 @@
-"""Memory that stays between micro-batches: weights, gradients, optimizer states, buffers; and what of it a checkpoint holds.
+"""Memory that stays between micro-batches: weights, gradients, optimizer states, buffers; and what
+of it a checkpoint holds.
 
-Nothing here depends on recomputation, offloaded activations or sequence parallelism, so a search asks
-once for all of those.
+Nothing here depends on recomputation, offloaded activations or sequence parallelism, so a search
+asks once for all of those.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _sum(terms: list[Bytes]) -> Bytes:
 
 
 def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
-    """Embeddings and heads on a device. Where the model enters at both ends, both outer devices have both. [1]"""
+    """Embeddings and heads on a device. Where the model enters at both ends, both outer devices
+    have both. [1]
+    """
     if not strategy.schedule.both_ends:
         return stages.embedding, stages.head
     both = np.maximum(stages.embedding, stages.head)
@@ -94,7 +97,9 @@ def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
 
 
 def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
-    """Layers of each kind on a stage. Prediction modules count as layers of the last kind, beside the head. [1]"""
+    """Layers of each kind on a stage. Prediction modules count as layers of the last kind, beside
+    the head. [1]
+    """
     model, held = workload.model, list(stages.held)
     if np.any(model.prediction_modules):
         held[model.last] = held[model.last] + stages.head * model.prediction_modules
@@ -102,9 +107,11 @@ def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
 
 
 def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple[Count, Count]:
-    """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of experts. [1]
+    """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of
+    experts. [1]
 
-    Leaves out norms, biases and other vectors, and what tensor parallelism repeats, which memory alone counts.
+    Leaves out norms, biases and other vectors, and what tensor parallelism repeats, which memory
+    alone counts.
     """
     s = strategy
     whole: Count = 0
@@ -155,7 +162,9 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
 
 
 def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
-    """Parameters that memory alone counts: positions, and what every tensor-parallel rank holds whole. [1]"""
+    """Parameters that memory alone counts: positions, and what every tensor-parallel rank holds
+    whole. [1]
+    """
     model, h = workload.model, workload.model.hidden
     repeated: Count = stages.embedding * (model.embedding.positions * h)
     if np.any(model.prediction_modules) and not model.embedding.tied:
@@ -181,7 +190,9 @@ def _groups(
     stages: Stages,
     held: HeldParameters,
 ) -> list[Footprint]:
-    """Memory of the parameters that the same ranks hold: all but the experts, the experts, and those updated otherwise."""
+    """Memory of the parameters that the same ranks hold: all but the experts, the experts, and
+    those updated otherwise.
+    """
     training, ranks = workload.training, s.data_ranks
     frozen = bool(np.any(training.adapter_rank))
     rule, beside = update_rule(workload, s), list[Footprint]()
@@ -231,7 +242,9 @@ def _trained(
     ranks: Count,
     states: Bytes,
 ) -> Footprint:
-    """Memory of trained parameters at a ZeRO level, each with `states` bytes of optimizer, Eqs. (4), (25), (27)."""
+    """Memory of trained parameters at a ZeRO level, each with `states` bytes of optimizer, Eqs.
+    (4), (25), (27).
+    """
     precision = workload.training.precision
     d = memory.shard_ranks(ranks, s.shard)
     on_host = s.optimizer is Placement.HOST
@@ -247,7 +260,8 @@ def _trained(
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         gradient = memory.sharded_bytes(gradient, d)
     if s.sharding is Sharding.WEIGHTS:
-        # Gathered layers are buffers of their own; between them only the master weights need to stay.
+        # Gathered layers are buffers of their own; between them only the master weights need to
+        # stay.
         kept = weight if on_host or s.host_weights else constants.sharded_weight
         weight, buffer = memory.sharded_bytes(kept, d), 0.0
     away: Bytes = 0.0
@@ -269,7 +283,9 @@ def _times(parameters: Count, each: Bytes) -> Bytes:
 
 
 def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001, an axis may choose the rule
-    """The rule that updates the weights. An axis that replaces it does so here: memory, time and checkpoints follow."""
+    """The rule that updates the weights. An axis that replaces it does so here: memory, time and
+    checkpoints follow.
+    """
     return workload.training.optimizer
 
 
@@ -289,7 +305,9 @@ def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
 
 
 def checkpoint_replicas(workload: Workload, strategy: Strategy) -> Count:
-    """Ranks that hold the same shard of most parameters. One of them writes it to a checkpoint. Ours. [1]"""
+    """Ranks that hold the same shard of most parameters. One of them writes it to a checkpoint.
+    Ours. [1]
+    """
     s = strategy
     copies = s.data_ranks if workload.model.experts is None else s.expert_data_ranks
     if s.sharding is Sharding.NONE:

@@ -104,7 +104,8 @@ def launch_times(
 
     kinds = [launches(kind) for kind in workload.model.kinds]
     if np.any(np.asarray(s.chunks) > 1):
-        # Launches of experts beside those of a plain layer. Recomputed modules count chunks already.
+        # Launches of experts beside those of a plain layer. Recomputed modules count chunks
+        # already.
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)
         for at, kind in enumerate(workload.model.kinds):
             for exchange in filter(None, (block.exchange() for block in kind.blocks)):
@@ -183,7 +184,8 @@ def stage_times(
 
 
 def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
-    """Slowest device where each holds stages i and p - 1 - i and does half of each for every micro-batch. [s]
+    """Slowest device where each holds stages i and p - 1 - i and does half of each for every
+    micro-batch. [s]
 
     Leaves out: pairs inside the pipeline are taken as two of the slower kind.
     """
@@ -195,7 +197,9 @@ def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
 
 
 def _recomputed_layers(strategy: Strategy, stages: Stages) -> Ratio:
-    """Share of a stage's layers that are recomputed; full recomputation may name a number of layers. [1]"""
+    """Share of a stage's layers that are recomputed; full recomputation may name a number of
+    layers. [1]
+    """
     if strategy.recompute is not Recompute.FULL:
         return 1.0
     wanted = np.asarray(strategy.recompute_layers)

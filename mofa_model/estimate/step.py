@@ -1,7 +1,9 @@
-"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside it.
+"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside
+it.
 
-The terms of a step are the fields of `StepTime`. Each states its equation, its meaning in a table, its name
-in a sentence, and the function that computes it; tables, JSON, reasons and search follow from that.
+The terms of a step are the fields of `StepTime`. Each states its equation, its meaning in a table,
+its name in a sentence, and the function that computes it; tables, JSON, reasons and search follow
+from that.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class StepInputs:
     workload: Workload
     cluster: Cluster
     strategy: Strategy
-    """A search states here no shard group and no placement of the optimizer: `exchange` knows them."""
+    """A search states here no shard group and no placement of the optimizer: `exchange` knows
+    them."""
     micro_batches: Count
     slowest: Seconds
     """One micro-batch on the slowest stage. [s]"""
@@ -208,7 +211,9 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
 def pipeline_times(
     workload: Workload, cluster: Cluster, strategy: Strategy, stage: StageTime, micro_batches: Count
 ) -> tuple[Seconds, Seconds]:
-    """Time of all micro-batches through the pipeline without hops, and of exposed hops, Eqs. (9), (23). [s]"""
+    """Time of all micro-batches through the pipeline without hops, and of exposed hops, Eqs. (9),
+    (23). [s]
+    """
     flow = Flow(
         slowest=stage.slowest,
         total=stage.all_stages,
@@ -243,13 +248,17 @@ def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:
 
 
 def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
-    """Model FLOPs utilisation with full attention counted, Eq. (15): of the peak of the recipe's matrix products. [1]"""
+    """Model FLOPs utilisation with full attention counted, Eq. (15): of the peak of the recipe's
+    matrix products. [1]
+    """
     peak = cluster.device.peak(workload.training.precision.gemm)
     return compute.model_flops_utilisation(_flops(workload, "full"), step, cluster.gpus, peak)
 
 
 def least_step(workload: Workload, cluster: Cluster) -> Seconds:
-    """Step time that no run can beat: the model's own FLOPs under a causal mask, at the peak of all devices. [s]"""
+    """Step time that no run can beat: the model's own FLOPs under a causal mask, at the peak of all
+    devices. [s]
+    """
     peak = cluster.device.peak(workload.training.precision.gemm)
     return _flops(workload, "causal") / (cluster.gpus * peak)
 

@@ -1,6 +1,8 @@
-"""The terms of an estimate: of a layer's time and of memory, each with its equation and its meaning.
+"""The terms of an estimate: of a layer's time and of memory, each with its equation and its
+meaning.
 
-A term is a field that says of itself what tables and JSON print beside its value. The terms of a step stand in `step`.
+A term is a field that says of itself what tables and JSON print beside its value. The terms of a
+step stand in `step`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def terms_of(record: type) -> tuple[Field[Any], ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerTime:
-    """One layer and one micro-batch on one device. Terms are forward times unless they say otherwise. [s]
+    """One layer and one micro-batch on one device. Terms are forward times unless they say
+    otherwise. [s]
 
     A search states the four sums alone, which are all that a stage needs.
     """
@@ -106,7 +109,9 @@ class Footprint:
 
     @property
     def activation_peak(self) -> Bytes:
-        """Activations of the stage that has most of them, with those that its backward pass makes anew. [B]"""
+        """Activations of the stage that has most of them, with those that its backward pass makes
+        anew. [B]
+        """
         peak: Bytes = np.max(self.activations + self.backward, axis=0)
         return peak
 
@@ -130,7 +135,9 @@ class Footprint:
 
     @property
     def allocated(self) -> Bytes:
-        """Peak of the last stage as its allocator counts it: without the reserve and fragmentation. [B]"""
+        """Peak of the last stage as its allocator counts it: without the reserve and fragmentation.
+        [B]
+        """
         return self._on_last(self.total - self.reserve - self.fragmentation)
 
     @property

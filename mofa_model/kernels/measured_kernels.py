@@ -12,9 +12,11 @@ from mofa_model.kernels.surface import Timer
 from mofa_model.units import Bytes, Count, Seconds
 
 KV_SHARE = 0.125
-"""Key over query heads at which attention is asked for: a server's kernels write their cache too, and so they write least."""
+"""Key over query heads at which attention is asked for: a server's kernels write their cache too,
+and so they write least."""
 CAST_RATE = 0.87
-"""Share of the memory bandwidth that a cast reaches. Source: casts of 300 MB and more on six devices, 0.86 to 0.92."""
+"""Share of the memory bandwidth that a cast reaches. Source: casts of 300 MB and more on six
+devices, 0.86 to 0.92."""
 
 
 class MeasuredProducts:
@@ -30,7 +32,9 @@ class MeasuredProducts:
         return self._narrow.surface.format
 
     def seconds(self, m: Count, n: Count, k: Count, together: Count | None = None) -> Seconds:
-        """A product whose rows are narrow already: the cast is taken away, and of so many `together` each pays its part of the start. [s]"""
+        """A product whose rows are narrow already: the cast is taken away, and of so many
+        `together` each pays its part of the start. [s]
+        """
         time, sheet = self._narrow.seconds(m=m, n=n, k=k), self._narrow.sheet
         if not self._cast and together is None:
             return time
@@ -60,9 +64,11 @@ class MeasuredAttention:
     def seconds(
         self, batch: Count, sequence: Count, heads: Count, width: Count, attended: Count
     ) -> Seconds:
-        """Forward attention of whole sequences; kernels of another width, a window or documents reach the same rate. [s]
+        """Forward attention of whole sequences; kernels of another width, a window or documents
+        reach the same rate. [s]
 
-        Causal attention of a whole sequence meets half of it; another number of tokens takes time in proportion.
+        Causal attention of a whole sequence meets half of it; another number of tokens takes time
+        in proportion.
         """
         near = np.argmin(np.abs(self._logs - np.log(np.ravel(width))), axis=0)
         share = attended / (0.5 * sequence)

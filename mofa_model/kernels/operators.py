@@ -20,7 +20,8 @@ TILE: Final = 128.0
 
 
 def gemm(m: Count, n: Count, k: Count, *, width: Bytes) -> CallWork:
-    """One product; weights are `width` bytes an element already, rows are read, cast and read again. Ours.
+    """One product; weights are `width` bytes an element already, rows are read, cast and read
+    again. Ours.
 
     >>> gemm(4096, 4096, 4096, width=2.0).flops
     137438953472.0
@@ -47,7 +48,8 @@ def grouped_gemm(
     matrices: Count,
     width: Bytes,
 ) -> CallWork:
-    """A layer of experts on one rank: `tokens` of all ranks together, `matrices` 3 where gated, else 2. Ours.
+    """A layer of experts on one rank: `tokens` of all ranks together, `matrices` 3 where gated,
+    else 2. Ours.
 
     A rank reads all tokens and writes all sums, also of tokens whose experts are elsewhere.
 
@@ -83,7 +85,8 @@ def causal_attention(
     value_dim: Count,
     width: Bytes,
 ) -> CallWork:
-    """Each token sees those before it; keys and values are written to a cache, `width` bytes an element. Ours.
+    """Each token sees those before it; keys and values are written to a cache, `width` bytes an
+    element. Ours.
 
     Heads are an axis beside the product of batch and heads: libraries choose their kernels by them.
 
@@ -131,7 +134,9 @@ def _attention(
     pairs: Count,
     kept: Bytes,
 ) -> CallWork:
-    """Scores, softmax and weighted values of `pairs` of tokens a head; `kept` bytes of a key are read and written."""
+    """Scores, softmax and weighted values of `pairs` of tokens a head; `kept` bytes of a key are
+    read and written.
+    """
     grid = 1.0 * batch * heads
     return CallWork(
         at=(sequence, grid, 1.0 * kv_heads / heads),
@@ -153,13 +158,17 @@ def latent_attention(batch: Count, sequence: Count, heads: Count) -> CallWork:
 
 
 def latent_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
-    """A whole block of latent attention: projections down and up, attention, projection out. Source: DeepSeek-V3's shape."""
+    """A whole block of latent attention: projections down and up, attention, projection out.
+    Source: DeepSeek-V3's shape.
+    """
     inside = latent_attention(batch, sequence, heads)
     return _block(batch, sequence, heads, inside.flops, inside.moved, width)
 
 
 def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
-    """A whole block of sparse attention: an indexer scores all keys, 2,048 are attended. Source: DeepSeek-V3.2's shape."""
+    """A whole block of sparse attention: an indexer scores all keys, 2,048 are attended. Source:
+    DeepSeek-V3.2's shape.
+    """
     tokens = 1.0 * batch * sequence
     chosen = np.minimum(_CHOSEN, sequence)
     pairs = chosen * (1.0 - chosen / (2.0 * sequence)) * tokens
@@ -224,7 +233,8 @@ def hyper_connection(tokens: Count, width: Count) -> CallWork:
 
 
 def gather(size: Bytes, ranks: Count) -> CallWork:
-    """Gather, scatter or all-to-all: of `size` bytes in all, a rank sends all but its own part. Source: counting.
+    """Gather, scatter or all-to-all: of `size` bytes in all, a rank sends all but its own part.
+    Source: counting.
 
     Each part waits at every rank of a ring but its own.
 
@@ -251,7 +261,8 @@ def expert_exchange(
     *,
     width: Bytes,
 ) -> CallWork:
-    """Tokens of a rank to the ranks of their experts, or back: a copy for each rank that is hit. Ours.
+    """Tokens of a rank to the ranks of their experts, or back: a copy for each rank that is hit.
+    Ours.
 
     `multiprocessors` drive the copies; 0 is as many as the kernel takes.
     """
@@ -275,7 +286,8 @@ class OperatorKind:
     knots: tuple[int, ...]
     """The most knots along each axis of the table."""
     sought: tuple[int, ...] = ()
-    """Axes along which kernels depart from the law in jumps: knots stand where they do, elsewhere in even steps."""
+    """Axes along which kernels depart from the law in jumps: knots stand where they do, elsewhere
+    in even steps."""
 
 
 _TOKENS: Final = ("batch", "sequence")
@@ -336,6 +348,5 @@ OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
 )
 """Operators by name.
 
-A gather among more ranks can be faster at the same size, since each sends a larger share over more links:
-so `ranks` is no size with which it grows.
-"""
+A gather among more ranks can be faster at the same size, since each sends a larger share over more
+links: so `ranks` is no size with which it grows."""

@@ -1,8 +1,10 @@
-"""A surface: seconds of one operator in one form on a device, as a law and a small table of corrections over it.
+"""A surface: seconds of one operator in one form on a device, as a law and a small table of
+corrections over it.
 
-The law has a start, and shares of the peak, of the memory bandwidth and of the link. The table has the
-factor by which kernels depart from the law, at knots. Between knots its logarithm is linear in the
-logarithms of the sizes; beyond the outer knots it stays constant. No time is below that of the peak.
+The law has a start, and shares of the peak, of the memory bandwidth and of the link. The table has
+the factor by which kernels depart from the law, at knots. Between knots its logarithm is linear in
+the logarithms of the sizes; beyond the outer knots it stays constant. No time is below that of the
+peak.
 """
 
 from __future__ import annotations
@@ -132,7 +134,9 @@ class Surface:
         return time
 
     def cell(self, work: CallWork) -> tuple[Places, list[Floats]]:
-        """Place in the table of the lowest corner around each call, and the share of the cell that lies below the call."""
+        """Place in the table of the lowest corner around each call, and the share of the cell that
+        lies below the call.
+        """
         base: Any = np.zeros((), dtype=np.intp)
         shares: list[Floats] = []
         for axis, logs, steps in zip(work.at, self._logs, self._steps, strict=True):

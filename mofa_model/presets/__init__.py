@@ -1,9 +1,12 @@
-"""Facts by name: models, devices, fabrics, precisions, software stacks, and the constants measured on them.
+"""Facts by name: models, devices, fabrics, precisions, software stacks, and the constants measured
+on them.
 
-May import: spec, files, units, errors. Imported by: whatever turns a name into a description; no equation does.
+May import: spec, files, units, errors. Imported by: whatever turns a name into a description; no
+equation does.
 
-The facts are the `.toml` files beside this module, one a kind, and each entry says where it was read. Only the file that
-is asked for is parsed, once a process. `constants.toml` is written by `mofa fit`; the others by hand.
+The facts are the `.toml` files beside this module, one a kind, and each entry says where it was
+read. Only the file that is asked for is parsed, once a process. `constants.toml` is written by
+`mofa fit`; the others by hand.
 
     cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
     model("llama3-405b")                                              a Transformer; ids and aliases, case ignored

@@ -93,7 +93,8 @@ def fabric(name: str) -> Fabric:
 
 
 def precision(name: str, *, stack: str = "default", fp8_params: bool = False) -> Precision:
-    """A training recipe, with the widths that a stack changes; `fp8_params` keeps the weights in 8 bits.
+    """A training recipe, with the widths that a stack changes; `fp8_params` keeps the weights in 8
+    bits.
 
     >>> precision("bf16").optimizer, precision("fp8-current", fp8_params=True).weight
     (12.0, 1.0)

@@ -1,4 +1,6 @@
-"""A cluster from a device's name: its usual machine and fabric, each of which the caller may replace."""
+"""A cluster from a device's name: its usual machine and fabric, each of which the caller may
+replace.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,12 @@ def cluster(
     host_link: str | Link | None = None,
     reserve: Numeric = 0.0,
 ) -> Cluster:
-    """`gpus` devices in the machine they usually stand in, with the constants of a stack and a precision.
+    """`gpus` devices in the machine they usually stand in, with the constants of a stack and a
+    precision.
 
-    `device` may also be a node that a cloud rents out, by its name there: then it is that machine. None leaves what the device's preset says. Links are given by fabric id, by bandwidth with unit, or as a `Link`;
-    host memory of a node as text with unit or in bytes [B].
+    `device` may also be a node that a cloud rents out, by its name there: then it is that machine.
+    None leaves what the device's preset says. Links are given by fabric id, by bandwidth with unit,
+    or as a `Link`; host memory of a node as text with unit or in bytes [B].
 
     >>> cluster("gb200", 144).domain, cluster("h100", 64, scale_out="200 Gbit/s").scale_out.bandwidth
     (72, 25000000000.0)

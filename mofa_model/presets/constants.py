@@ -1,9 +1,10 @@
-"""Measured constants of one device, precision and stack: layers of constants.toml over the defaults.
+"""Measured constants of one device, precision and stack: layers of constants.toml over the
+defaults.
 
-The environment variable MOFA_CONSTANTS names further files, the way PATH names folders, so that every
-verb, the operator and its worker processes agree. A file with `whole = true` (constants.toml as `mofa fit`
-writes it) takes the place of the shipped one. The sections of any other (as `mofa calibrate --from-runs`
-writes it) stand above the shipped sections of the same layers.
+The environment variable MOFA_CONSTANTS names further files, the way PATH names folders, so that
+every verb, the operator and its worker processes agree. A file with `whole = true` (constants.toml
+as `mofa fit` writes it) takes the place of the shipped one. The sections of any other (as `mofa
+calibrate --from-runs` writes it) stand above the shipped sections of the same layers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from mofa_model.spec import Calibration
 from mofa_model.spec.calibration import LAWS
 
 GROUPS: Final = ("compute", "host", "links", "overlap", "memory")
-"""Fields of `Calibration` that hold constants; a path is one of these, a dot and the constant's name."""
+"""Fields of `Calibration` that hold constants; a path is one of these, a dot and the constant's
+name."""
 
 Section = Mapping[str, Mapping[str, Any]]
 
@@ -40,7 +42,8 @@ class Constant:
     value: float
     """What it is after every layer."""
     scatter: float
-    """Standard deviation of its logarithm when a source is left out, of the last layer that states it; 0 = not stated."""
+    """Standard deviation of its logarithm when a source is left out, of the last layer that states
+    it; 0 = not stated."""
     source: str
     """What it was fitted to, outermost layer last."""
 
@@ -73,7 +76,8 @@ def constants_of(
     release: str | None = None,
     defects: Iterable[str] = (),
 ) -> Mapping[str, Constant]:
-    """The constants that presets set, by path, with scatter and source; every other one has its default.
+    """The constants that presets set, by path, with scatter and source; every other one has its
+    default.
 
     >>> "compute.gemm_efficiency" in constants_of("h100", "fp8-rowwise")
     True
@@ -156,7 +160,9 @@ def _constants(
 def _laws(
     chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> frozenset[str]:
-    """Operators whose law a stack or a file of the user's states: it stands over kernels as over all that lies below."""
+    """Operators whose law a stack or a file of the user's states: it stands over kernels as over
+    all that lies below.
+    """
     found = set()
     for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
         if where.partition(".")[0] in {"stack", "defect"}:
@@ -182,7 +188,9 @@ def defaults() -> Mapping[str, float]:
 def _layers(
     chip: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Iterator[tuple[str, Section]]:
-    """The sections that apply, of constants.toml and then of each file that was chosen, innermost first."""
+    """The sections that apply, of constants.toml and then of each file that was chosen, innermost
+    first.
+    """
     for root in constant_tables(files):
         for path in _paths(chip, recipe, stack, defects):
             section: Any = root
@@ -273,7 +281,9 @@ def read_constants(name: str) -> Mapping[str, Any]:
 
 
 def _check(name: str, table: Mapping[str, Any], where: str) -> None:
-    """Refuse a constant that is not `{value = 1.0, source = "…"}` or `{factor = 1.0, source = "…"}`."""
+    """Refuse a constant that is not `{value = 1.0, source = "…"}` or `{factor = 1.0, source =
+    "…"}`.
+    """
     for key, given in table.items():
         inside = f"{where}.{key}" if where else key
         if "." not in key or where == "defect":

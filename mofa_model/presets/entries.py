@@ -1,8 +1,10 @@
-"""The preset files as tables: parsed once when asked for, and entries found by what people call them.
+"""The preset files as tables: parsed once when asked for, and entries found by what people call
+them.
 
-A name is an id or an alias, in any case, with blanks or _ for -, and a device's with or without its maker before it: "NVIDIA H100
-80GB HBM3" is one of h100-80gb-sxm. A device is also found by the name of a node that a cloud rents out with it, and a model by its
-address on a hub. Nothing else is guessed: a name that is not here is refused with those that are like it.
+A name is an id or an alias, in any case, with blanks or _ for -, and a device's with or without its
+maker before it: "NVIDIA H100 80GB HBM3" is one of h100-80gb-sxm. A device is also found by the name
+of a node that a cloud rents out with it, and a model by its address on a hub. Nothing else is
+guessed: a name that is not here is refused with those that are like it.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def _key(kind: str, name: str) -> str:
 
 @cache
 def _instances() -> Mapping[str, tuple[str, Entry, str]]:
-    """Nodes that clouds rent out, by what each is looked up by: the id of its device, its facts, and its name."""
+    """Nodes that clouds rent out, by what each is looked up by: the id of its device, its facts,
+    and its name.
+    """
     found: dict[str, tuple[str, Entry, str]] = {}
     for device, given in table("devices").items():
         for name, facts in given.get("instances", {}).items():
@@ -104,7 +108,8 @@ def _instances() -> Mapping[str, tuple[str, Entry, str]]:
 
 
 def instance(name: object) -> Entry:
-    """The node of a cloud by its name there: what differs from the device's usual machine; empty for any other name.
+    """The node of a cloud by its name there: what differs from the device's usual machine; empty
+    for any other name.
 
     >>> instance("p4d.24xlarge")["scale_out"], dict(instance("h100"))
     ('efa-p4d', {})
@@ -114,7 +119,9 @@ def instance(name: object) -> Entry:
 
 @cache
 def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
-    """Every name as it is looked up, with the ids of the entries that it may mean: an alias can be that of several."""
+    """Every name as it is looked up, with the ids of the entries that it may mean: an alias can be
+    that of several.
+    """
     rented = _instances() if kind == "devices" else {}
     found: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
     for name, entry in table(kind).items():
@@ -162,7 +169,8 @@ def called(kind: str) -> dict[str, str]:
 
 
 def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
-    """The id of the entry that a name or alias means; `field` is what an error calls it, `also` what it offers beside names.
+    """The id of the entry that a name or alias means; `field` is what an error calls it, `also`
+    what it offers beside names.
 
     >>> resolve("models", "Llama3-405B")
     'llama3.1-405b'

@@ -1,8 +1,9 @@
 """The surfaces of a device: its own, a relative's below them, and files of the user's above.
 
-Shipped surfaces are `mofa_model/kernels/measured/DEVICE.json`. `kernels` of a device's entry names the relative whose surfaces hold,
-scaled by both data sheets, where the device was not measured itself. The environment variable MOFA_KERNELS names folders, the
-way PATH names them, whose files of the same names stand above.
+Shipped surfaces are `mofa_model/kernels/measured/DEVICE.json`. `kernels` of a device's entry names
+the relative whose surfaces hold, scaled by both data sheets, where the device was not measured
+itself. The environment variable MOFA_KERNELS names folders, the way PATH names them, whose files of
+the same names stand above.
 """
 
 from __future__ import annotations
@@ -81,14 +82,15 @@ def kernels(device: str) -> DeviceKernels:
 
 
 _CAST: Final = {"bf16": 0.0, "fp8-tensorwise": 5.0}
-"""Bytes that bringing an element of the rows into a form moves: read and written, with a look for the largest where scales are
-of the tensor itself; other narrow forms 3. [B]"""
+"""Bytes that bringing an element of the rows into a form moves: read and written, with a look for
+the largest where scales are of the tensor itself; other narrow forms 3. [B]"""
 
 
 def measured(
     device: str, recipe: str, laws: frozenset[str] = frozenset()
 ) -> MeasuredKernels | None:
-    """What an estimate asks of a device's kernels in a recipe, `laws` naming operators that are priced otherwise.
+    """What an estimate asks of a device's kernels in a recipe, `laws` naming operators that are
+    priced otherwise.
 
     None where nobody measured them.
 

@@ -4,8 +4,9 @@
     read_config("config.json")          a file of a model hub, whose fields `families` reads
     model_named("org/name")             a preset, a file, or the hub's file of that id
 
-The hub's endpoint, token, cache and offline mode are those of its library's own variables: HF_ENDPOINT,
-HF_TOKEN, HF_HOME, HF_HUB_OFFLINE. A file that was fetched once is read from the cache from then on.
+The hub's endpoint, token, cache and offline mode are those of its library's own variables:
+HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_OFFLINE. A file that was fetched once is read from the cache
+from then on.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def _model(name: str) -> Transformer:
 
 
 def network(name: str, given: Mapping[str, Any]) -> Transformer:
-    """A model from a table: `layers` lists runs, each a number of repeats and the blocks of each layer of its pattern; a
-    block is a table of its own, of the kind that it says or is called by.
+    """A model from a table: `layers` lists runs, each a number of repeats and the blocks of each
+    layer of its pattern; a block is a table of its own, of the kind that it says or is called by.
     """
     tables = {key: dict(value) for key, value in given.items() if isinstance(value, Mapping)}
     embedding = Embedding(**tables.pop("embedding"))
@@ -99,7 +100,8 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     fields, about = Fields(config), ""
     kind = str(config.get("model_type"))
     if kind not in {*FAMILIES, *REFUSED} and isinstance(config.get("text_config"), Mapping):
-        # What stands around the text is of some other family, whose own fields say nothing about the text, but for the head.
+        # What stands around the text is of some other family, whose own fields say nothing about
+        # the text, but for the head.
         around = {
             name: config[name] for name in ("tie_word_embeddings",) if config.get(name) is not None
         }
@@ -125,7 +127,9 @@ _INSTEAD: Final = "or give its file: --model config.json"
 
 
 def config_file(name: str, *, field: str) -> Path | None:
-    """The file of a model, from the cache or fetched into it; None where the hub shows no such model. `field` names it in errors."""
+    """The file of a model, from the cache or fetched into it; None where the hub shows no such
+    model. `field` names it in errors.
+    """
     import logging
 
     try:
@@ -173,8 +177,8 @@ _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 
 
 def model_named(text: str, *, field: str = "--model") -> Transformer:
-    """A preset; a model hub's config.json or the folder with it; or an id or an address on the hub. `field` is what an error calls
-    it.
+    """A preset; a model hub's config.json or the folder with it; or an id or an address on the hub.
+    `field` is what an error calls it.
 
     >>> model_named("meta-llama/Llama-3.1-8B").name
     'llama3-8b'

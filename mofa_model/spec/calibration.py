@@ -1,7 +1,9 @@
-"""Constants that no data sheet has: what a device, a precision and a software stack make of the hardware.
+"""Constants that no data sheet has: what a device, a precision and a software stack make of the
+hardware.
 
-Each constant may depend on device, precision, stack, operator and link; never on a model, a layout or a cluster.
-The values here are the defaults for a stack nobody has measured; presets replace them, with source and scatter.
+Each constant may depend on device, precision, stack, operator and link; never on a model, a layout
+or a cluster. The values here are the defaults for a stack nobody has measured; presets replace
+them, with source and scatter.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class ComputeConstants:
     gemm_shape: Ratio = 1.0
     """Factor on the three half sizes. [1]"""
     sustained: Ratio = 1.1
-    """Time of measured products in a long run over that of single calls: clocks fall under load. [1]"""
+    """Time of measured products in a long run over that of single calls: clocks fall under load.
+    [1]"""
     attention_pace: Ratio = 1.0
     """Time of attention over that of the measured kernels, where a stack has others. [1]"""
     low_precision_rate: Ratio = 1.0
@@ -103,7 +106,8 @@ class HostConstants:
     layer_experts: Seconds = 9.0e-3
     """Forward and backward of one layer with experts. [s]"""
     expert_overlap: Ratio = 0.0
-    """Extra share of a layer's launch time where its experts' exchange runs beside another micro-batch. [1]"""
+    """Extra share of a layer's launch time where its experts' exchange runs beside another
+    micro-batch. [1]"""
     head: Seconds = 4.0e-3
     """Forward and backward of head and loss. [s]"""
     recompute: Ratio = 0.33
@@ -113,7 +117,8 @@ class HostConstants:
     extra_rank: Seconds = 0.0
     """Per layer and tensor-parallel rank: a communication defect of some stacks; 0 = sound. [s]"""
     serial: Ratio = 0.0
-    """Share of the smaller of host and device time that adds up when the tensor-parallel group leaves the node. [1]"""
+    """Share of the smaller of host and device time that adds up when the tensor-parallel group
+    leaves the node. [1]"""
     graph_partial: Ratio = 0.6
     """Launch time left when parts of a layer are captured in graphs. [1]"""
     graph_full: Ratio = 0.15
@@ -123,7 +128,8 @@ class HostConstants:
     step: Seconds = 20e-3
     """Per optimizer step. [s]"""
     uneven: Ratio = 1.0
-    """How unlike kernels of a layer are in length, so that some wait for launches where work is longer in all: 0 = alike. [1]"""
+    """How unlike kernels of a layer are in length, so that some wait for launches where work is
+    longer in all: 0 = alike. [1]"""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -160,8 +166,8 @@ class LinkConstants:
     point_latency: Seconds = 0.3e-3
     """Fixed time of a pipeline hop. [s]"""
     point_shared: Ratio = 0.0
-    """Share of a pipeline hop that tensor ranks divide among themselves where no sequence parallelism has: 1 = each sends its
-    part, and they gather. [1]"""
+    """Share of a pipeline hop that tensor ranks divide among themselves where no sequence
+    parallelism has: 1 = each sends its part, and they gather. [1]"""
     tensor_latency: Seconds = 5e-6
     """Per parameter tensor and rank of a sharded gradient collective. [s]"""
     tensor_latency_replicated: Seconds = 3e-6
@@ -188,7 +194,8 @@ class OverlapConstants:
     expert_overlapped: Ratio = 0.4
     """Exposed share of all-to-all with overlap, Eq. (22). [1]"""
     data: Ratio = 0.5
-    """Share of a micro-batch's compute that hides sharded gradient collectives, Eq. (24); 0 = no overlap. [1]"""
+    """Share of a micro-batch's compute that hides sharded gradient collectives, Eq. (24); 0 = no
+    overlap. [1]"""
     data_replicated: Ratio = 0.3
     """The same for all-reduces of replicated gradients. [1]"""
     data_tail: Ratio = 0.1
@@ -213,37 +220,46 @@ class MemoryConstants:
     activation_scale: Ratio = 1.0
     """Measured over ideal stored activations of a layer. [1]"""
     low_precision_input: Ratio = 0.5
-    """Width of what FP8 and FP4 GEMMs keep of their inputs, over the activation width; 1 = the wide tensor is kept. [1]"""
+    """Width of what FP8 and FP4 GEMMs keep of their inputs, over the activation width; 1 = the wide
+    tensor is kept. [1]"""
     gathered_input: Ratio = 0.0
-    """Whole copies of a layer's input that each micro-batch in flight costs beyond the second. [1]"""
+    """Whole copies of a layer's input that each micro-batch in flight costs beyond the second.
+    [1]"""
     cached_gathers: Numeric = 0.0
-    """Full-size layer inputs that the allocator keeps although tensor parallelism is done with them. [1]"""
+    """Full-size layer inputs that the allocator keeps although tensor parallelism is done with
+    them. [1]"""
     score: Bytes = 0.0
-    """Bytes kept per attention score; 0 = fused, 5 = softmax, mask and dropout of an unfused core. [B]"""
+    """Bytes kept per attention score; 0 = fused, 5 = softmax, mask and dropout of an unfused core.
+    [B]"""
     mask: Bytes = 0.0
     """Bytes of a dropout mask per element of the residual stream; 0 = no dropout. [B]"""
     backward_copies: Ratio = 1.0
-    """Gradients alive in the backward pass of a layer, over the activations of its feed-forward part. [1]"""
+    """Gradients alive in the backward pass of a layer, over the activations of its feed-forward
+    part. [1]"""
     logit_copies: Numeric = 2.0
     """Copies of the logits alive at the loss peak, in the precision's logit width. [1]"""
     gather_copies: Numeric = 2.0
     """Full-size layer inputs that tensor-parallel collectives write to. [1]"""
     bucket: Bytes = 0.0
-    """Bytes per parameter of reduction buffers, where gradients are reduced over data-parallel ranks. [B]"""
+    """Bytes per parameter of reduction buffers, where gradients are reduced over data-parallel
+    ranks. [B]"""
     partition: Bytes = 0.0
     """Bytes per parameter of gather buffers, where ranks own parts of the optimizer states. [B]"""
     update: Bytes = 0.0
     """Bytes per parameter that a rank updates, for the time of the update. [B]"""
     sharded_weight: Bytes = 0.0
-    """Width of weight shards kept beside the master weights under full sharding; 0 = cast when gathered. [B]"""
+    """Width of weight shards kept beside the master weights under full sharding; 0 = cast when
+    gathered. [B]"""
     workspace: Bytes = 0.0
     """Workspaces of matrix products that come from the allocator. [B]"""
     grouped_workspace: Bytes = 0.0
     """Further ones of the grouped products of experts. [B]"""
     spare_gradient: Bytes = 0.0
-    """Bytes per parameter of one layer, of the empty gradients that fused accumulation hands on. [B]"""
+    """Bytes per parameter of one layer, of the empty gradients that fused accumulation hands on.
+    [B]"""
     buffer: Bytes = 1.0 * 2**30
-    """Communication buffers and what else is there before the first layer, beside the allocator. [B]"""
+    """Communication buffers and what else is there before the first layer, beside the allocator.
+    [B]"""
     fragmentation: Ratio = 0.03
     """Reserved over allocated memory, minus one. [1]"""
     usable: Ratio = 0.94
@@ -260,7 +276,8 @@ class Calibration:
     stack: str = "default"
     """Stack preset id."""
     placement: str = "even"
-    """How layers go to stages: `even`, `slots` (embedding and head count as a layer each) or `cost`."""
+    """How layers go to stages: `even`, `slots` (embedding and head count as a layer each) or
+    `cost`."""
     tensor_overlap: bool = False
     """True where the stack overlaps tensor-parallel collectives by default."""
     compute: ComputeConstants = field(default_factory=ComputeConstants)
@@ -277,7 +294,8 @@ class Calibration:
     """Measured kernels; None = the laws of `compute` hold."""
 
     def stated(self, path: str, value: Numeric) -> Calibration:
-        """The same with one constant, for example `links.collective`; one of a law puts it in the place of measured kernels.
+        """The same with one constant, for example `links.collective`; one of a law puts it in the
+        place of measured kernels.
 
         >>> Calibration().stated("host.step", 0.5).host.step
         0.5
@@ -298,7 +316,8 @@ class Roofline(enum.Enum):
     MODIFIED = "modified"
     """Eq. (19) with the rates that large shapes reach, Eq. (17): the straight lines of a fit."""
     SHAPED = "shaped"
-    """With a penalty for small shapes too, fitted on profiles of operators: what is used where nothing is said."""
+    """With a penalty for small shapes too, fitted on profiles of operators: what is used where
+    nothing is said."""
 
 
 _HALVES: Final = dict.fromkeys(("gemm_half_m", "gemm_half_n", "gemm_half_k", "attention_half"), 0.0)

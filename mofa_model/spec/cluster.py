@@ -3,8 +3,8 @@
     places(gpus, per_node, pod)      the nodes that a job needs, and its devices on each
     part_of(cluster, devices, pod)   the machines as a job with a part of each node sees them
 
-Host memory and processors of a node are shared out evenly among its devices. A device keeps its own NICs
-and links. Nodes fail as a whole, whatever part of them the job has.
+Host memory and processors of a node are shared out evenly among its devices. A device keeps its own
+NICs and links. Nodes fail as a whole, whatever part of them the job has.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Device:
     def peak(self, gemm: str) -> FlopPerSecond:
         """Peak of the matrix units in a format; a format without one is an input error. [FLOP/s]
 
-        fp32 runs as TF32, at half the bf16 rate on every device here (data sheets of A100, H100, B200, MI300X).
+        fp32 runs as TF32, at half the bf16 rate on every device here (data sheets of A100, H100,
+        B200, MI300X).
         """
         peak: FlopPerSecond = {
             "bf16": self.peak_bf16,
@@ -80,9 +81,10 @@ class Host:
     memory: Bytes = 1024.0 * 2**30
     """Main memory of a node. [B]"""
     reserve: Numeric = 0.2
-    """Share of it that what devices park leaves free. Ours: what is parked is pinned and can never be paged out, and beside it
-    live the system and its agents (GKE withholds 3 % of 1 TiB), data loaders with the page cache of what they read, and the
-    copy that an asynchronous checkpoint writes behind (14 B a parameter: 8 % of 1 TiB for 405B on 64 nodes)."""
+    """Share of it that what devices park leaves free. Ours: what is parked is pinned and can never
+    be paged out, and beside it live the system and its agents (GKE withholds 3 % of 1 TiB), data
+    loaders with the page cache of what they read, and the copy that an asynchronous checkpoint
+    writes behind (14 B a parameter: 8 % of 1 TiB for 405B on 64 nodes)."""
     link: Link = field(default_factory=lambda: Link(bandwidth=31e9))
     """PCIe or C2C between one device and the host, one direction. [B/s]"""
 
@@ -131,9 +133,11 @@ class Cluster:
 
 
 def places(gpus: int, per_node: int, pod: int = 0) -> tuple[int, int] | None:
-    """The fewest nodes that hold a job in equal parts, and its devices on each; None where no number does.
+    """The fewest nodes that hold a job in equal parts, and its devices on each; None where no
+    number does.
 
-    `pod` is how many devices come together: 0 = nothing is known of that, and then whole nodes are filled.
+    `pod` is how many devices come together: 0 = nothing is known of that, and then whole nodes are
+    filled.
 
     >>> places(64, 8), places(4, 8), places(12, 8), places(12, 8, pod=4), places(32, 8, pod=4), places(24, 8, pod=3)
     ((8, 8), (1, 4), None, (3, 4), (4, 8), (4, 6))
@@ -148,10 +152,12 @@ def places(gpus: int, per_node: int, pod: int = 0) -> tuple[int, int] | None:
 
 
 def part_of(cluster: Cluster, devices: int, pod: int = 0) -> Cluster:
-    """The machines of a job that has so many devices of each node, in pods of so many (0 = one pod). []
+    """The machines of a job that has so many devices of each node, in pods of so many (0 = one
+    pod). []
 
-    NVLink does not reach from pod to pod of a node: NCCL takes two containers for two hosts. A rack-wide domain does.
-    Source: NCCL's issues 324, 797 and 1781; memory and processors are shared out evenly, which is ours.
+    NVLink does not reach from pod to pod of a node: NCCL takes two containers for two hosts. A
+    rack-wide domain does. Source: NCCL's issues 324, 797 and 1781; memory and processors are shared
+    out evenly, which is ours.
 
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
     >>> nodes = Cluster(device=gpu, gpus=8, scale_up=Link(bandwidth=450e9), scale_out=Link(bandwidth=25e9))

@@ -1,9 +1,11 @@
-"""Evidence of failures: what was counted, in how much exposure, and how long recoveries took. One type on the whole way.
+"""Evidence of failures: what was counted, in how much exposure, and how long recoveries took. One
+type on the whole way.
 
     a witness counts ─▶ the ledger's days ─▶ their sum in `status.failures` ─▶ posterior and advice
 
-It adds up: evidence of two times, or of two pools, is the sum, and `FailureEvidence()` is the evidence of nobody having looked.
-So a mean is never carried, only its count and its sum. Sums of whole numbers and of binary fractions are exact.
+It adds up: evidence of two times, or of two pools, is the sum, and `FailureEvidence()` is the
+evidence of nobody having looked. So a mean is never carried, only its count and its sum. Sums of
+whole numbers and of binary fractions are exact.
 """
 
 from __future__ import annotations

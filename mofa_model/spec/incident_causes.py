@@ -1,6 +1,7 @@
 """Causes of incidents, and the XIDs of NVIDIA's driver by what they mean for the node.
 
-What a user, a scheduler or an administrator did is no failure, however often a job was interrupted by it.
+What a user, a scheduler or an administrator did is no failure, however often a job was interrupted
+by it.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ OFF_THE_BUS: Final = 79
 
 
 def meaning(code: int, stated: Mapping[str, str]) -> XidMeaning:
-    """What an XID means: as somebody states it by its number, else as NVIDIA does; one that nobody knows is hardware's, because new ones are.
+    """What an XID means: as somebody states it by its number, else as NVIDIA does; one that nobody
+    knows is hardware's, because new ones are.
 
     >>> meaning(63, {}).value, meaning(63, {"63": "hardware"}).value
     ('note', 'hardware')

@@ -1,8 +1,9 @@
 """The recovery classes: what has to start again after a failure. This is their one home.
 
-Assumptions, manifests, simulator, observation, metrics and dashboards go over `RecoveryClass`. The classes partition the
-recoveries, as in section 3.4 of the paper, and stand in order of cost: an incident that shows in several is of the last.
-A new class is a member here; a kind of jobs in `mofa_model.kinds` says by which field of its objects it is seen.
+Assumptions, manifests, simulator, observation, metrics and dashboards go over `RecoveryClass`. The
+classes partition the recoveries, as in section 3.4 of the paper, and stand in order of cost: an
+incident that shows in several is of the last. A new class is a member here; a kind of jobs in
+`mofa_model.kinds` says by which field of its objects it is seen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Self
 
 
 class RecoveryClass(StrEnum):
-    """What has to start again; the value is its name in manifests, statuses, metrics and on the command line."""
+    """What has to start again; the value is its name in manifests, statuses, metrics and on the
+    command line.
+    """
 
     PROCESS = "process", "Processes restart in their pods.", 0.3, 141.0, True
     POD = "pod", "Pods are replaced.", 0.6, 262.0, False
@@ -21,11 +24,13 @@ class RecoveryClass(StrEnum):
     told: str
     """What happens, as a sentence for generated documents."""
     share: float
-    """Share of all failures where nobody assumes anything; 0 = it has to be stated or counted. [1]"""
+    """Share of all failures where nobody assumes anything; 0 = it has to be stated or counted.
+    [1]"""
     seconds: float
     """Recovery time where nobody assumes anything. [s]"""
     keeps_pods: bool
-    """Whether the pods stay: then the nearest checkpoint survives, and nothing waits in the scheduler's queue."""
+    """Whether the pods stay: then the nearest checkpoint survives, and nothing waits in the
+    scheduler's queue."""
 
     def __new__(
         cls,

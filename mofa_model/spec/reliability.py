@@ -1,8 +1,9 @@
 """How the machines fail and come back: rates, recoveries, checkpoint storage, spares.
 
-Rates are per node and second, and never bare points: a rate is a Gamma posterior that carries its exposure.
-A `FailureMode` is what is known of one recovery class (`recovery_classes`); a rack or switch whose loss stops the job is a
-`Domain`, whose failures are recovered like a class of their own.
+Rates are per node and second, and never bare points: a rate is a Gamma posterior that carries its
+exposure. A `FailureMode` is what is known of one recovery class (`recovery_classes`); a rack or
+switch whose loss stops the job is a `Domain`, whose failures are recovered like a class of their
+own.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from mofa_model.units import DAY, BytesPerSecond, Ratio, Seconds
 RECOVERY_LAWS = ("deterministic", "exponential", "lognormal")
 FAILURE_LAWS = ("exponential", "weibull", "mixture")
 PRIOR_WEIGHT = 2.0
-"""Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 % interval of Gamma(2)."""
+"""Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 %
+interval of Gamma(2)."""
 
 PAPER_RATE = 0.005
 """Failures per node-day where nobody assumes anything: section 5 of the paper. [1/d]"""
 
 COPY_SLOWDOWN = 0.88
-"""Slowdown of steps while a copy is in flight where nobody says, at its worst: 372 of 700 tokens/s and GPU while a process
-beside the trainer writes. Source: PyTorch on 1,856 H200s, Llama 3 70B (pytorch.org, 30 April 2025). [1]"""
+"""Slowdown of steps while a copy is in flight where nobody says, at its worst: 372 of 700 tokens/s
+and GPU while a process beside the trainer writes. Source: PyTorch on 1,856 H200s, Llama 3 70B
+(pytorch.org, 30 April 2025). [1]"""
 
 _NEVER = 1e-305
 """An assumed rate at or below this is zero: its exposure would not be finite. [1/d]"""
@@ -51,7 +54,9 @@ class FailureRate:
 
     @classmethod
     def assumed(cls, per_node_day: float, weight: float = PRIOR_WEIGHT) -> FailureRate:
-        """An assumption in failures per node-day, worth `weight` observed failures; an infinite weight is certainty."""
+        """An assumption in failures per node-day, worth `weight` observed failures; an infinite
+        weight is certainty.
+        """
         not_negative(failures_per_node_day=per_node_day)
         exposure = weight * DAY / max(per_node_day, _NEVER)
         if math.isinf(exposure):
@@ -84,7 +89,9 @@ class RecoveryTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailureMode:
-    """Failures that are recovered alike: how often they come, how long recovery takes, which checkpoint it can read."""
+    """Failures that are recovered alike: how often they come, how long recovery takes, which
+    checkpoint it can read.
+    """
 
     name: str
     """A recovery class, or what a caller calls it."""
@@ -187,7 +194,8 @@ class Hangs:
     """Failures that end no process: all wait for each other until a timeout ends them."""
 
     timeout: Seconds
-    """Time from the failure to the end of the processes: of the collectives, or of a watchdog. [s]"""
+    """Time from the failure to the end of the processes: of the collectives, or of a watchdog.
+    [s]"""
     share: float = 1.0
     """Their share of all failures. [1]"""
 
@@ -240,7 +248,8 @@ class Reliability:
 def paper_classes(
     per_node_day: float = PAPER_RATE, weight: float = PRIOR_WEIGHT
 ) -> tuple[FailureMode, ...]:
-    """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total rate.
+    """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total
+    rate.
 
     >>> [round(c.rate.mean * 86400, 4) for c in paper_classes()]
     [0.0015, 0.003, 0.0005]
@@ -259,7 +268,9 @@ def paper_classes(
 
 
 def part_of_storage(given: Reliability, share: Ratio) -> Reliability:
-    """Checkpoint storage of a job that has a share of each node's devices: its share of what a node can write. Ours. []"""
+    """Checkpoint storage of a job that has a share of each node's devices: its share of what a node
+    can write. Ours. []
+    """
     if float(share) == 1.0:
         return given
     tiers = (

@@ -1,4 +1,6 @@
-"""The training: global batch, sequence, packed documents, tokens, number formats and update rule."""
+"""The training: global batch, sequence, packed documents, tokens, number formats and update
+rule.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def parse_documents(text: str, *, field: str) -> PackedDocuments:
 
 
 ADAM_MOMENTS = 8.0
-"""Two fp32 moments of a parameter, which the optimizer bytes of a precision and measured traffic hold. [B]"""
+"""Two fp32 moments of a parameter, which the optimizer bytes of a precision and measured traffic
+hold. [B]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +78,8 @@ class UpdateRule:
     outside: Bytes = ADAM_MOMENTS
     """The same of embedding and head, where another rule may update them. [B]"""
     replaced: Bytes = ADAM_MOMENTS
-    """The moments that the optimizer bytes of a precision, and measured traffic, hold in their place. [B]"""
+    """The moments that the optimizer bytes of a precision, and measured traffic, hold in their
+    place. [B]"""
     iterations: Count = 0.0
     """Newton-Schulz iterations on every matrix inside a layer; 0 = none. [1]"""
     gather: Bytes = 0.0
@@ -154,7 +158,8 @@ class Training:
     optimizer: UpdateRule = field(default=UpdateRule(), metadata=LATER)
     """What updates the weights."""
     adapter_rank: Numeric = field(default=0, metadata=LATER)
-    """Rank of the adapters that are trained beside frozen weights (LoRA); 0 = all weights are trained."""
+    """Rank of the adapters that are trained beside frozen weights (LoRA); 0 = all weights are
+    trained."""
     documents: PackedDocuments | None = field(default=None, metadata=LATER)
     """Documents that are packed into a sequence; None = each sequence is one."""
 
@@ -174,18 +179,21 @@ class Workload:
 
 
 LARGEST: Final = 128e6
-"""Tokens in the largest step that a report names. Source: MiniMax-01, arXiv 2501.08313: from 16 M to 128 M tokens. [1]"""
+"""Tokens in the largest step that a report names. Source: MiniMax-01, arXiv 2501.08313: from 16 M
+to 128 M tokens. [1]"""
 DOUBTED: Final = 4 * LARGEST
-"""Tokens in a step above which a batch is doubted. A batch of tokens that was meant as one of sequences is above it. Ours. [1]"""
+"""Tokens in a step above which a batch is doubted. A batch of tokens that was meant as one of
+sequences is above it. Ours. [1]"""
 _TOKENS: Final = re.compile(r"(.*?[\d.kKMGTi])\s*(?:tokens|token|tok)\s*", re.IGNORECASE)
 _BINARY: Final = {"ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
 def read_batch(text: object, sequence: int, field: str) -> int:
-    """Sequences in an optimizer step, from their number or from tokens; `sequence` is the tokens in one of them. [1]
+    """Sequences in an optimizer step, from their number or from tokens; `sequence` is the tokens in
+    one of them. [1]
 
-    K, M and G of tokens are powers of 1,000 where that is a whole number of sequences, else powers of 1,024: most batches that
-    reports call "4M tokens" have 4,194,304.
+    K, M and G of tokens are powers of 1,000 where that is a whole number of sequences, else powers
+    of 1,024: most batches that reports call "4M tokens" have 4,194,304.
 
     >>> read_batch("512", 8192, "--global-batch"), read_batch("4M tokens", 8192, "--global-batch")
     (512, 512)

@@ -1,4 +1,6 @@
-"""A model: layers in the order of the network with both ends, and how unevenly its router loads experts."""
+"""A model: layers in the order of the network with both ends, and how unevenly its router loads
+experts.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Run:
 
     @staticmethod
     def of(layers: Sequence[Layer]) -> tuple[Run, ...]:
-        """Layers one by one as runs: again and again the pattern that covers most of what is left, the shortest of such.
+        """Layers one by one as runs: again and again the pattern that covers most of what is left,
+        the shortest of such.
 
         >>> from mofa_model.blocks import FeedForward
         >>> a, b = (Layer((FeedForward(width=width),)) for width in (1, 2))
@@ -60,11 +63,13 @@ class Transformer:
     hidden: Numeric
     """Width of the residual stream."""
     runs: tuple[Run, ...]
-    """Layers in the order of the network, without multi-token prediction modules; equal ones are one and the same object."""
+    """Layers in the order of the network, without multi-token prediction modules; equal ones are
+    one and the same object."""
     embedding: Embedding
     """Both ends."""
     prediction_modules: Numeric = 0
-    """Multi-token prediction modules: each one more layer as the last one, and one more pass of the head."""
+    """Multi-token prediction modules: each one more layer as the last one, and one more pass of the
+    head."""
 
     def __post_init__(self) -> None:
         whole(hidden=self.hidden)
@@ -98,12 +103,16 @@ class Transformer:
 
     @property
     def unlike(self) -> bool:
-        """True where layers begin with different kinds of blocks, so that a number of them says little of their cost."""
+        """True where layers begin with different kinds of blocks, so that a number of them says
+        little of their cost.
+        """
         return len({layer.blocks[0].called for layer in self.kinds}) > 1
 
     @property
     def last(self) -> int:
-        """The kind of the last layer, which prediction modules are like, as a position in `kinds`."""
+        """The kind of the last layer, which prediction modules are like, as a position in
+        `kinds`.
+        """
         return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
 
     @property
@@ -139,7 +148,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def with_imbalance(model: Transformer, mean: Ratio, spread: Ratio) -> Transformer:
-    """A model whose router loads the fullest rank so: mean and standard deviation over the mean of the ranks."""
+    """A model whose router loads the fullest rank so: mean and standard deviation over the mean of
+    the ranks.
+    """
 
     def of(layer: Layer) -> Layer:
         blocks = (

@@ -1,4 +1,5 @@
-"""Decoders as a table: for each family, which field of its config.json each part of its layers reads.
+"""Decoders as a table: for each family, which field of its config.json each part of its layers
+reads.
 
 A value of a row is what holds for the whole family, or a reader of fields: `flag`, `number`, or a
 function below. A field that no reader asks for is refused, unless it is harmless or off.
@@ -91,9 +92,10 @@ def decoder(
 ) -> Family:
     """A decoder whose layers are a mixer and a second part each.
 
-    The mixer is softmax attention with these biases, norms and windows, unless `mixer` reads another.
-    `vectors` are the parameters of a norm, and `final` those of the last one. `skip` are fields that
-    change nothing here, `only` those that are modelled with one value, and `check` refuses the rest.
+    The mixer is softmax attention with these biases, norms and windows, unless `mixer` reads
+    another. `vectors` are the parameters of a norm, and `final` those of the last one. `skip` are
+    fields that change nothing here, `only` those that are modelled with one value, and `check`
+    refuses the rest.
     """
 
     def read(f: Fields) -> Transformer:
@@ -171,7 +173,9 @@ ONE_WAY: Final = {"use_bidirectional_attention": False}
 
 
 def qwen_parts(f: Fields, *, shared: bool) -> list[Block]:
-    """Experts in every so many-th layer, but for those listed as dense; a shared one has a gate of its own."""
+    """Experts in every so many-th layer, but for those listed as dense; a shared one has a gate of
+    its own.
+    """
     step = f.number("decoder_sparse_step", default=1)
     listed = f.places("mlp_only_layers", layers_of(f)) or frozenset()
     width = f.number("shared_expert_intermediate_size") if shared else 0

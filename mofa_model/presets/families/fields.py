@@ -1,7 +1,8 @@
-"""The fields of a config.json, asked for by their names; those that nobody asked for are refused by name.
+"""The fields of a config.json, asked for by their names; those that nobody asked for are refused by
+name.
 
-Whatever a family asks for may decide the cost. What it does not ask for must be known to be harmless, or off: a field
-that nobody knows may change the cost where it switches something on.
+Whatever a family asks for may decide the cost. What it does not ask for must be known to be
+harmless, or off: a field that nobody knows may change the cost where it switches something on.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ HARMLESS: Final = frozenset(
 
 
 def is_on(value: Any) -> bool:
-    """Whether a field is set. Null, false, zero and empty values mean that it is off, as a missing field does.
+    """Whether a field is set. Null, false, zero and empty values mean that it is off, as a missing
+    field does.
 
     >>> [is_on(value) for value in (None, False, 0, "", [], {}, True, 4, [0])]
     [False, False, False, False, False, False, True, True, True]
@@ -129,7 +131,9 @@ class Fields:
         return value
 
     def places(self, name: str, most: int, *, first: int = 0) -> frozenset[int] | None:
-        """A list of layers by their number, the first one called `first`; None where the file has none."""
+        """A list of layers by their number, the first one called `first`; None where the file has
+        none.
+        """
         value = self.value(name)
         if value is None:
             return None
@@ -141,7 +145,9 @@ class Fields:
         return frozenset(at - first for at in value)
 
     def places_of(self, name: str, length: int) -> list[bool] | None:
-        """A list with 1 for each layer that has something and 0 for each other; None where the file has none."""
+        """A list with 1 for each layer that has something and 0 for each other; None where the file
+        has none.
+        """
         value = self.value(name)
         if value is None:
             return None
@@ -164,7 +170,9 @@ class Fields:
             )
 
     def inside(self, name: str, defaults: Mapping[str, Any] = MappingProxyType({})) -> Fields:
-        """An object inside the file; an empty one where the file has none. What it leaves out is as in `defaults`."""
+        """An object inside the file; an empty one where the file has none. What it leaves out is as
+        in `defaults`.
+        """
         value = self.value(name)
         if value is not None and not isinstance(value, Mapping):
             raise self.bad("the file must give an object", name)

@@ -67,7 +67,9 @@ def state_space(f: Fields, *, norm: bool = True) -> StateSpace:
 
 
 def qwen3_next(f: Fields) -> Transformer:
-    """Qwen3-Next and 3.5: gated DeltaNet, and gated attention in every fourth layer; experts, or a dense part where there are none."""
+    """Qwen3-Next and 3.5: gated DeltaNet, and gated attention in every fourth layer; experts, or a
+    dense part where there are none.
+    """
     f.skip(
         "use_sliding_window", "mamba_ssm_dtype", "mtp_use_dedicated_embeddings", "output_gate_type"
     )
@@ -89,7 +91,9 @@ def qwen3_next(f: Fields) -> Transformer:
 
 
 def kimi_linear(f: Fields) -> Transformer:
-    """Kimi Linear: Kimi Delta Attention, and latent attention in the layers that the file lists, counted from one."""
+    """Kimi Linear: Kimi Delta Attention, and latent attention in the layers that the file lists,
+    counted from one.
+    """
     inner, layers = f.inside("linear_attn_config"), layers_of(f)
     inner.skip("kda_layers")
     listed = inner.places("full_attn_layers", layers, first=1)
@@ -140,7 +144,9 @@ def minimax(f: Fields) -> Transformer:
 
 
 def granite_hybrid(f: Fields) -> Transformer:
-    """Granite 4: Mamba-2 and attention, before experts with a shared one, or before the shared one alone."""
+    """Granite 4: Mamba-2 and attention, before experts with a shared one, or before the shared one
+    alone.
+    """
     full = full_layers(f, lambda _: False)
     whole, scan = attention(f, bias=f.flag("attention_bias", default=False)), state_space(f)
     shared, count = (
@@ -253,7 +259,9 @@ KINDS: Final = {
 
 
 def nemotron_h(f: Fields) -> Transformer:
-    """Nemotron-H and Nemotron 3: one block a layer, as a pattern of signs or a list of words says."""
+    """Nemotron-H and Nemotron 3: one block a layer, as a pattern of signs or a list of words
+    says.
+    """
     f.skip(
         *EXPERTS,
         "num_hidden_layers",
@@ -312,8 +320,8 @@ def _windows(f: Fields, default: list[bool]) -> list[bool]:
 
 
 def gemma4(f: Fields) -> Transformer:
-    """Gemma 4: all but every sixth layer have a window, the others wider heads, whose keys may be their values; experts stand
-    beside the dense part, each behind a norm of its own.
+    """Gemma 4: all but every sixth layer have a window, the others wider heads, whose keys may be
+    their values; experts stand beside the dense part, each behind a norm of its own.
     """
     f.only("use_bidirectional_attention", "vision")  # of tokens of an image alone
     f.only("num_kv_shared_layers", 0)
@@ -359,7 +367,9 @@ def gemma4(f: Fields) -> Transformer:
 
 
 def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
-    """Width of a head and heads of keys in the layers without a window; 0 heads where the file does not say."""
+    """Width of a head and heads of keys in the layers without a window; 0 heads where the file does
+    not say.
+    """
     given = f.value("per_layer_config")
     f.skip("global_head_dim", "num_global_key_value_heads")
     if given is None:
@@ -384,7 +394,9 @@ def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
 
 
 def mimo_v2(f: Fields) -> Transformer:
-    """MiMo-V2-Flash: values are narrower than keys; layers with a window have twice the heads of keys, and sinks."""
+    """MiMo-V2-Flash: values are narrower than keys; layers with a window have twice the heads of
+    keys, and sinks.
+    """
     layers = layers_of(f)
     f.skip(
         "sliding_window",

@@ -1,4 +1,6 @@
-"""Models that see: a tower, and one of the decoders as its text. A sequence is taken to hold one image."""
+"""Models that see: a tower, and one of the decoders as its text. A sequence is taken to hold one
+image.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from mofa_model.spec import Run, Transformer
 
 
 def seeing(f: Fields, text: Family, tower: Encoder, **defaults: Any) -> Transformer:
-    """The decoder inside the file, or beside its `vision_config`, behind a tower; `defaults` are those of the decoder's fields."""
+    """The decoder inside the file, or beside its `vision_config`, behind a tower; `defaults` are
+    those of the decoder's fields.
+    """
     inner = f
     if f.value("text_config") is not None:
         inner = f.inside("text_config", defaults)
@@ -66,7 +70,9 @@ _GEMMA3_TEXT: Mapping[str, Any] = {
 def _squares(
     v: Fields, *, patch: int, image: int, layers: int, heads: int, ffn: int
 ) -> dict[str, Any]:
-    """A tower over a square picture cut into square patches; what is given holds where the file does not say."""
+    """A tower over a square picture cut into square patches; what is given holds where the file
+    does not say.
+    """
     side, channels = v.number("patch_size", default=patch), v.number("num_channels", default=3)
     return {
         "width": v.number("hidden_size", default=768),

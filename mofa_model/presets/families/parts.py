@@ -1,4 +1,6 @@
-"""Parts that many families share: what each means is said by the names of the fields that it reads."""
+"""Parts that many families share: what each means is said by the names of the fields that it
+reads.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def network(
     head_bias: bool = False,
     modules: int = 0,
 ) -> Transformer:
-    """A model of these layers; `tied` is what holds where the file does not say, `final` the parameters of the last norm."""
+    """A model of these layers; `tied` is what holds where the file does not say, `final` the
+    parameters of the last norm.
+    """
     ends = Embedding(
         vocabulary=f.number("vocab_size"),
         tied=f.flag("tie_word_embeddings", default=tied),
@@ -117,7 +121,9 @@ def windowed(
     *,
     word: str = "sliding_attention",
 ) -> list[Block]:
-    """The attention of every layer: `where` says which have a window if the file does not list them."""
+    """The attention of every layer: `where` says which have a window if the file does not list
+    them.
+    """
     layers = layers_of(f)
     size = f.number("sliding_window", "attention_chunk_size", default=0, least=0)
     listed = f.words("layer_types", layers, (word, "full_attention"))
@@ -178,7 +184,9 @@ def latent(f: Fields, value_dim: int | None = None) -> LatentAttention:
 
 
 def leading(f: Fields, dense: Block, sparse: Block) -> list[Block]:
-    """Dense parts in the first layers, experts in all others; or as `mlp_layer_types` lists them."""
+    """Dense parts in the first layers, experts in all others; or as `mlp_layer_types` lists
+    them.
+    """
     layers = layers_of(f)
     f.only("moe_layer_freq", 1)
     first = f.number("first_k_dense_replace", default=0, least=0)
