@@ -509,7 +509,7 @@ from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.history.watch import WatchedPool, told
+from mofa_operator.observe.history.watch import WatchedPool, watched_job
 from mofa_operator.observe.history.watch import PoolWatch
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NoHistory, NodeCount, ProfileSnapshot
@@ -543,7 +543,7 @@ stands = live(CLUSTER_PROFILE, body)
 pool, witness = WatchedPool(profile=stands, nodes={"a": node, "b": node}), PoolWatch(gap=3600.0)
 for look in range(200):
     now = 1_795_003_200.0 + 60 * look
-    days = witness.look({"toy": pool}, [told(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)], now)["toy"]
+    days = witness.look({"toy": pool}, [watched_job(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)], now)["toy"]
 snapshot = ProfileSnapshot(
     profile=stands,
     nodes=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),

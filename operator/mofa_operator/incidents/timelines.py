@@ -368,8 +368,6 @@ class PodTimeline:
     """Containers that were started again, in order."""
     containers: int = 0
     """Containers whose restarts are counted. [1]"""
-    priority: str = ""
-    """Its priority class."""
 
     def merged(self, later: PodTimeline) -> PodTimeline:
         """The same pod with what a later query saw of it."""

@@ -26,6 +26,7 @@ from mofa_operator.incidents.timelines import (
     ValueRun,
     joined,
     joined_runs,
+    overlap,
 )
 from mofa_operator.observe.history.node_names import NodeNaming
 from mofa_operator.observe.history.node_series import NodeSeries
@@ -197,9 +198,10 @@ class _DayReader:
         step = max(5.0, min(float(GRID), HOUR / hourly)) if hourly else float(GRID)
         grid = max(step, _FINEST)
         partly = await self._partly(hourly) if hourly else None
-        present, covered = await self._presence(
-            grid, sampled, sampled if partly is None else partly
-        )
+        partly = sampled if partly is None else partly
+        throughout = sampled - partly or not partly
+        covered = (self._day,) if throughout else await self._covered(grid)
+        present = await self._presence(grid, sampled, partly, covered)
         series = await NodeSeries(ask, self._pool, self._naming, nodes, self._day.seconds).read()
         trusted = await with_trusted_exporters(ask, self._pool, self._day.seconds)
         pods = (
@@ -273,12 +275,16 @@ class _DayReader:
         return frozenset(s.label(by) for s in answer.samples)
 
     async def _presence(
-        self, step: float, nodes: frozenset[str], partly: frozenset[str]
-    ) -> tuple[dict[str, tuple[Span, ...]], tuple[Span, ...]]:
-        """When each node was sampled, and when any was: the whole day, but for nodes that were there `partly`."""
+        self,
+        step: float,
+        nodes: frozenset[str],
+        partly: frozenset[str],
+        covered: tuple[Span, ...],
+    ) -> dict[str, tuple[Span, ...]]:
+        """When each node was sampled: the whole day, but for nodes that were there `partly`."""
         present: dict[str, tuple[Span, ...]] = dict.fromkeys(nodes - partly, (self._day,))
         if not partly:
-            return present, (self._day,)
+            return present
         by = self._naming.label
         these = [matcher(by, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
         ready = self._pool.ready_of(*these)
@@ -288,15 +294,10 @@ class _DayReader:
         )
         begins = {s.label(by): s.value for s in first.samples}
         ends = {s.label(by): s.value for s in last.samples}
-        covered = (self._day,) if present else await self._covered(step)
         for node in partly & begins.keys():
             own = self._to_midnight(Span(begins[node] - step / 2, ends[node] + step / 2), step)
-            present[node] = tuple(
-                Span(max(own.start, span.start), min(own.end, span.end))
-                for span in covered
-                if min(own.end, span.end) > max(own.start, span.start)
-            )
-        return present, covered
+            present[node] = tuple(overlap([own], covered))
+        return present
 
     async def _covered(self, step: float) -> tuple[Span, ...]:
         """When any node was sampled, where no node was throughout."""

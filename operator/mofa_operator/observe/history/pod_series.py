@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from mofa_operator.incidents.timelines import ContainerExit, PodTimeline
@@ -22,7 +22,7 @@ from mofa_operator.observe.prometheus.promql import (
 
 _NO_JOB: Final = matcher("owner_kind", "DaemonSet|ReplicaSet|StatefulSet|Node|<none>|", "!~")
 _NAMES: Final = "uid, namespace, exported_namespace, pod, exported_pod"
-_PLACE: Final = "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip, priority_class"
+_PLACE: Final = "uid, node, exported_node, kubernetes_node, node_name, nodename, instance, host_ip"
 _CONTAINER: Final = "uid, container, exported_container"
 _ENDED: Final = matcher("phase", "Failed|Succeeded", "=~")
 _NAMED: Final = 50
@@ -47,15 +47,6 @@ class _Container(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """The job of a pod."""
-
-    job: str
-    attempt: str
-    slot: str
-
-
 async def read_pods(
     ask: Asking, pool: Pool, naming: NodeNaming, span: float, step: float
 ) -> dict[str, PodTimeline]:
@@ -73,25 +64,27 @@ async def read_pods(
     for uid, owner in owners.items():
         known = facts.get(uid, {})
         place = placed.get(uid, Sample({}, ()))
-        found[uid] = PodTimeline(
-            job=owner.job,
-            attempt=owner.attempt,
-            slot=owner.slot,
+        found[uid] = replace(
+            owner,
             node=naming.host(place.labels),
-            priority=place.label("priority_class"),
             created=known.get("created", 0.0),
             started=known.get("started"),
             last=known.get("last", 0.0),
             over=known.get("over"),
             exits=exits.get(uid, ()),
             containers=round(known.get("containers", 0.0)),
-            **{flag: flag in known for flag in _FLAGS},
+            failed="failed" in known,
+            succeeded="succeeded" in known,
+            evicted="evicted" in known,
+            preempted="preempted" in known,
+            drained="drained" in known,
+            out_of_memory="out_of_memory" in known,
         )
     return found
 
 
-async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, _Owner]:
-    """The job of each pod: by the labels of a kind of jobs, else by the object that owns it."""
+async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline]:
+    """Pods with their job, attempt and slot: by the labels of a kind of jobs, else by the object that owns it."""
     each = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
     owner = pool.series("kube_pod_owner", _NO_JOB)
     jobs = "namespace, exported_namespace, job_name, owner_name"
@@ -101,14 +94,16 @@ async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, _Owner]:
         ask(f"max by ({jobs}) (last_over_time({pool.series('kube_job_owner')}{within}))"),
     )
     parent = {(_namespace(s), s.label("job_name")): s.label("owner_name") for s in parents.samples}
-    found: dict[str, _Owner] = {}
+    found: dict[str, PodTimeline] = {}
     for s in owned.samples:
         name = parent.get((_namespace(s), s.label("owner_name")), s.label("owner_name"))
-        found[s.label("uid")] = _Owner(f"{_namespace(s)}/{name}", "", pod_slot(s))
+        found[s.label("uid")] = PodTimeline(job=f"{_namespace(s)}/{name}", slot=pod_slot(s))
     for s in labelled.samples:
         labels = labels_of(s)
         job = f"{_namespace(s)}/{s.label(labels.job)}"
-        found[s.label("uid")] = _Owner(job, s.label(labels.attempt), pod_slot(s, labels))
+        found[s.label("uid")] = PodTimeline(
+            job=job, attempt=s.label(labels.attempt), slot=pod_slot(s, labels)
+        )
     return found
 
 

@@ -311,6 +311,3 @@ class _PoolDays:
                 changes[name] -= over
                 for date in sorted(self._tallies, reverse=True)[1:2]:
                     self._tallies[date].changes[name] += over
-
-
-told = watched_job  # tools/newcomer.py imports this name

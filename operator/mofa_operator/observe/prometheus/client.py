@@ -31,6 +31,7 @@ import aiohttp
 import orjson
 
 from mofa_model.errors import BadFile, BadValue, InputError, SourceUnreachable
+from mofa_operator.incidents.timelines import Point
 from mofa_operator.observe.prometheus.flavours import TRAITS, PrometheusCredentials, flavour
 from mofa_operator.settings import PrometheusSettings
 
@@ -59,7 +60,7 @@ class Sample:
     """One series of an answer."""
 
     labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]
+    points: tuple[Point, ...]
     """Moments in seconds of the epoch, and values; one point but for subqueries. [(s, …)]"""
 
     @property
@@ -110,13 +111,15 @@ def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
     if len(result) > most_series:
         raise NotAnAnswer(f"answers with more than {most_series} series to {query[:80]}")
     try:
-        read = [_series(item, kind) for item in result]
+        given = [_series(item, kind) for item in result]
     except (TypeError, ValueError, KeyError, AttributeError):
         raise NotAnAnswer("answers with a series that cannot be read") from None
-    samples = tuple(sample for sample, _ in read if sample.points)
+    finite = (Sample(s.labels, tuple(filter(_is_finite, s.points))) for s in given)
+    samples = tuple(sample for sample in finite if sample.points)
     if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
         raise NotAnAnswer("answers with the same series twice")
-    return QueryResult(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
+    odd = sum(len(s.points) for s in given) - sum(len(s.points) for s in samples)
+    return QueryResult(samples=samples, warnings=_warnings(body, odd))
 
 
 def refusal(status: int, raw: bytes) -> str:
@@ -142,15 +145,16 @@ def _json(raw: bytes) -> Any:
         raise NotAnAnswer("answers something that is not JSON") from None
 
 
-def _series(item: dict[str, Any], kind: str) -> tuple[Sample, int]:
-    """One series, and how many of its values are no numbers."""
+def _series(item: dict[str, Any], kind: str) -> Sample:
     labels = item["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError
-    given = [item["value"]] if kind == "vector" else item["values"]
-    points = [(float(moment), float(value)) for moment, value in given]
-    finite = tuple(point for point in points if math.isfinite(point[0]) and math.isfinite(point[1]))
-    return Sample(labels, finite), len(points) - len(finite)
+    points = [item["value"]] if kind == "vector" else item["values"]
+    return Sample(labels, tuple((float(at), float(value)) for at, value in points))
+
+
+def _is_finite(point: Point) -> bool:
+    return math.isfinite(point[0]) and math.isfinite(point[1])
 
 
 def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
