@@ -1,6 +1,8 @@
-"""The answer that every door gives: strategy, checkpoint interval, predictions with bounds, reasons.
+"""The answer that every door gives: strategy, checkpoint interval, predictions with bounds,
+reasons.
 
-May import: search, schedule, estimate, reliability, bands, presets and what stands below. Imported by: manifest, verbs.
+May import: search, schedule, estimate, reliability, bands, presets and what stands below. Imported
+by: manifest, verbs.
 
     request      the question
     candidates   where is searched, and the odds of what is found

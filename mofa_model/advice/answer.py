@@ -1,4 +1,4 @@
-"""The types of an answer: what the command prints, what the annotations say, what the operator writes."""
+"""The types of an answer, for the command, annotations and the operator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Predicted:
     ettr: Range
     """Effective training time ratio at the interval beside it. [1]"""
     duration_seconds: Range
-    """Wall time to finish the tokens, failures included; zeros where no number of tokens is stated. [s]"""
+    """Wall time to finish the tokens with failures; zeros where no tokens are stated. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Odds:
     fits: Ratio
     """Of fitting the devices. [1]"""
     beats: Ratio | None = None
-    """Of being better than today's layout, or than the first choice where none was given; None of the first choice itself. [1]"""
+    """Of being better than today's layout, else than the first choice; None of that. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ class Alternative:
     """Another strategy, and why it is not the first choice."""
 
     name: str
-    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
+    """`most likely best`, `worth a try`, `in` a trainer, or `with` or `without` a feature."""
     trainer: str = ""
     """Trainer that can run it; empty where none can."""
     odds: Odds
@@ -68,7 +68,7 @@ class Alternative:
     checkpoint_interval_seconds: Seconds
     """The same as time. [s]"""
     terms: Mapping[str, Seconds]
-    """By how many seconds each term of a step is longer than the first choice's (below zero: shorter). [s]"""
+    """By how much each term of a step is longer than the first choice's. [s]"""
     reason: str
     """One sentence: which terms decide."""
 
@@ -101,7 +101,7 @@ class Current:
     reason: str
     """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio
-    """Time for the same work with it over that with the advice, minus one, failures included; 0 where it cannot run. [1]"""
+    """Time for the same work over that with the advice, minus one; 0 where it cannot run. [1]"""
 
     @property
     def text(self) -> str:
@@ -141,7 +141,7 @@ class FailureInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """The answer. `strategy`, `predicted` and the interval are None exactly where there is no recommendation."""
+    """The answer. Strategy, prediction and interval are None without a recommendation."""
 
     status: Status
     model: str
@@ -156,9 +156,9 @@ class Advice:
     """What it is expected to do."""
     odds: Odds | None = None
     trainer: str = ""
-    """Trainer that it is for: the one that was named, else the best of all; empty where none runs it."""
+    """Trainer that was named, else the best of all; empty where none runs the layout."""
     expected: Seconds | None = None
-    """The objective with what memory may cost; where no trainer is named, the trainer with the least is chosen. [s]"""
+    """The objective with what memory may cost; the least of all trainers is chosen. [s]"""
     checkpoint_interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
     checkpoint_interval_seconds: Seconds | None = None
@@ -170,9 +170,9 @@ class Advice:
     explanation: str
     """One sentence: what is recommended and why, or what stands in the way."""
     alternatives: tuple[Alternative, ...] = ()
-    """The most likely best layout where it is another one, one worth a try, and the best of other kinds."""
+    """The most likely best layout if another, one worth a try, and the best of other kinds."""
     probes: tuple[Alternative, ...] = ()
-    """Short runs that would make the choice surer, where some were asked for; the most valuable first."""
+    """Short runs that would make the choice surer, the most valuable first; if asked for."""
     frontier: tuple[Frontier, ...] = ()
     """Time against GPUs, where several numbers of nodes were searched; by rising number."""
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -204,12 +204,12 @@ class Advice:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Sentences beside the status: the doubts, and the grade of evidence where no doubt says it."""
+        """Sentences beside the status: doubts, and the grade of evidence if no doubt says it."""
         return tuple(dict.fromkeys((*self.doubts, *([self.basis.evidence] if self.basis else []))))
 
     @property
     def taught(self) -> Mapping[str, float]:
-        """Factors that running jobs taught and that the predictions contain: step, memory, spread; only those that are not 1."""
+        """Factors that running jobs taught, where they are not 1: step, memory, spread."""
         nothing = LearnedMemory()
         given = {
             "step": (float(self.learned), 1.0),

@@ -1,12 +1,14 @@
 """The candidates of an answer: where they are looked for, and how each is weighed.
 
-An estimate of memory is wrong by what its band says, and what nobody measured is priced by a guess. So the search first looks only
-at values of the axes that some measured run of the stack or its relatives has, and only takes so much of a device's memory as fits
-with the chance that is asked for. Where nothing fits so, it takes more memory; then it looks at what nobody measured.
+An estimate of memory is wrong by what its band says, and what nobody measured is priced by a guess.
+So the search first looks only at values of the axes that some measured run of the stack or its
+relatives has, and only takes so much of a device's memory as fits with the chance that is asked
+for. Where nothing fits so, it takes more memory; then it looks at what nobody measured.
 
     expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory))
 
-A layout that was tried in a short run is a candidate even where the search leaves it out, and says what near ones take.
+A layout that was tried in a short run is a candidate even where the search leaves it out, and says
+what near ones take.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from mofa_model.units import Bytes, Ratio, Seconds
 Array = NDArray[np.floating[Any]]
 
 PRESSED: Final = 0.93
-"""Share of its memory from which on a device's allocator slows a run: nine runs of nine at 70 of 80 GB and more. [1]"""
+"""Share of memory from which on a device is slower: nine runs of nine at 70 of 80 GB. [1]"""
 SLOWED: Final = 0.8
 """By how much it slows a run at least. [1]"""
 FAILED: Final = 0.1
@@ -64,14 +66,14 @@ WEIGHED: Final = 256
 FEWEST: Final = 12
 """The same on one number of nodes, at least."""
 TIGHTER: Final = 0.4
-"""Share of the risk that is taken where candidates have wider bands than the plainest layout. Ours. [1]"""
+"""Share of the risk taken where candidates have wider bands than the plainest. Ours. [1]"""
 SURE: Final = 0.05
-"""Difference between chances to fit that counts as none where no chance is as high as was asked for. Ours. [1]"""
+"""Difference of chances to fit that is ignored where none is as high as asked. Ours. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeighedCandidate:
-    """A candidate of the search with its odds, and with its exact price once its pipeline is replayed."""
+    """A candidate of the search with its odds, and with its exact price once it is replayed."""
 
     candidate: Candidate
     """What the search says."""
@@ -79,7 +81,7 @@ class WeighedCandidate:
     """Where it stands among measured runs."""
     fits: Ratio
     weight: float
-    """Factor on its objective for the chances of being short or out of memory, and for what short runs say. [1]"""
+    """Factor on its objective: what being short or out of memory costs, and short runs. [1]"""
     complexity: float
     """Its features, each by how rare it is in measured runs, in bits; 0 where it ran here. [1]"""
     unmeasured: tuple[str, ...]
@@ -135,7 +137,7 @@ class TrainerResult:
 
 
 def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
-    """The best candidates of a search, and the layouts that were tried, with their odds; best first."""
+    """The best candidates of a search and the tried layouts, with their odds; best first."""
     best = (one for candidates in ranking.best.values() for one in candidates)
     found = sorted(best, key=lambda one: (one.score, one.nodes, one.index))
     tried = {_layout(run.at) for run in request.tried}
@@ -243,8 +245,9 @@ def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion
 def searched(request: Request, advance: Callable[[float], None]) -> list[TrainerResult]:
     """What is found for every trainer that has something in the first place where anything fits.
 
-    Each trainer is searched as if it had been named, so the best of these results is the best of all. Where nothing fits anywhere,
-    the only result is that of the trainer that is nearest to fitting.
+    Each trainer is searched as if it had been named, so the best of these results is the best of
+    all. Where nothing fits anywhere, the only result is that of the trainer that is nearest to
+    fitting.
     """
     asked = _searches(request)
     for measured, surely in _places(request):
@@ -264,8 +267,9 @@ def _least_memory(one: TrainerResult) -> float:
 
 
 def _searches(request: Request) -> list[_TrainerSearch]:
-    """The search for the trainer that is named; else one for each that can do what is asked, and one for layouts that have to be
-    built, where that is allowed or no trainer can. Trainers share one effort; layouts to be built have their own.
+    """The search for the trainer that is named; else one for each that can do what is asked, and
+    one for layouts that have to be built, where that is allowed or no trainer can. Trainers share
+    one effort; layouts to be built have their own.
     """
     effort = Effort()
     if request.framework != ANY:
@@ -291,7 +295,7 @@ class _TrainerSearch:
 
     @property
     def preferred(self) -> bool:
-        """Whether it is searched before others: runs of its stack are known, or somebody wants to build it."""
+        """Whether it comes before others: its stack is measured, or somebody builds it."""
         return self._support.own or not trainer_of(self._request)
 
     @property
@@ -307,7 +311,7 @@ class _TrainerSearch:
     def found(
         self, measured: bool, surely: bool, advance: Callable[[float], None]
     ) -> TrainerResult | None:
-        """What fits among what was measured or among all, surely or not; None where nothing does."""
+        """What fits among measured values or among all, surely or not; None if nothing does."""
         request = self._request
         if not request.odds:
             return self._by_estimates(advance)
@@ -331,7 +335,7 @@ class _TrainerSearch:
 
 
 def _one_new(every: TrainerResult, share: Ratio, least: Ratio) -> TrainerResult:
-    """Of candidates with features that nobody measured those with one such axis alone, where these fit as surely; else all."""
+    """Candidates with unmeasured features on one axis alone, if these fit as surely; else all."""
     request = every.request
     support, question = known(request), question_of(request)
     keep = max(FEWEST, WEIGHED // len(question.nodes))
@@ -363,7 +367,7 @@ def beyond(request: Request, best: WeighedCandidate, step: Seconds) -> list[Weig
 
 
 def supported(request: Request, nodes: int, share: Ratio = 1.0) -> list[WeighedCandidate]:
-    """Candidates whose features runs have, in a share of a device's memory, on a number of nodes; best first."""
+    """Candidates whose features runs have, on some nodes in a share of memory; best first."""
     question = question_of(request, (nodes,))
     asked = replace(question, share=share, keep=WEIGHED, apart=False, has=_has(known(request)))
     ranking = aside(asked)
@@ -371,7 +375,7 @@ def supported(request: Request, nodes: int, share: Ratio = 1.0) -> list[WeighedC
 
 
 def aside(asked: SearchQuestion) -> Ranking | None:
-    """A further search that an answer mentions; None where it would take longer than such a search may."""
+    """A further search that an answer mentions; None where it would take too long."""
     try:
         return search(replace(asked, effort=Effort(ASIDE)))
     except TooLarge:
@@ -379,7 +383,7 @@ def aside(asked: SearchQuestion) -> Ranking | None:
 
 
 def _places(request: Request) -> Iterator[tuple[bool, bool]]:
-    """Where to look, in order: whether among measured values alone, and whether a layout has to fit surely."""
+    """Where to look, in order: among measured values alone, and only at what surely fits."""
     for measured in (True, False) if request.odds and not _lifted(request) else (False,):
         yield measured, True
         if request.odds:
@@ -387,7 +391,7 @@ def _places(request: Request) -> Iterator[tuple[bool, bool]]:
 
 
 def _shares(request: Request, surely: bool) -> Iterator[Ratio]:
-    """Shares of the memory to search; the second is for candidates with wider bands than the plainest layout. [1]"""
+    """Shares of the memory to search; the second is for candidates with wider bands. [1]"""
     if not surely:
         yield 1.0 / request.memory.ratio
         return
@@ -396,7 +400,7 @@ def _shares(request: Request, surely: bool) -> Iterator[Ratio]:
 
 
 def _share(request: Request, chance: Ratio) -> Ratio:
-    """Share of the memory in which an estimate fits with a chance, by the band of the plainest layout. [1]"""
+    """Share of the memory in which an estimate fits with a chance. [1]"""
     problem = request.problems[0]
     plain = Strategy(dp=problem.cluster.gpus)
     at = coordinates(problem.workload, problem.cluster, plain)

@@ -4,7 +4,8 @@
     apart      two candidates are told apart where one is faster with a chance of DECIDED, or by WORTH
     first      of those that are not told apart from the best, the one with the least complexity (`bands.evidence`)
 
-So a feature stands in the answer only where it is worth something, and what two layouts share decides nothing.
+So a feature stands in the answer only where it is worth something, and what two layouts share
+decides nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ DECIDED: Final = 0.75
 WORTH: Final = 0.02
 """Gain from which a feature is worth its complexity, whatever its odds. Ours. [1]"""
 SPAN: Final = 0.03
-"""Gain up to which a simpler layout is replayed as well: WORTH, and what the replay may change. [1]"""
+"""Gain up to which a simpler layout is replayed: WORTH, and what a replay may change. [1]"""
 
 
 def replayed(
     groups: Sequence[Sequence[WeighedCandidate]],
 ) -> list[tuple[WeighedCandidate, ...]]:
-    """Each group of candidates with exact step times, best first. Equal schedules of all groups are replayed together."""
+    """Each group with exact step times, best first. All groups are replayed together."""
     every = [one for group in groups for one in group]
     exact = iter(
         priced_together([(one.candidate.problem, one.candidate.strategy) for one in every])
@@ -63,7 +64,7 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
 
 
 def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
-    """Index of the simplest layout that the best one is not told apart from; of equally simple ones the better."""
+    """Index of the simplest layout that is not told apart from the best one."""
     best = int(np.argmin(expected))
     alike = (seen.beats(best, expected) < DECIDED) & (expected < expected[best] * (1.0 + WORTH))
     alike[best] = True
@@ -72,7 +73,7 @@ def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
 
 
 def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
-    """Candidates to replay: the best, simpler ones that are nearly as good, and the best of each other kind."""
+    """Candidates to replay: the best, simpler ones nearly as good, the best of each kind."""
     candidates = result.candidates
     few: dict[tuple[int, int], WeighedCandidate] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf

@@ -77,7 +77,7 @@ DECIDING: Final = {
     "search.effort": "prospects.ASIDE",
     "spec.reliability": "request.COPY_SLOWDOWN",
 }
-"""Constants that decide, by module. A label is what the inputs hash has said since it was first written, so it never changes."""
+"""Constants that decide, by module. The inputs hash has these labels, so they never change."""
 _CHUNKS: Final = ("chunks=2,4,8", "chunk-layers=0,1,2,4,8,16")
 """Constraints under which experts in chunks are searched where nothing fits without."""
 TRIED: Final = 3
@@ -130,9 +130,11 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
 
 
 def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
-    """Results of trainers with their first choices, the best first; one where nothing fits has none.
+    """Results of trainers with their first choices, the best first; one where nothing fits has
+    none.
 
-    A trainer whose first choice could be recommended stands before one with doubts; then the better stands before.
+    A trainer whose first choice could be recommended stands before one with doubts; then the better
+    stands before.
     """
     if not results[0].candidates:
         return list(results)
@@ -147,7 +149,7 @@ def _rank(result: TrainerResult) -> tuple[bool, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Baseline:
-    """The layout against which chances are stated: today's where it can run, else the first choice."""
+    """The layout that chances are stated against: today's if it can run, else the first choice."""
 
     request: Request
     at: Coordinates
@@ -214,7 +216,7 @@ def _joined(*sentences: str) -> str:
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
-    """The end of an explanation that says what experts in chunks would do; empty where they were searched or do not help."""
+    """What experts in chunks would do, as the end of an explanation; empty if nothing."""
     asked, model = question_of(request), request.problems[0].workload.model
     said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
     if ranking.leanest is None or model.experts is None or said:
@@ -237,8 +239,8 @@ def _alternatives(
     of_best: Predicted,
     baseline: _Baseline,
 ) -> tuple[Alternative, ...]:
-    """Other layouts with their names: the most likely best one where it is not the first choice, one worth a try, the first
-    choices of other trainers, and the best of other kinds.
+    """Other layouts with their names: the most likely best one where it is not the first choice,
+    one worth a try, the first choices of other trainers, and the best of other kinds.
     """
     request, best = result.request, result.finalists[0]
     named: list[tuple[str, Request, WeighedCandidate]] = []
@@ -313,7 +315,7 @@ def _alternative(
 
 
 def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple[Frontier, ...]:
-    """The best on each number of nodes, where several were searched; none where fewer nodes are as fast."""
+    """The best on each number of nodes, if several were searched and fewer are slower."""
     best: dict[int, WeighedCandidate] = {}
     for one in candidates:
         best.setdefault(one.nodes, one)
@@ -334,7 +336,7 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
 
 
 def _today(request: Request) -> tuple[Current | None, _Baseline | None]:
-    """Today's layout on the devices that it occupies, and the same as a baseline where it can run; None where none was given."""
+    """Today's layout on its own devices, and as a baseline if it can run; None if not given."""
     first, strategy = request.problems[0], request.current
     if strategy is None:
         return None, None
@@ -416,7 +418,8 @@ def _explained(
 
 @cache
 def deciding_numbers() -> Mapping[str, float]:
-    """Constants that odds and the rule rest on, by the names under which the inputs hash knows them.
+    """Constants that odds and the rule rest on, by the names under which the inputs hash knows
+    them.
 
     >>> deciding_numbers()["choice.DECIDED"]
     0.75

@@ -1,7 +1,9 @@
-"""What one layout is expected to do: its step by replay, its checkpoints, and its figures with bounds.
+"""What one layout is expected to do: its step by replay, its checkpoints, and its figures with
+bounds.
 
-The search uses closed forms, which are exact for equal stages. The best few candidates differ by little, so their pipelines are
-replayed, operation by operation with uneven stages as they are, and the replay's figure is the one that an answer states.
+The search uses closed forms, which are exact for equal stages. The best few candidates differ by
+little, so their pipelines are replayed, operation by operation with uneven stages as they are, and
+the replay's figure is the one that an answer states.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import DAY, Bytes, Numeric, Range, Ratio, Seconds
 
 MOST_OPERATIONS: Final = 30_000
-"""Operations of the longest pipeline that is replayed; a longer one keeps its closed form, for its bubble is a small part."""
+"""Operations of the longest pipeline that is replayed; a longer one has a small bubble."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +137,7 @@ def _twice(times: NDArray[Any]) -> NDArray[Any]:
 
 
 _SOON = 1e-6
-"""A step, as a share of a save, that is so short that rounding an interval to whole steps costs nothing."""
+"""A step, as a share of a save, so short that rounding an interval costs nothing."""
 
 
 def save_costs(
@@ -162,7 +164,8 @@ def steps_to_finish(problem: SearchCase) -> float:
 
 
 def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> Score:
-    """The objective of the search on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]
+    """The objective of the search on a number of nodes: the step, the time to finish, or the GPU
+    time to finish. [s]
 
     `saved` is the least size of a checkpoint that a scored strategy has.
     """
@@ -216,7 +219,7 @@ def job_of(
 
 
 def watchdog_words(job: Job, interval: Interval) -> str:
-    """The end of a sentence about ETTR that says what a watchdog on steps is worth; empty where no hangs are assumed."""
+    """The worth of a watchdog on steps, as the end of a sentence on ETTR; else empty."""
     found = watchdog(job, interval.steps, interval.every)
     if found is None:
         return ""
@@ -233,7 +236,7 @@ def best_interval(request: Request, job: Job) -> Interval:
 
 
 def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicted, Interval]:
-    """What a layout is expected to do at its best checkpoint interval, with bounds; factors that running jobs taught are in it."""
+    """What a layout is expected to do at its best checkpoint interval, with bounds."""
     w, c = one.problem.workload, one.problem.cluster
     seen = seen_of(request, (coordinates(w, c, one.strategy),))
     centres = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
@@ -270,12 +273,12 @@ def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicte
 
 
 def _together(one: float, other: float) -> float:
-    """The factor that two independent factors of 1 or more reach together, as often as each alone. [1]"""
+    """The factor that two independent factors of 1 or more reach together. [1]"""
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
 def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
-    """Measured runs that a prediction rests on, with the bounds that the answer states: short runs make these narrower."""
+    """Measured runs that a prediction rests on, with the bounds that the answer states."""
     found = basis_of(
         request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy)
     )
@@ -283,7 +286,7 @@ def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
 
 
 def confidence(request: Request, one: PricedLayout, found: Basis) -> tuple[Ratio, tuple[str, ...]]:
-    """Probability that the bounds hold, and sentences about it beside the grade of evidence and the doubts."""
+    """Probability that the bounds hold, and sentences about it beside grade and doubts."""
     sure, caveats = found.confidence, [*request.notes]
     if not found.runs:
         if not request.tried:

@@ -1,7 +1,7 @@
 """Short runs to propose: layouts to run for a few steps, so that the choice after them is best.
 
-A run says what its own layout takes, what similar layouts take (`bands.odds`), and whether it fits. Its worth follows from common
-draws of all errors, of times and of memory:
+A run says what its own layout takes, what similar layouts take (`bands.odds`), and whether it fits.
+Its worth follows from common draws of all errors, of times and of memory:
 
     regret = mean over draws of (time of what would be chosen then - time of what is best then) / time
 
@@ -40,7 +40,7 @@ SPREAD: Final = math.sqrt(3.0)
 MOST: Final = 64
 """Layouts that may be proposed: the best, and of those with the same degrees one. [1]"""
 EVEN: Final = 0.5
-"""Chance to fit from which a run is offered: one that fails more often than not wastes machines. Ours. [1]"""
+"""Least chance to fit of a run that is proposed: a failed run wastes machines. Ours. [1]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Plan:
 
 
 def probes(found: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
-    """Short runs that are worth most, best first, each with the share of the expected loss that is left after it. [1]"""
+    """The most valuable short runs, each with the share of the expected loss left after it. [1]"""
     request = found.request
     if not request.probe or not request.odds:
         return []
@@ -80,8 +80,9 @@ def probes(found: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedC
 def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
     """The runs that leave the least regret.
 
-    `pace` is the expected time without memory's share, `space` the memory that there is over the estimated memory, `sure` the
-    chance to fit that is asked for, and `ran` says which layouts ran before.
+    `pace` is the expected time without memory's share, `space` the memory that there is over the
+    estimated memory, `sure` the chance to fit that is asked for, and `ran` says which layouts ran
+    before.
     """
     fits, weight = weights_of(seen, space)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)

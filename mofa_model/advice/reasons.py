@@ -1,4 +1,4 @@
-"""What an answer says beside its numbers: why the winner wins, what would change it, what lowers confidence."""
+"""Sentences beside the numbers: why the winner wins, and what would change it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def compared(other: PricedLayout, best: PricedLayout) -> dict[str, float]:
 def why_not(
     objective: str, other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float
 ) -> str:
-    """One sentence on why an alternative is not the first choice: the terms that decide under the objective, each with the
-    sign of what the alternative has more of. What failures and checkpoints take is a term wherever it counts.
+    """One sentence on why an alternative is not the first choice: the terms that decide under the
+    objective, each with the sign of what the alternative has more of. What failures and checkpoints
+    take is a term wherever it counts.
     """
     ettr, best_ettr = max(ettr, NEVER), max(best_ettr, NEVER)
     if objective == "cost" and other.strategy.gpus != best.strategy.gpus:
@@ -59,7 +60,7 @@ def why_not(
 
 
 def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float) -> str:
-    """The same for GPU-hours of layouts on other numbers of GPUs: shares of the first choice's GPU-hours."""
+    """The same for GPU-hours on other numbers of GPUs: shares of the first choice's."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
     mine, base = other.step.terms(), best.step.terms()
@@ -83,7 +84,7 @@ def _largest(terms: Mapping[str, float], whole: float, text: Callable[[float], s
 
 
 def gained(advice: Advice) -> str:
-    """What the advice is beside today's layout, in a few words: of time, or of GPU-hours where these are the objective."""
+    """The advice beside today's layout, in a few words: time, or GPU-hours if these are asked."""
     today = advice.current
     if (
         today is None
@@ -115,7 +116,7 @@ def _percent(value: float) -> str:
 
 
 def nearest_constraints(best: PricedLayout, ranking: Ranking, limit: float) -> tuple[str, ...]:
-    """What a small change of memory, batch or bandwidth would give, in one sentence each, the largest gain first."""
+    """Gains of a little more memory, batch or bandwidth, one sentence each, largest first."""
     found: list[tuple[Ratio, str]] = []
     if (
         ranking.near is not None
@@ -185,7 +186,7 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
 
 
 def unoffered(strategy: Strategy) -> str:
-    """What of a strategy no trainer offers, in the words of strategies; empty where some trainer offers all."""
+    """Values of a strategy that no trainer offers, as text; empty where some trainer has all."""
     offered = [framework(name) for name in trainers()]
     found = []
     for axis in AXES:
@@ -200,7 +201,7 @@ def unoffered(strategy: Strategy) -> str:
 
 
 def _missing(lean: Candidate, limit: float) -> str:
-    """What the leanest strategy has too little of: device memory, or where that would do, main memory."""
+    """What the leanest strategy lacks: device memory, else main memory."""
     if lean.memory > limit:
         return (
             f"needs {lean.memory / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "

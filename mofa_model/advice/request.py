@@ -25,15 +25,16 @@ OBJECTIVES = ("time", "throughput", "cost")
 RATE = 0.005
 """Default failures of a node in a day: the paper's assumption. [1/d]"""
 STORAGE = 2e9
-"""Default bandwidth of a node to a shared file system: a 25 Gbit/s link, less protocol. Ours. [B/s]"""
+"""Default bandwidth of a node to a shared file system: 25 Gbit/s less protocol. Ours. [B/s]"""
 SHARED_STORAGE = 1e12
-"""Default bandwidth of all nodes to it together; the largest published systems sustain 2 TB/s. Ours. [B/s]"""
+"""Default bandwidth of all nodes to it; published systems reach 2 TB/s. Ours. [B/s]"""
 STALL = 1.0
 """Default stall of an asynchronous save: barrier and planning, 0.2 to several seconds. Ours. [s]"""
 
 
 def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -> Reliability:
-    """The paper's recovery classes at an assumed rate, and asynchronous checkpoints to a shared file system.
+    """The paper's recovery classes at an assumed rate, and asynchronous checkpoints to a shared
+    file system.
 
     >>> assumed_reliability(4e11).tiers[0].node_bandwidth
     2000000000.0
@@ -58,7 +59,8 @@ def by_trainer(
     release: str | None = None,
     under: Callable[[Calibration], Calibration] = lambda constants: constants,
 ) -> ByTrainer:
-    """Problems under the constants of each trainer's own stack, for a question that names no trainer.
+    """Problems under the constants of each trainer's own stack, for a question that names no
+    trainer.
 
     The `release` of a stack, and further changes of its constants (`under`), are the same for all.
     """
@@ -85,7 +87,7 @@ def _of_stack(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unplaced:
-    """Today's layout where it does not fit the machines that are asked about: it is shown, and has no price."""
+    """Today's layout where it does not fit these machines: it is shown without a price."""
 
     text: str
     why: str
@@ -98,7 +100,7 @@ class LearnedMemory:
     ratio: float = 1.0
     """Observed over estimated, as it is expected of the next job. [1]"""
     spread: float = 10.0
-    """Logarithm by which four of five jobs differ from that at most; the default, of no jobs, is wider than any band. [1]"""
+    """Logarithm by which four of five jobs differ at most; the default is wider than bands. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +108,7 @@ class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
 
     problems: tuple[SearchCase, ...]
-    """The model and its machines, one for each precision that may be used, the preferred one first."""
+    """The model and its machines, one for each precision; the preferred one first."""
     reliability: Reliability
     """How machines fail and come back, and where checkpoints go."""
     nodes: int
@@ -117,7 +119,7 @@ class Request:
     framework: str = ANY
     """Trainer; `any` = whichever of all has the best answer."""
     trainers: ByTrainer = field(default=(), metadata={"since": "a stack for each trainer"})
-    """Of a question that names no trainer: `problems` under the constants of each trainer's own stack."""
+    """Without a named trainer: `problems` under the constants of each trainer's stack."""
     constraints: tuple[str, ...] = ()
     """Constraints on axes: tp=4,8 or pp<=8."""
     lifted: tuple[str, ...] = ()
@@ -130,27 +132,27 @@ class Request:
     """Longest checkpoint interval; None = any. [s]"""
     current: Strategy | Unplaced | None = None
     learned: Ratio = 1.0
-    """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
+    """Observed over predicted step time of running jobs; every step is so much longer. [1]"""
     memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
     """The same of memory: every device holds so much more, and the band is no wider."""
     risk: Ratio = 0.1
     """Chance of being out of memory that is taken. [1]"""
     odds: bool = True
-    """Whether odds and measured runs decide; else the estimates alone do, over all that the trainer can run."""
+    """Whether odds decide; else the estimates alone, over all that the trainer can run."""
     runs: MeasuredRuns = field(default_factory=measured_runs, compare=False, repr=False)
     """Measured runs that odds and bands rest on."""
     tried: tuple[ShortRun, ...] = field(default=(), metadata={"since": "short runs"})
-    """Layouts of this question that were run for a few steps; what they share with all others is in `learned`."""
+    """Layouts that were run for a few steps; what all share is in `learned`."""
     probe: Count = field(default=0, metadata={"since": "short runs"})
     """Short runs to propose. [1]"""
     top: Count = 5
     notes: tuple[str, ...] = ()
-    """How something that was given is read, one sentence each; said with the answer, and no doubt about it."""
+    """How inputs were read, one sentence each; these are no doubts."""
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
 
     def of(self, trainer: str) -> Request:
-        """The same question with one of its trainers named; unchanged where it names one, or where `trainer` is empty."""
+        """The same question with one of its trainers named, unless it names one already."""
         if self.framework != ANY or not trainer:
             return self
         problems = dict(self.trainers).get(trainer, self.problems)
@@ -175,7 +177,7 @@ class Request:
 
 
 def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
-    """What measured runs and running jobs say of layouts. Short runs of the question itself count instead of running jobs."""
+    """Odds of layouts by measured runs, and by short runs if there are any, else by jobs."""
     seen = odds_of(request.runs, places, request.tried)
     if request.tried or request.memory == LearnedMemory():
         return seen

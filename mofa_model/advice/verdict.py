@@ -22,7 +22,7 @@ KEPT: Final = 0.5
 SURELY: Final = 0.9
 """Chance of fitting below which an answer is LowConfidence. [1]"""
 DOUBTED: Final = 0.4
-"""Confidence at most, where an input is itself in doubt, such as nodes that are not ready. Ours. [1]"""
+"""Greatest confidence where an input is in doubt, such as nodes not ready. Ours. [1]"""
 
 
 def status_of(doubts: tuple[str, ...]) -> Status:
@@ -46,8 +46,8 @@ def doubts_of(
 ) -> tuple[str, ...]:
     """Reasons against a layout as an answer, one sentence each.
 
-    `unmeasured` are its features that no run has, `own` says whether runs of its stack or a relative count, `sure` is the chance
-    that its bounds hold.
+    `unmeasured` are its features that no run has, `own` says whether runs of its stack or a
+    relative count, `sure` is the chance that its bounds hold.
     """
     found = [*question_doubts(request)]
     if keeps(odds.beats):
@@ -68,7 +68,7 @@ def doubts_of(
 
 
 def keeps(beats: Ratio | None) -> bool:
-    """Whether today's layout is kept, given the chance that the first choice is better; None = there is no such layout."""
+    """Whether today's layout is kept, by the chance that the first choice is better."""
     return beats is not None and float(beats) < KEPT
 
 

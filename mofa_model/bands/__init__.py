@@ -5,5 +5,6 @@
     odds          bands, whether a layout fits, whether it is faster than another, and what short runs add
     evidence      what a prediction rests on, and the features that a stack is known with
 
-May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.
+May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the
+lab.
 """

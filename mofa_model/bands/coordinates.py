@@ -1,7 +1,9 @@
-"""Where a run stands: what trained, on what, how large and in which layout. How far two runs are apart is counted along these.
+"""Where a run stands: what trained, on what, how large and in which layout. How far two runs are
+apart is counted along these.
 
-A distance counts halvings: what a run says of another one is worth half for each. How many halvings a difference costs is ours,
-chosen once, so that bands made without a group of runs hold their share of it.
+A distance counts halvings: what a run says of another one is worth half for each. How many halvings
+a difference costs is ours, chosen once, so that bands made without a group of runs hold their share
+of it.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, DEGREES, Strategy
 
 OTHER: Final = 3.0
-"""Halvings between two stacks, classes of devices or kinds of layers that share nothing; half as many where they share something. [1]"""
+"""Halvings between stacks, devices or kinds of layers that share nothing; else half. [1]"""
 FORMAT: Final = 1.5
-"""Halvings between two formats of matrix products, and for every kind of block that only one of two models has. [1]"""
+"""Halvings between formats of products, and for each block that only one model has. [1]"""
 DOUBLING: Final = 0.5
 """Halvings for every doubling of devices, width or sequence, three doublings at most. [1]"""
 CHOICE: Final = 0.75
-"""Halvings between two values of an axis of the layout; of a number it is reached after three doublings. [1]"""
+"""Halvings between two values of an axis; of a number after three doublings. [1]"""
 _DOUBLINGS: Final = 3.0
 
 ALONE: Final = "other"
@@ -89,7 +91,7 @@ def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coo
 
 
 def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
-    """What fields of a strategy say beside the plainest of the others, where that is not the plainest."""
+    """The words of fields of a strategy, where these are not the plainest."""
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
     said = {key: word.write(strategy) for key, word in WORDS.items()}
     return {key: text for key, text in said.items() if text != PLAIN[key]}
@@ -104,7 +106,8 @@ def _acting(strategy: Strategy) -> list[Axis]:
 
 @cache
 def family_of(device: str) -> tuple[str, str]:
-    """A device's class, and the family of classes that it belongs to; of one that stands alone, its own name.
+    """A device's class, and the family of classes that it belongs to; of one that stands alone, its
+    own name.
 
     >>> family_of("gb200"), family_of("l40s")
     (('blackwell-gb200', 'blackwell'), ('l40s', 'l40s'))

@@ -1,7 +1,8 @@
 """What measured runs say of one layout: the runs near it, and which of its features they have.
 
-A feature is a key of the layout whose word is not the plainest one. Any number above the plainest is one feature, and so is any
-number of whole layers that are computed again. The complexity of a layout counts its features, each by how rare it is:
+A feature is a key of the layout whose word is not the plainest one. Any number above the plainest
+is one feature, and so is any number of whole layers that are computed again. The complexity of a
+layout counts its features, each by how rare it is:
 
     complexity = sum over features of 1 + log2(runs of the stack's family / those of them that have it)    in bits
 """
@@ -106,7 +107,7 @@ class Basis:
 
     @property
     def grade(self) -> str:
-        """Whether the stack was measured here, elsewhere or nowhere, and how far off a step may be."""
+        """Whether the stack was measured here, elsewhere or nowhere; how far off a step is."""
         if self.runs:
             known = f"{self.runs} {'run' if self.runs == 1 else 'runs'} of {self.stack} on {self.devices}"
         elif self.related:
@@ -131,7 +132,7 @@ class Basis:
 
 
 def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
-    """What a prediction rests on: how many runs, the nearest of them, and how often bands near it held."""
+    """The measured runs that a prediction rests on."""
     far = np.where(np.isfinite(runs.errors["step"]), runs.distances((asked,))[0], np.inf)
     weights = np.where(np.isfinite(runs.held), runs.say * np.exp2(-far), 0.0)
     sure = (float(weights @ np.nan_to_num(runs.held)) + DOUBTED * DOUBT) / (
@@ -202,7 +203,7 @@ class Seen:
 
     runs: int
     error: float | None
-    """Median error of their steps by fits that did not see their groups; None where there are none. [1]"""
+    """Median error of their steps by fits without their groups; None without runs. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,7 +214,7 @@ class Feature:
     """Coordinate, or key of the layout."""
     value: str
     seen: Mapping[str, Seen]
-    """Runs that have it: `here`, of the stack on these devices; of the `stack`; on these `devices`; in this `format`; `all`."""
+    """Runs that have it: `here` (stack and devices), `stack`, `devices`, `format`, `all`."""
 
 
 def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
@@ -255,9 +256,11 @@ def _seen(runs: MeasuredRuns, mask: Mask) -> Seen:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Features of the measured runs that count for a stack: those of its family; of a family that nobody measured, all.
+    """Features of the measured runs that count for a stack: those of its family; of a family that
+    nobody measured, all.
 
-    Of a mixture of experts only runs of mixtures count, and of a dense model only those of dense ones, where there are some.
+    Of a mixture of experts only runs of mixtures count, and of a dense model only those of dense
+    ones, where there are some.
     """
 
     own: bool

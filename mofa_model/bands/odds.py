@@ -1,20 +1,24 @@
-"""Bands and odds: where a measured value is expected, whether a layout fits, and whether it is faster than another one.
+"""Bands and odds: where a measured value is expected, whether a layout fits, and whether it is
+faster than another one.
 
-Every measured run comes with what a fit that did not see its group says of it, so with an error as for a run that nobody has seen.
-The band of a new run is the quantile of these errors. Each error counts by how near its run is (`coordinates`), and all of them are
-a background. The band widens with the distance of the nearest run. So a feature that no run has widens it, and a stack is known
+Every measured run comes with what a fit that did not see its group says of it, so with an error as
+for a run that nobody has seen. The band of a new run is the quantile of these errors. Each error
+counts by how near its run is (`coordinates`), and all of them are a background. The band widens
+with the distance of the nearest run. So a feature that no run has widens it, and a stack is known
 only where it ran on that class of devices.
 
-Two layouts of one question have the same model, devices and software, so most of their errors are the same. What they share
-cancels, and the further apart they are, the less they share:
+Two layouts of one question have the same model, devices and software, so most of their errors are
+the same. What they share cancels, and the further apart they are, the less they share:
 
     correlation of two errors    2 ** (-PARTING * distance)
     P(value <= bound)            chance(log(bound / estimate) / scale)
 
-The law is Student's with three degrees of freedom: one run in twenty is far off, which a normal law never expects. Its scale is the
-band's, so that a band holds the share that it is made to hold. `mofa validate odds` says how true the odds are.
+The law is Student's with three degrees of freedom: one run in twenty is far off, which a normal law
+never expects. Its scale is the band's, so that a band holds the share that it is made to hold.
+`mofa validate odds` says how true the odds are.
 
-A short run of one layout says what its own error is, and by the same correlation what to expect of the others' (kriging):
+A short run of one layout says what its own error is, and by the same correlation what to expect of
+the others' (kriging):
 
     expected error    K_r (K_rr + REPEATED^2)^-1 e        K = scale scale' 2 ** (-PARTING * distance), r the layouts that were run
 """
@@ -43,32 +47,32 @@ BACKGROUND: Final = 1 / 60
 WIDER: Final = 0.05
 """Share by which a band widens for every halving to the nearest run. Ours. [1]"""
 SCALE: Final = 0.25
-"""Share by which a band widens for every doubling of devices beyond the largest run of the stack and its relatives. Ours. [1]"""
+"""Widening for every doubling of devices beyond the largest related run. Ours. [1]"""
 _SCALED: Final = {"step"}
 """Quantities that are less sure on more devices; the memory of one device is not."""
 PARTING: Final = 3.0
-"""Halvings of the correlation of two layouts for each halving of distance; pairs of left-out runs say so. [1]"""
+"""Halvings of a correlation for each halving of distance, by pairs of left-out runs. [1]"""
 REPEATED: Final = 0.01
-"""Scale of the logarithm between short runs of one layout: one job at seven sites had 0.0085, windows of one run 0.01 to 0.03. [1]"""
+"""Scale of the logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
 END: Final = 1.6377
-"""Scales from the middle to the end of a band: where Student's law with three degrees of freedom has 0.9. [1]"""
+"""Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
 
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
-    """The band of a quantity, as factors on its estimate: a quantile of the errors of measured runs, by how near they are."""
+    """The band of a quantity, as factors: a quantile of errors of runs, by nearness."""
     half = float(halves_of(runs, (asked,), runs.distances((asked,)), quantity)[0])
     return band_around(half)
 
 
 def band_around(half: float) -> Range:
-    """Factors on an estimate, from half the width of its band as a logarithm; one run in ten is below it, one above."""
+    """Factors on an estimate, from half the width of its band as a logarithm."""
     return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
 
 
 def halves_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str
 ) -> Array:
-    """Half the width of the bands of layouts, as a logarithm; `far` are the distances of all runs from each. [1]"""
+    """Half widths of layouts' bands, as logarithms; `far` are distances of runs from each. [1]"""
     errors = np.abs(runs.errors[quantity])
     known = np.flatnonzero(np.isfinite(errors))
     known = known[np.argsort(errors[known], kind="stable")]
@@ -92,7 +96,7 @@ def halves_of(
 
 
 def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
-    """Doublings of devices beyond the largest run of the stack and its relatives, else of any. [1]"""
+    """Doublings of devices beyond the largest related run, else beyond any. [1]"""
     alike = runs.related(asked.stack)[known]
     words, size = runs.places["gpus"]
     sizes = np.array([float(word) for word in words])[size[known[alike] if alike.any() else known]]
@@ -146,7 +150,7 @@ class LayoutOdds:
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
     explained: Mapping[str, Array]
-    """Factors whose products are the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
+    """Factors of the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
 
     @property
     def scales(self) -> dict[str, Array]:
@@ -163,7 +167,7 @@ class LayoutOdds:
             )
 
     def beats(self, one: int, pace: Array) -> Array:
-        """Chance that a layout is faster than each of all, by their expected paces; against itself a half. [1]"""
+        """Chance that a layout is faster than each of all, by paces; against itself a half. [1]"""
         mine, others = self.scales["step"][one], self.scales["step"]
         shared = self._shared([one])[0]
         explained = np.square(self.explained["step"] - self.explained["step"][:, [one]]).sum(axis=0)
@@ -192,7 +196,7 @@ class LayoutOdds:
         return found
 
     def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
-        """The same with what running jobs taught of a quantity: how far it is off, and by how much jobs differ from that, as logarithms. [1]"""
+        """The same with what jobs taught: how far off a quantity is, and how they scatter. [1]"""
         halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
         return LayoutOdds(self.layouts, halves, centres, self.explained)
@@ -207,7 +211,7 @@ class LayoutOdds:
         return LayoutOdds(tuple(self.layouts[at] for at in which), halves, centres, explained)
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
-        """The same after short runs; `errors` are logarithms of measured over predicted, by quantity and index of the layout."""
+        """The same after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
             ran = list(found)

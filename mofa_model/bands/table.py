@@ -1,7 +1,8 @@
-"""Measured runs as columns: those that are shipped, each with what a fit that did not see its group says of it, and the user's own.
+"""Measured runs as columns: those that are shipped, each with what a fit that did not see its group
+says of it, and the user's own.
 
-`runs.tsv.gz` is written by `mofa fit` of the lab from its case files. A user's runs stand under `[[runs]]` of the files that
-MOFA_CONSTANTS names, as `mofa calibrate --from-runs` writes them.
+`runs.tsv.gz` is written by `mofa fit` of the lab from its case files. A user's runs stand under
+`[[runs]]` of the files that MOFA_CONSTANTS names, as `mofa calibrate --from-runs` writes them.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ FILE: Final = "runs.tsv.gz"
 QUANTITIES: Final = ("step", "memory")
 """What was measured of a run: the time of a step, the memory of the fullest device."""
 COLUMNS: Final = ("id", "group", *PLACES, "layout", *QUANTITIES, "held")
-"""Of the table, in order; errors are logarithms of measured over predicted in ten thousandths, empty where nothing was measured."""
+"""Columns in order; errors are logarithms in ten thousandths, empty if not measured."""
 OWN: Final = "your own runs"
 """Group of a user's runs."""
 UNIT: Final = 1e4
 _NUMBER: Final = re.compile(r"-?[1-9]\d{0,11}(\.\d+)?|0")
 CROWD: Final = 0.5
-"""Power of the size of a group by which each of its runs counts less, because their errors are alike. Ours. [1]"""
+"""Power of a group's size by which each run counts less: errors are alike. Ours. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +48,11 @@ class MeasuredRuns:
     groups: tuple[str, ...]
     """Groups of runs: one publisher, one family of models, one GPU."""
     places: Mapping[str, tuple[tuple[str, ...], NDArray[np.intp]]]
-    """By coordinate or key of the layout: the words that some run has, and which of them each has."""
+    """By coordinate or key of the layout: its words, and which of them each run has."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
     held: Array
-    """1 where the band made without a run's group held its step, else 0; NaN where this is not known. [1]"""
+    """1 where the band without a run's group held its step, else 0; NaN if unknown. [1]"""
     say: Array
     """Weight of each run among the others of its group. [1]"""
     digest: str
@@ -103,7 +104,7 @@ class MeasuredRuns:
 
 
 def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
-    """The shipped runs, with those of the files of constants that hold, and with more of the user's."""
+    """The shipped runs, those of the constants files, and more of the user's."""
     further = [_own("runs", row) for row in more]
     return (
         in_columns([*_rows(constants.constant_files()), *further])
@@ -160,7 +161,7 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
 
 
 def in_words(name: str, at: Coordinates, **errors: float) -> dict[str, str]:
-    """A user's run in the words of the table, with logarithms of measured over predicted by quantity."""
+    """A user's run in the words of the table, with its errors by quantity."""
     layout = " ".join(f"{key}={word}" for key, word in sorted(at.layout.items()))
     places = {place: at.word(place) for place in PLACES}
     return {

@@ -1,6 +1,8 @@
-"""Fits the constants of presets to measured runs; here to a user's own, as factors over the shipped ones.
+"""Fits the constants of presets to measured runs; here to a user's own, as factors over the shipped
+ones.
 
-May import: advice, bands, estimate, presets, spec, strategy, units, errors; scipy is not needed. Imported by: verbs, the operator (system alone) and the lab.
+May import: advice, bands, estimate, presets, spec, strategy, units, errors; scipy is not needed.
+Imported by: verbs, the operator (system alone) and the lab.
 
     runs        a user's own runs or trainer's log -> factors over the shipped constants of its system alone
     short_runs  runs of a question's own layouts -> the question with what they say

@@ -2,9 +2,10 @@
 
 Constants do not belong to a case: by a `CalibrationKey` it names those that it asks for.
 
-Cases are of one *kind* when they differ in numbers alone: they have the same categories (schedule, sharding, gated or not, latent
-attention or not, …) and stacks with the same habits. `stacked` turns frozen descriptions of one kind into one whose numbers are
-arrays, so that the estimate prices all of them in one pass. A number that is equal in all stays a scalar.
+Cases are of one *kind* when they differ in numbers alone: they have the same categories (schedule,
+sharding, gated or not, latent attention or not, …) and stacks with the same habits. `stacked` turns
+frozen descriptions of one kind into one whose numbers are arrays, so that the estimate prices all
+of them in one pass. A number that is equal in all stays a scalar.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mofa_model.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationKey:
-    """Which constants a case asks for; nothing here names a model, degrees of a layout or a cluster."""
+    """Constants that a case asks for; no model, layout or cluster is named here."""
 
     device: str
     precision: str
@@ -42,11 +43,12 @@ class MeasuredFigure:
     """One measured figure."""
 
     quantity: str
-    """step_time_s, memory_gib, memory_static_gib, layer_forward_s, layer_backward_s or activation_ratio."""
+    """step_time_s, memory_gib, memory_static_gib, layer_forward_s, layer_backward_s or
+    activation_ratio."""
     value: float
     """SI: seconds, bytes or a ratio, whatever the quantity is called."""
     basis: str = ""
-    """What it was made from: the field it was converted from, the rank of a memory figure, the variant of a ratio."""
+    """The field it was converted from, the rank of a memory figure, or a ratio's variant."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +75,7 @@ class Case:
     out_of_memory: bool = False
     """True where the run did not fit."""
     composed: bool = False
-    """True where a step time was composed from profiled layer times, so that neighbours are not independent."""
+    """Whether a step time was composed from layer times: neighbours depend on each other."""
 
 
 def shipped(key: CalibrationKey) -> Calibration:
@@ -117,9 +119,11 @@ class Batch:
 
 
 def batches(cases: Sequence[Case], resolve: Resolve) -> list[Batch]:
-    """All cases in batches of one kind, in order of first appearance; constants are not yet attached.
+    """All cases in batches of one kind, in order of first appearance; constants are not yet
+    attached.
 
-    `resolve` is asked for the habits of stacks (placement, overlap by default): they are categories too.
+    `resolve` is asked for the habits of stacks (placement, overlap by default): they are categories
+    too.
     """
     habits: dict[CalibrationKey, Hashable] = {}
     kinds: dict[Hashable, list[int]] = {}
@@ -158,7 +162,7 @@ def kind_of(described: Any) -> Hashable:
 
 
 def stacked(described: Sequence[T]) -> T:
-    """One description for many of one kind: numbers that differ become arrays, labels that differ "several"."""
+    """One description for many of one kind, with arrays for numbers that differ."""
     first: Any = described[0]
     if _is_number(first):
         equal = all(value == first for value in described)

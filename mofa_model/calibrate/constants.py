@@ -1,8 +1,8 @@
 """Constants that a fit may move, and their text in a constants file.
 
-An entry is a section and path of constants.toml with a prior. A constant is what the layers of constants.toml make of it: the
-innermost `value`, times every `factor` above it. So the logarithm of each constant is a sum of logarithms of entries, and a fit
-works on these sums.
+An entry is a section and path of constants.toml with a prior. A constant is what the layers of
+constants.toml make of it: the innermost `value`, times every `factor` above it. So the logarithm of
+each constant is a sum of logarithms of entries, and a fit works on these sums.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Free:
 
 
 def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
-    """All entries of a table in the form of priors.toml; those of constants.toml, which have no spread, are fixed."""
+    """Entries of a table in the form of priors.toml; those without a spread are fixed."""
     known = defaults()
     entries = []
     for section, constants in _sections(table):
@@ -135,7 +135,7 @@ class Written:
     entry: Free
     value: float
     scatter: float = 0.0
-    """Standard deviation of its logarithm over folds that touch it; 0 = fixed, or never left out."""
+    """Standard deviation of its logarithm over folds; 0 = fixed, or never left out."""
     runs: tuple[tuple[str, int], ...] = ()
     """How many runs of each set have a say on it."""
 
@@ -155,7 +155,8 @@ class Written:
 
 
 def significant(value: float, digits: int = DIGITS) -> float:
-    """A number with so many significant digits, so that the last bits of a machine do not change a file.
+    """A number with so many significant digits, so that the last bits of a machine do not change a
+    file.
 
     >>> significant(0.123456)
     0.1235

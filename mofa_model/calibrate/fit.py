@@ -3,11 +3,12 @@
     Evidence    measured figures with their weights, and the model's predictions of them with derivatives
     fit         damped Gauss-Newton on logarithms, re-weighted so that bad rows pull weakly
 
-A derivative is a difference of two predictions, and all of them are rows of one array: each batch of cases is repeated once for
-every constant that it depends on, with that constant moved, and priced in a single pass.
+A derivative is a difference of two predictions, and all of them are rows of one array: each batch
+of cases is repeated once for every constant that it depends on, with that constant moved, and
+priced in a single pass.
 
-Times and memory have no constant in common, so they are two fits. Each holds every row from the start; a fold of the
-cross-validation only sets the weight of the rows that it leaves out to zero.
+Times and memory have no constant in common, so they are two fits. Each holds every row from the
+start; a fold of the cross-validation only sets the weight of the rows that it leaves out to zero.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ STEP = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """A batch of cases with one prediction, and how each constant of each case is made of entries."""
+    """A batch of cases with one prediction, and how their constants are made of entries."""
 
     batch: Batch
     rows: NDArray[np.intp]  # which rows of the evidence its cases are
@@ -164,7 +165,7 @@ class FitRow:
 
 
 class Evidence:
-    """Measured figures, and what the model predicts of them as a function of the logarithms of entries; in the order of `rows`."""
+    """Measured figures, and the model's predictions as functions of entries' logarithms."""
 
     def __init__(
         self, rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None = None
@@ -211,7 +212,7 @@ class Evidence:
 def times(
     cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None
 ) -> Evidence:
-    """Step and layer times, and the constants that decide them; `change` lets an effect be switched off."""
+    """Step and layer times with their constants; `change` lets an effect be switched off."""
     rows = [
         FitRow(case, figure, COMPOSED if case.composed else 1.0)
         for case in cases
@@ -222,12 +223,12 @@ def times(
 
 
 def _counted(figure: MeasuredFigure) -> bool:
-    """Whether it is what an allocator counted: one small model was run under dozens of flags, and weighs as one."""
+    """Whether an allocator counted it: one model under dozens of flags weighs as one."""
     return figure.basis == "last stage"
 
 
 def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
-    """Memory figures, and the runs of sweeps that did or did not fit without saying what they took."""
+    """Memory figures, and runs of sweeps that only say whether they fitted."""
     rows: list[FitRow] = []
     cases = tuple(cases)
     toys = Counter(
@@ -302,7 +303,8 @@ class Fitted:
 
 
 def robust(residual: Array, scale: float) -> tuple[Array, Array]:
-    """Pseudo-Huber loss and weight of residuals. Source: Hartley and Zisserman; quadratic below `scale`, then linear. [1]
+    """Pseudo-Huber loss and weight of residuals. Source: Hartley and Zisserman; quadratic below
+    `scale`, then linear. [1]
 
     >>> loss, weight = robust(np.array([0.0, 0.1]), 0.05)
     >>> weight.round(3).tolist()
@@ -323,7 +325,8 @@ def fit(
     most: int = 60,
     tolerance: float = 1e-6,
 ) -> Fitted:
-    """Entries that explain `log(measured)` within their bounds; rows that are NaN are left out, fixed entries stay.
+    """Entries that explain `log(measured)` within their bounds; rows that are NaN are left out,
+    fixed entries stay.
 
     It ends where a step gains less than `tolerance` of the loss.
     """

@@ -1,13 +1,15 @@
-"""A user's own measured steps: rows of a JSON or CSV file, or a trainer's log, and the factors that explain them.
+"""A user's own measured steps: rows of a JSON or CSV file, or a trainer's log, and the factors that
+explain them.
 
 A row names what ran where and how long a step took:
 
     model, gpu, gpus, strategy, global_batch, sequence, step_seconds            must be there
     precision, stack, gpus_per_node, scale_out, memory_gib, id                  may be
 
-Runs tell of their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the shipped constants of that system and
-of no other. A prior pulls each factor by how far systems were seen to differ in it, and the runs pull it as far as layouts of one
-system were seen to differ; a run counts in full however far off it is. So one run moves a factor most of the way, several move it
+Runs tell of their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the
+shipped constants of that system and of no other. A prior pulls each factor by how far systems were
+seen to differ in it, and the runs pull it as far as layouts of one system were seen to differ; a
+run counts in full however far off it is. So one run moves a factor most of the way, several move it
 all the way, and a factor of which the runs say nothing stays.
 
 A log has one of these lines for every step, with whatever else beside them:
@@ -61,7 +63,7 @@ POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_g
 """Fields that a row may have."""
 
 OTHERS: Final = 0.12
-"""Logarithm within which four of five other runs of a system lie after one run of it. Ours, likewise. [1]"""
+"""Logarithm within which four of five other runs lie after one run. Ours. [1]"""
 
 _PLAIN: Final = 1e3
 """Residuals of so many `RUNS` are still squared: no run of the user's is an outlier. [1]"""
@@ -245,8 +247,8 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
 def _as_rows(
     cases: Sequence[Case], times: Sequence[float], memory: Sequence[float]
 ) -> tuple[Mapping[str, str], ...]:
-    """The runs as bands read them: what is left of an error, and beside it what other runs of a system differ by, less with
-    every run.
+    """The runs as bands read them: what is left of an error, and beside it what other runs of a
+    system differ by, less with every run.
     """
     alone = OTHERS / np.sqrt(len(cases))
     held = iter(memory)
@@ -277,7 +279,7 @@ def _shipped() -> Mapping[str, Any]:
 
 
 def own_fit(evidence: Evidence) -> Fitted:
-    """Factors that explain runs of one system: each of these is the truth, as far as layouts of a system were seen to differ."""
+    """Factors that explain runs of one system."""
     weights = np.full(evidence.size, _PLAIN**2)
     return fit(evidence, evidence.measured, scale=_PLAIN * RUNS, weights=weights, tolerance=1e-4)
 
@@ -328,7 +330,7 @@ FORMS: Final = {
     re.compile(rf"\bstep:\s*[0-9,]+\b.*\btps:\s*{_NUMBER}()"): "tokens",
     re.compile(rf"CurrSamplesPerSec=\s*{_NUMBER}()"): "samples",
 }
-"""What the number of a line means, by the format of the line, in the order in which they are tried."""
+"""What the number of a line means, by its format, in the order of trial."""
 
 FEWEST: Final = 3
 """Steps that a log must hold after its warm-up."""

@@ -1,4 +1,5 @@
-"""Short runs of a question's own layouts, taken into it: what they share moves every step, what is their own moves near layouts.
+"""Short runs of a question's own layouts, taken into it: what they share moves every step, what is
+their own moves near layouts.
 
 A row of a JSON list or a CSV file is one layout that ran for 10 to 20 steps:
 
@@ -6,8 +7,9 @@ A row of a JSON list or a CSV file is one layout that ran for 10 to 20 steps:
     memory_gib, precision, id           may be
     model, gpu, gpus, global_batch, sequence        may be, and are those of the question
 
-`step_seconds` is a number, text with a unit, the name of the trainer's log beside the file, or `out of memory`. What the runs share is
-one factor, by the fit that running jobs of a cluster are taken in with (`system`). The same file goes to `mofa calibrate --from-runs`.
+`step_seconds` is a number, text with a unit, the name of the trainer's log beside the file, or `out
+of memory`. What the runs share is one factor, by the fit that running jobs of a cluster are taken
+in with (`system`). The same file goes to `mofa calibrate --from-runs`.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
 def _memory(
     request: Request, full: PricedLayout, row: Mapping[str, Any], fitted: bool
 ) -> dict[str, float]:
-    """Logarithm of measured over predicted memory; of a run that only says whether it had room, by a scale of its error beyond."""
+    """Logarithm of measured over predicted memory; without a figure, by whether it fitted."""
     peak = float(full.estimate.memory.peak)
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}

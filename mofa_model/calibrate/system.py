@@ -1,7 +1,8 @@
-"""What runs of one system say together of the time of a step: one factor, for the desk and for the operator alike.
+"""What runs of one system say together of the time of a step: one factor, for the desk and for the
+operator alike.
 
-A system is a stack on a chip. It lies as far from the shipped constants as systems do, and each of its runs as far from its own
-factor as layouts of one system do:
+A system is a stack on a chip. It lies as far from the shipped constants as systems do, and each of
+its runs as far from its own factor as layouts of one system do:
 
     θ ~ Normal(0, SYSTEMS²)        x ~ Normal(θ, RUNS² / w)        θ̂ = Σ w x / (Σ w + k),   k = (RUNS / SYSTEMS)²
 
@@ -17,13 +18,13 @@ from typing import Final
 from mofa_model.units import Range
 
 SYSTEMS: Final = 0.11
-"""How far a system is expected from the shipped constants, as a standard deviation of the logarithm. Ours. [1]"""
+"""Standard deviation of systems' logarithms from the shipped constants. Ours. [1]"""
 RUNS: Final = 0.07
 """How far runs of one system lie from its factor, likewise. Ours. [1]"""
 MEMORY_SYSTEMS: Final = 0.15
-"""The same as SYSTEMS of peak device memory: six systems that a fit did not see were 0 to 0.56 off, their median 0.14. Ours. [1]"""
+"""SYSTEMS of peak memory: six unseen systems were 0 to 0.56 off, median 0.14. Ours. [1]"""
 MEMORY_RUNS: Final = 0.08
-"""The same as RUNS of peak device memory: 0.09 of the one system with hundreds of layouts, less of the others. Ours. [1]"""
+"""RUNS of peak memory: 0.09 for the one system with hundreds of layouts. Ours. [1]"""
 EIGHTY: Final = 1.2815515655446004
 """Standard deviations that hold 80 % on both sides of the mean. [1]"""
 
@@ -35,7 +36,8 @@ def system_factor(
     scatter: float = RUNS,
     systems: float = SYSTEMS,
 ) -> Range:
-    """Observed over predicted step time that is expected of a system's next run, with its 80 % bounds. [1]
+    """Observed over predicted step time that is expected of a system's next run, with its 80 %
+    bounds. [1]
 
     `logs` are the runs' logarithms of it; `weights` say how much each counts.
 

@@ -1,4 +1,5 @@
-"""Failures, recoveries and checkpoints: how much of the wall time becomes training, and how sure that is.
+"""Failures, recoveries and checkpoints: how much of the wall time becomes training, and how sure
+that is.
 
     paper       the paper's closed form, Eqs. (36)-(44)
     laws        laws of recovery times and of the time between failures
@@ -12,6 +13,6 @@
     assumption  whether an assumed rate still stands, by days
     observed    the whole check of a pool
 
-May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.
-Imported by: search's callers, advice, verbs, and the lab.
+May import: spec, units, errors, numpy; scipy's special functions where they are used. Never
+imports: simulator. Imported by: search's callers, advice, verbs, and the lab.
 """

@@ -1,16 +1,18 @@
-"""Whether an assumed failure rate still stands, for one who looks all the time: evidence by days, with one promise a year.
+"""Whether an assumed failure rate still stands, for one who looks all the time: evidence by days,
+with one promise a year.
 
-A change of the rate may have begun on any day. Evidence R is the likelihood ratio of a changed rate over the assumed one,
-summed over the days of its beginning (Shiryaev 1963, Roberts 1966):
+A change of the rate may have begun on any day. Evidence R is the likelihood ratio of a changed rate
+over the assumed one, summed over the days of its beginning (Shiryaev 1963, Roberts 1966):
 
     R(t + d) = (R(t) + d) x L(failures, expected),     L = q^k exp(-(q - 1) mu) for q times the assumed rate
 
-While the assumption holds the mean of R is the time watched, so it passes A within a year with a chance of at most 365 / A
-(Doob), however often one looks. The classes of a pool, their total, and both directions share one chance of a false verdict.
+While the assumption holds the mean of R is the time watched, so it passes A within a year with a
+chance of at most 365 / A (Doob), however often one looks. The classes of a pool, their total, and
+both directions share one chance of a false verdict.
 
-Failures that come in batches (a rack, a switch) are fewer events than failures. How large batches are is learned from the days
-themselves: counts are negative binomial with variance `batch` x mean, and the largest batch that the days leave plausible
-divides the evidence.
+Failures that come in batches (a rack, a switch) are fewer events than failures. How large batches
+are is learned from the days themselves: counts are negative binomial with variance `batch` x mean,
+and the largest batch that the days leave plausible divides the evidence.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ BATCHES: Final = np.array([1.0, 2.0, 4.0, 8.0])
 PLAUSIBLE: Final = 2.0
 """Log likelihood below the best at which a size of batches is still plausible. [1]"""
 MEMORY: Final = 1.5
-"""Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict ends: one day does not turn it,
-and a rate that came back is believed soon. [1]"""
+"""Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict
+ends: one day does not turn it, and a rate that came back is believed soon. [1]"""
 _TELLING: Final = 2
 """Spans from which on they tell the size of batches. [1]"""
 
@@ -64,7 +66,7 @@ class AssumptionCheck:
     evidence: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: int | None
-    """The span in which the rate changed, most likely, counted from zero; None where the assumption stands."""
+    """Span in which the rate changed, most likely, from zero; None if it stands."""
     ratio: float | None
     """Failures since then over those expected. [1]"""
 
@@ -74,8 +76,8 @@ def check_assumption(
 ) -> AssumptionCheck:
     """Whether an assumption stands, from spans of time in their order. Ours. []
 
-    `days` is the length of each span [d], `expected` what the assumption expects in it [1], `failures` what was seen [1].
-    Failures where none can be expected contradict it at once.
+    `days` is the length of each span [d], `expected` what the assumption expects in it [1],
+    `failures` what was seen [1]. Failures where none can be expected contradict it at once.
 
     >>> seen = np.array([1, 0, 1, 0, 0] * 3 + [3, 2, 2, 3, 1] * 3)
     >>> found = check_assumption(np.ones(30), np.full(30, 0.5), seen)
@@ -112,7 +114,8 @@ def check_assumption(
 
 
 def needed_evidence(alarm: Ratio) -> float:
-    """Logarithm of the evidence that a verdict needs in one direction, which has half of the chance. Source: Doob's inequality. [1]
+    """Logarithm of the evidence that a verdict needs in one direction, which has half of the
+    chance. Source: Doob's inequality. [1]
 
     >>> round(float(np.exp(needed_evidence(0.05))))
     14600
@@ -124,9 +127,11 @@ def needed_evidence(alarm: Ratio) -> float:
 def replay(
     days: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Logarithm of the evidence after each span by batch, direction and ratio, at most `most`; and which batch counts. Ours. [1]
+    """Logarithm of the evidence after each span by batch, direction and ratio, at most `most`; and
+    which batch counts. Ours. [1]
 
-    The first axis is time; those that follow in `expected` and `failures` are pools, each for itself.
+    The first axis is time; those that follow in `expected` and `failures` are pools, each for
+    itself.
     """
     k, mu = (
         np.asarray(failures, dtype=float)[..., None],
@@ -142,14 +147,15 @@ def replay(
 
 
 def counted(evidence: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
-    """Logarithm of the evidence that counts, by direction: the mean over ratios, at the batch that counts. Ours. [1]"""
+    """Logarithm of the evidence that counts, by direction: the mean over ratios. Ours. [1]"""
     chosen = np.take_along_axis(evidence, batch[..., None, None, None], axis=-3)[..., 0, :, :]
     mean: NDArray[Any] = np.logaddexp.reduce(chosen, axis=-1) - np.log(RATIOS.shape[-1])
     return mean
 
 
 def stands(against: NDArray[Any]) -> NDArray[Any]:
-    """Whether a verdict stands after each span: from where its evidence suffices to where almost none is left. Ours. []
+    """Whether a verdict stands after each span: from where its evidence suffices to where almost
+    none is left. Ours. []
 
     >>> stands(np.array([-1.0, 0.5, -1.0, -4.0, -1.0])).tolist()
     [False, True, True, False, False]
@@ -161,7 +167,8 @@ def stands(against: NDArray[Any]) -> NDArray[Any]:
 
 
 def log_ratio(expected: Any, failures: Any, ratio: Any) -> Any:
-    """Logarithm of the likelihood of `ratio` times a rate over that of the rate itself: k ln q - (q - 1) mu. Source: Poisson law. [1]
+    """Logarithm of the likelihood of `ratio` times a rate over that of the rate itself: k ln q - (q
+    - 1) mu. Source: Poisson law. [1]
 
     >>> round(float(log_ratio(1.0, 2.0, 2.0)), 3)
     0.386
@@ -170,9 +177,11 @@ def log_ratio(expected: Any, failures: Any, ratio: Any) -> Any:
 
 
 def plausible_batch(expected: NDArray[Any], failures: NDArray[Any]) -> NDArray[Any]:
-    """Index of the largest batch that is plausible after each span; one span alone tells nothing. Ours. [1]
+    """Index of the largest batch that is plausible after each span; one span alone tells nothing.
+    Ours. [1]
 
-    Each size is given the best change of the rate that it can have, for else a change would look like batches.
+    Each size is given the best change of the rate that it can have, for else a change would look
+    like batches.
 
     The last axis of both is one; it makes room for the batches.
     """
@@ -189,7 +198,7 @@ def plausible_batch(expected: NDArray[Any], failures: NDArray[Any]) -> NDArray[A
 
 
 def _log_likelihood(k: NDArray[Any], mean: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
-    """Negative binomial with variance batch x mean, without the part that no batch changes; Poisson for a batch of one. [1]"""
+    """Negative binomial log likelihood up to a constant; Poisson for a batch of one. [1]"""
     from scipy.special import gammaln
 
     more = np.maximum(batch - 1, 1e-9)

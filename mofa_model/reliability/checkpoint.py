@@ -1,13 +1,15 @@
 """Saves of a checkpoint: how long each takes, and when the saves of nested tiers become durable.
 
-Sizes come from the memory terms of the estimate; here they are plain numbers or arrays of strategies. All replicas of a shard
-hold the same bytes, so one of them writes. The slowest writer decides.
+Sizes come from the memory terms of the estimate; here they are plain numbers or arrays of
+strategies. All replicas of a shard hold the same bytes, so one of them writes. The slowest writer
+decides.
 
-The timeline has no chance in it: it is what happens from a restart until the next failure. Positions count intervals of work. Tier
-j saves at multiples of `every[j]`. Each of these numbers divides the next, so at a multiple of the last one all tiers save
-together, all copies start together, and the timeline repeats itself. At a boundary training waits until the last copy of each due
-tier is done, blocks for the saves, and goes on while the copies run. Steps are slower while any copy is in flight. After a restart
-no copy is in flight.
+The timeline has no chance in it: it is what happens from a restart until the next failure.
+Positions count intervals of work. Tier j saves at multiples of `every[j]`. Each of these numbers
+divides the next, so at a multiple of the last one all tiers save together, all copies start
+together, and the timeline repeats itself. At a boundary training waits until the last copy of each
+due tier is done, blocks for the saves, and goes on while the copies run. Steps are slower while any
+copy is in flight. After a restart no copy is in flight.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from mofa_model.units import Bytes, BytesPerSecond, Count, Numeric, Seconds
 def checkpoint_bytes(parameters: Count, weight: Bytes, optimizer: Bytes) -> Bytes:
     """Size of a whole checkpoint: weights and optimizer states, no gradients. Ours. [B]
 
-    `weight` and `optimizer` are bytes per parameter [B]; a master copy of the weights counts in `optimizer`.
+    `weight` and `optimizer` are bytes per parameter [B]; a master copy of the weights counts in
+    `optimizer`.
 
     >>> checkpoint_bytes(405e9, 2.0, 12.0) / 1e12
     5.67
@@ -54,7 +57,8 @@ def write_time(
     total_bandwidth: BytesPerSecond,
     latency: Seconds,
 ) -> Seconds:
-    """Time until all shards are written: the busiest node or the shared storage, whichever is slower. Ours. [s]
+    """Time until all shards are written: the busiest node or the shared storage, whichever is
+    slower. Ours. [s]
 
     >>> float(write_time(5.67e12, 22e9, 5e9, 1e12, 1.0))
     6.67
@@ -65,8 +69,8 @@ def write_time(
 def save_times(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> tuple[Numeric, Numeric]:
     """Blocking and background time of a save to a tier. Ours. [s]
 
-    A synchronous save blocks for the write. An asynchronous one blocks for the copy to host memory and writes behind.
-    Both wait for the stall.
+    A synchronous save blocks for the write. An asynchronous one blocks for the copy to host memory
+    and writes behind. Both wait for the stall.
 
     >>> remote = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11)
     >>> [round(float(x), 2) for x in save_times(remote, 5.67e12, 22e9)]
@@ -120,7 +124,7 @@ class Tiers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SaveTimeline:
-    """Times since a restart; one row for each boundary b that a restart can be at, counted in one period."""
+    """Times since a restart; one row for each boundary b of a period to restart at."""
 
     ends: NDArray[Any]
     """[b, p]: end of the saves at boundary p, for p = 0 ... 2 x period; NaN up to b. [s]"""
@@ -131,7 +135,8 @@ class SaveTimeline:
 
 
 def walk(tiers: Tiers) -> SaveTimeline:
-    """Times at which the saves of each boundary end, from every restart, without a failure. Ours. [s]
+    """Times at which the saves of each boundary end, from every restart, without a failure. Ours.
+    [s]
 
     >>> two = Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))
     >>> walk(two).ends[0, 1:3], walk(two).period
@@ -175,7 +180,8 @@ def failure_free(tiers: Tiers) -> float:
 
 
 def lag(tiers: Tiers, tier: int, boundary: int) -> float:
-    """Time from the end of the saves at a boundary until one that serves `tier` is durable. Ours. [s]
+    """Time from the end of the saves at a boundary until one that serves `tier` is durable. Ours.
+    [s]
 
     A copy on a farther tier serves as well, when it is due there and sooner done.
     """

@@ -1,13 +1,16 @@
-"""Failures of the next days, where rates move: a mixture of forecasts that is weighed by how well each said what came.
+"""Failures of the next days, where rates move: a mixture of forecasts that is weighed by how well
+each said what came.
 
-A forecast forgets with a half-life h and takes counts of a day to have a variance of `batch` times their mean:
+A forecast forgets with a half-life h and takes counts of a day to have a variance of `batch` times
+their mean:
 
     rate ~ Gamma(a, b),   a, b <- 2^(-d/h) a, b + failures / batch, exposure / batch        after every span of d days
     failures of the next W days ~ negative binomial, of the mean that this rate has
 
-What is forgotten goes back to the mean of the whole past, with the weight of half a failure. Each forecast is weighed by the
-likelihood of all windows of W days, a fortnight at most, that are over, of which old ones count less. So how fast a fleet's rate moves, and how
-much its failures cluster, is learned from the fleet itself.
+What is forgotten goes back to the mean of the whole past, with the weight of half a failure. Each
+forecast is weighed by the likelihood of all windows of W days, a fortnight at most, that are over,
+of which old ones count less. So how fast a fleet's rate moves, and how much its failures cluster,
+is learned from the fleet itself.
 """
 
 from __future__ import annotations
@@ -28,14 +31,14 @@ SPREADS: Final = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 TRUST: Final = 60.0
 """Age at which a window counts half in judging forecasts. [d]"""
 JUDGED: Final = 14.0
-"""Longest windows by which forecasts are judged, whatever they look ahead: longer ones are too few. [d]"""
+"""Longest windows by which forecasts are judged: longer ones are too few. [d]"""
 _NEAR: Final = 0.25
 """By how much a window of whole spans may be shorter than asked. [d]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateForecasts:
-    """What forecasts with all half-lives and spreads say of a rate, and how far each is believed."""
+    """Forecasts of a rate with all half-lives and spreads, and the weight of each."""
 
     weight: NDArray[Any]
     shape: NDArray[Any]
@@ -65,7 +68,8 @@ def mixture(
 ) -> RateForecasts:
     """What spans of time in their order say of the rate in the next `ahead` days [d]. Ours. []
 
-    `days` is the length of each span [d], `exposure` what was watched in it, `failures` what was seen [1].
+    `days` is the length of each span [d], `exposure` what was watched in it, `failures` what was
+    seen [1].
     """
     time = np.append(0.0, np.cumsum(days))
     watched, seen = (np.append(0.0, np.cumsum(one)) for one in (exposure, failures))
@@ -91,7 +95,8 @@ def mixture(
 
 
 def present(of: RateForecasts) -> tuple[float, float]:
-    """The past as evidence of the rate ahead: failures, and the exposure in which they were; a Gamma of like mean and variance. Ours. [1, unit of exposure]
+    """The past as evidence of the rate ahead: failures, and the exposure in which they were; a
+    Gamma of like mean and variance. Ours. [1, unit of exposure]
 
     >>> steady = mixture(np.ones(90), np.full(90, 100.0), np.tile([1, 0, 0], 30), ahead=30.0)
     >>> failures, exposure = present(steady)
@@ -118,7 +123,7 @@ def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVE
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
-    """Least count that is reached or not passed with a chance of `share`: found by halving, for there may be millions. [1]"""
+    """Least count not passed with a chance of `share`, by halving: it may be millions. [1]"""
     from scipy.special import betainc
 
     size, over = _dispersed(exposure, of.shape, of.scale, of.spread)
@@ -137,14 +142,14 @@ def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
 
 
 def _dispersed(exposure: Any, shape: Any, scale: Any, spread: Any) -> tuple[Any, Any]:
-    """Size of a negative binomial with the mean of a Gamma rate, and its variance over its mean, less one. [1, 1]"""
+    """Size of a negative binomial, and its variance over its mean, less one. [1, 1]"""
     mean = np.maximum(exposure * shape / scale, 1e-9)
     over = np.maximum(spread - 1 + exposure / scale, 1e-6)
     return mean / over, over
 
 
 def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -> NDArray[Any]:
-    """Chance of a count: negative binomial with the mean of a Gamma rate, whose variance comes on top of the spread. Ours. [1]"""
+    """Log chance of a count: negative binomial with a Gamma rate and a spread. Ours. [1]"""
     from scipy.special import gammaln
 
     size, over = _dispersed(exposure, shape, scale, spread)
@@ -165,7 +170,7 @@ def _remembered(
     half_life: NDArray[Any],
     spread: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What each forecast remembers before the first span and after each: failures and their exposure. [1, unit of exposure]"""
+    """Failures and exposure that each forecast remembers after each span. [1, unit of exposure]"""
     shape, scale = np.zeros((2, len(days) + 1, len(half_life)))
     for at, span in enumerate(days):
         kept = np.exp2(-span / half_life)

@@ -1,11 +1,14 @@
-"""The best checkpoint interval in whole steps, and what follows from it: time to finish, nodes for a deadline, a watchdog.
+"""The best checkpoint interval in whole steps, and what follows from it: time to finish, nodes for
+a deadline, a watchdog.
 
-For one tier and Poisson failures the best work between saves is a closed form (`renewal.best_work`). For any other law, and for
-nested tiers, the best is searched on the exact model itself.
+For one tier and Poisson failures the best work between saves is a closed form
+(`renewal.best_work`). For any other law, and for nested tiers, the best is searched on the exact
+model itself.
 
-A search ranks thousands of strategies by days = steps x step time / ETTR (`best_ettr`), with arrays throughout. For nested tiers
-each tier then gets its own best interval for the share of failures that read it, and ETTR is the product of the tiers' own. That
-orders strategies to about 0.2 points; the few that are shown are priced again by `recommend` on the exact model.
+A search ranks thousands of strategies by days = steps x step time / ETTR (`best_ettr`), with arrays
+throughout. For nested tiers each tier then gets its own best interval for the share of failures
+that read it, and ETTR is the product of the tiers' own. That orders strategies to about 0.2 points;
+the few that are shown are priced again by `recommend` on the exact model.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Departure:
-    """ETTR at other intervals than the best one. An advice does not ask: it takes as long as finding the interval."""
+    """ETTR at other intervals than the best one."""
 
     half: Ratio
     """ETTR with half the interval. [1]"""
@@ -71,7 +74,8 @@ def best_steps(
     *,
     most: Count = MOST_STEPS,
 ) -> Count:
-    """Best interval in whole steps for one tier and Poisson failures: the better of both roundings. Ours. [1]
+    """Best interval in whole steps for one tier and Poisson failures: the better of both roundings.
+    Ours. [1]
 
     `rate` is the job's failures [1/s]. Recovery does not enter.
 
@@ -88,7 +92,8 @@ def best_steps(
 
 
 def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
-    """Rate whose Young interval has the least worst regret between two rates: ((sqrt lo + sqrt hi) / 2)^2. Ours. [1/s]
+    """Rate whose Young interval has the least worst regret between two rates: ((sqrt lo + sqrt hi)
+    / 2)^2. Ours. [1/s]
 
     >>> round(float(1 / minimax_rate(1 / 36000, 1 / 4000)))
     9000
@@ -100,7 +105,8 @@ def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
 def recommend(
     job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)
 ) -> Interval:
-    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios; Eq. (44). []
+    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios;
+    Eq. (44). []
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=32, step_time=27.99, blocking=(2.0,), background=(0.0,),
@@ -146,7 +152,8 @@ def _curve(job: Job, every: tuple[int, ...]) -> Curve:
 
 
 def search_steps(curve: Curve, most: int) -> int:
-    """The whole number of steps with the greatest ETTR: a log grid, refined around its best point. Ours. [1]
+    """The whole number of steps with the greatest ETTR: a log grid, refined around its best point.
+    Ours. [1]
 
     >>> search_steps(lambda k: -np.abs(k - 4321.0), 10**9)
     4321
@@ -163,7 +170,7 @@ def search_steps(curve: Curve, most: int) -> int:
 
 
 def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
-    """Least and most steps whose ETTR is within 0.1 points of the best; bisection on either side. Ours. [1]"""
+    """Least and most steps whose ETTR is within 0.1 points of the best. Ours. [1]"""
     floor = float(curve(np.array([float(best)]))[0]) - FLAT
 
     def reach(inside: int, outside: int) -> int:
@@ -229,7 +236,7 @@ def _climbed(
 def _neighbours(
     point: tuple[int, ...], free: int, factor: float, most: int
 ) -> list[tuple[int, ...]]:
-    """Points that differ in one coordinate by a factor, or by one where the factor would do nothing."""
+    """Points that differ in one coordinate, by a factor or at least by one."""
     found = {point}
     for i in range(free):
         for scale in (1 / factor, factor):
@@ -240,7 +247,8 @@ def _neighbours(
 
 
 def _hops(point: tuple[int, ...], free: int, most: int) -> list[tuple[int, ...]]:
-    """Points that change one coordinate and make up for it in another, so that a farther tier keeps its interval.
+    """Points that change one coordinate and make up for it in another, so that a farther tier keeps
+    its interval.
 
     Waits for copies make ridges along which no single coordinate can move.
     """
@@ -261,10 +269,11 @@ def _allowed(points: set[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
 
 
 def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
-    """Each tier's own Young interval, for the share of failures that read it: sqrt(2 c_j / (Lam P_j)). Source: Young 1974. [1]
+    """Each tier's own Young interval, for the share of failures that read it: sqrt(2 c_j / (Lam
+    P_j)). Source: Young 1974. [1]
 
-    Steps of the nearest tier, and the ratio of each next tier's interval to the one before. No tier saves more often
-    than its copies take.
+    Steps of the nearest tier, and the ratio of each next tier's interval to the one before. No tier
+    saves more often than its copies take.
     """
     rate = float(model.failure_rate(job))
     works: list[float] = []
@@ -292,7 +301,8 @@ def _multiples(ratios: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 0.0) -> Seconds:
-    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Eqs. (37), (43). [s]
+    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Eqs.
+    (37), (43). [s]
 
     >>> float(finish_time(1000, 2.0, 0.8))
     2500.0
@@ -318,7 +328,8 @@ def nearest_steps(job: Job, most: Count = MOST_STEPS) -> Count:
 def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
     """ETTR of strategies, each tier at its own best interval; arrays throughout. Ours. [1]
 
-    Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by a point or so.
+    Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by
+    a point or so.
     """
     steps = nearest_steps(job, most)
     law = job.reliability.law
@@ -356,7 +367,8 @@ def run_time(job: Job, steps: float) -> Seconds:
 
 
 def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -> int | None:
-    """Fewest nodes that end a run in time, when step time goes as nodes^-scaling; None where no number does. Ours. [1]
+    """Fewest nodes that end a run in time, when step time goes as nodes^-scaling; None where no
+    number does. Ours. [1]
 
     More nodes are faster but fail more often, so beyond some number a run only gets slower.
 
@@ -435,7 +447,8 @@ class Watchdog:
 
 
 def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
-    """The shortest watchdog that lets five steps and a save pass, in whole minutes; None where hangs end no later. Ours. [s, 1]
+    """The shortest watchdog that lets five steps and a save pass, in whole minutes; None where
+    hangs end no later. Ours. [s, 1]
 
     >>> from mofa_model.spec.reliability import Hangs, Reliability, paper_classes
     >>> hung = Reliability(classes=paper_classes(), hangs=Hangs(timeout=900.0))

@@ -1,16 +1,17 @@
-"""Laws of the two random times of a job: recovery after a failure (R), and the time to the next failure (X).
+"""Laws of the two random times of a job: recovery after a failure (R), and the time to the next
+failure (X).
 
-When failures are Poisson, a recovery law enters the exact model through E exp(-Lam R). For any other law of failures it enters
-through E f(R), which `nodes_of` turns into a short weighted sum.
+When failures are Poisson, a recovery law enters the exact model through E exp(-Lam R). For any
+other law of failures it enters through E f(R), which `nodes_of` turns into a short weighted sum.
 
 A law of X enters through two functions of the time t since the job runs again:
 
     alive(t)   = P(X > R + t)                       the run lasts at least t
     lattice(t) = sum over n >= 0 of alive(t + n T)  how many points of a lattice of period T it passes
 
-For exponential X, and for mixtures of exponentials, both are short sums of exponentials and exact. For any other law `alive` is
-read from a Chebyshev series in log t (made once, good to 1e-9). Then the lattice sum is its first terms, and Euler-Maclaurin for
-the rest.
+For exponential X, and for mixtures of exponentials, both are short sums of exponentials and exact.
+For any other law `alive` is read from a Chebyshev series in log t (made once, good to 1e-9). Then
+the lattice sum is its first terms, and Euler-Maclaurin for the rest.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class FailureSource:
 
 
 def node_rate(reliability: Reliability) -> float:
-    """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson processes add. [1/s per node]"""
+    """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson
+    processes add. [1/s per node]
+    """
     return sum(
         (d.rate / d.nodes for d in reliability.domains),
         sum(c.rate.mean for c in reliability.classes),
@@ -63,7 +66,7 @@ def node_rate(reliability: Reliability) -> float:
 
 @lru_cache(maxsize=64)  # each ETTR of a search asks anew
 def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
-    """The causes of failure of a job, with their shares; those that hang apart. Source: Poisson processes add. []"""
+    """Causes of failure with their shares; hangs apart. Source: Poisson processes add. []"""
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
     causes = [
         (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier)
@@ -88,7 +91,7 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
 def _noticed(
     name: str, rate: float, recoveries: tuple[RecoveryTime, ...], tier: int, hangs: Hangs
 ) -> list[tuple[str, float, tuple[RecoveryTime, ...], int]]:
-    """A cause as two: failures that end processes at once, and those for which a timeout does. Source: Poisson thinning."""
+    """A cause as two: failures that end processes, and hangs. Source: Poisson thinning."""
     wait = RecoveryTime(mean=hangs.timeout, law="deterministic")
     two = [
         (name, (1 - hangs.share) * rate, recoveries, tier),
@@ -107,7 +110,8 @@ def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:
 
 
 def laplace_of(recovery: RecoveryTime, rate: Numeric) -> Ratio:
-    """E exp(-s R), the chance that no failure comes while recovering. Source: moment generating functions. [1]
+    """E exp(-s R), the chance that no failure comes while recovering. Source: moment generating
+    functions. [1]
 
     `rate` is s [1/s].
 
@@ -139,7 +143,8 @@ def laplace_slope(recovery: RecoveryTime, rate: Numeric) -> Seconds:
 
 
 def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> Ratio:
-    """Chance that a recovery is not itself hit by a failure (phi): E exp(-s R), over causes by their share. Ours. [1]
+    """Chance that a recovery is not itself hit by a failure (phi): E exp(-s R), over causes by
+    their share. Ours. [1]
 
     `rate` is s, the failures that may hit it [1/s].
 
@@ -158,7 +163,8 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
 
 
 def nodes_of(recovery: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Times and weights with E f(R) = sum of weight x f(time), for smooth f. Source: trapezoid in log R. [s, 1]
+    """Times and weights with E f(R) = sum of weight x f(time), for smooth f. Source: trapezoid in
+    log R. [s, 1]
 
     >>> values, weights = nodes_of(RecoveryTime(mean=600.0, cv=1.5))
     >>> round(float(np.sum(values * weights)), 6)
@@ -198,7 +204,7 @@ _EXACT: Final = 1e-11
 
 @cache
 def _gauss() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nodes and weights of Gauss-Legendre; numpy's polynomials are imported when a law needs them."""
+    """Nodes and weights of Gauss-Legendre, imported when a law needs them."""
     nodes, weights = np.polynomial.legendre.leggauss(48)
     return nodes, weights
 
@@ -273,7 +279,8 @@ Uptime: TypeAlias = ExponentialRun | GeneralRun
 
 
 def components_of(law: FailureLaw, rate: Numeric) -> tuple[tuple[float, Numeric], ...]:
-    """Shares and rates of an exponential mixture whose mean is 1 / rate. Source: mixture means add. [1, 1/s]
+    """Shares and rates of an exponential mixture whose mean is 1 / rate. Source: mixture means add.
+    [1, 1/s]
 
     `rate` is the job's failures [1/s].
 
@@ -287,7 +294,8 @@ def components_of(law: FailureLaw, rate: Numeric) -> tuple[tuple[float, Numeric]
 
 
 def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
-    """P(X > t) of a Weibull law with mean 1 / rate: exp(-(t Gamma(1 + 1/k) rate)^k). Source: Weibull 1951. [1]
+    """P(X > t) of a Weibull law with mean 1 / rate: exp(-(t Gamma(1 + 1/k) rate)^k). Source:
+    Weibull 1951. [1]
 
     `rate` is the job's failures [1/s]; `shape` is k [1].
 
@@ -305,8 +313,8 @@ def run_after(
 ) -> Uptime:
     """The run that follows a failure by one of `sources`, drawn by their shares. Ours. []
 
-    `rate` is the job's failures from all causes [1/s]; with `during_recovery` false the clock stops while the job
-    recovers.
+    `rate` is the job's failures from all causes [1/s]; with `during_recovery` false the clock stops
+    while the job recovers.
     """
     if law.kind != "weibull":
         parts = components_of(law, rate)
@@ -347,7 +355,7 @@ def _horizon(rate: float, shape: float) -> float:
 def _series(
     function: Callable[[NDArray[Any]], NDArray[Any]], offset: float, longest: float
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """A Chebyshev series of `function` in log(t + offset), for t from zero to `longest`; zero beyond."""
+    """A Chebyshev series of `function` in log(t + offset), up to `longest`; then zero."""
     low, high = np.log(offset), np.log(longest + offset)
 
     def inner(x: NDArray[Any]) -> NDArray[Any]:

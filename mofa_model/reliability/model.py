@@ -1,4 +1,5 @@
-"""ETTR of a job, by the form that is exact for it; the band that an uncertain rate leaves; what the other time is lost to.
+"""ETTR of a job, by the form that is exact for it; the band that an uncertain rate leaves; what the
+other time is lost to.
 
     one tier, Poisson or mixed exponential failures   renewal, closed form, arrays of strategies and intervals
     one tier, any other law                           renewal sums, arrays of intervals
@@ -38,7 +39,8 @@ _MOST_SPARES = 100_000
 
 
 def spares_availability(load: Ratio, spares: int) -> Ratio:
-    """Share of time that a full set of nodes works: 1 - B(load, spares + 1). Source: Erlang 1917. [1]
+    """Share of time that a full set of nodes works: 1 - B(load, spares + 1). Source: Erlang 1917.
+    [1]
 
     `load` is the job's failures times the mean repair time: broken nodes on average [1].
 
@@ -104,7 +106,7 @@ def mean_recovery(job: Job) -> Seconds:
 
 
 def survived(job: Job) -> Ratio:
-    """Share of time that is not recovery (phi); a failure during a recovery starts it anew, where there are any. Ours. [1]"""
+    """Share of time that is not recovery (phi), failures during recovery included. Ours. [1]"""
     rate = failure_rate(job)
     if not job.reliability.failures_during_recovery:
         return renewal.survived_when_idle(rate, mean_recovery(job))
@@ -112,7 +114,7 @@ def survived(job: Job) -> Ratio:
 
 
 def available(job: Job) -> Ratio:
-    """Share of time that enough nodes work, given the spares; 1 where spares are not limited. [1]"""
+    """Share of time that enough nodes work; 1 where spares are not limited. [1]"""
     spares = job.reliability.spares
     if spares is None:
         return 1.0
@@ -120,9 +122,11 @@ def available(job: Job) -> Ratio:
 
 
 def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
-    """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save, for Eq. (36). [1]
+    """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save, for
+    Eq. (36). [1]
 
-    Waiting for a repaired node is included where spares are limited; initialisation is not (see `interval.finish_time`).
+    Waiting for a repaired node is included where spares are limited; initialisation is not (see
+    `interval.finish_time`).
     """
     if len(job.blocking) == 1:
         return ettr_at(job)(steps)
@@ -239,10 +243,12 @@ def ettr_band(
 
 
 def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
-    """Quantiles of the total failure rate over its mean; 1 and 1 for rates taken as known. Ours. [1]
+    """Quantiles of the total failure rate over its mean; 1 and 1 for rates taken as known. Ours.
+    [1]
 
-    The sum of the classes' Gamma posteriors is taken as one Gamma of the same mean and variance: exact when all classes
-    were watched for the same time. Shares do not depend on the number of nodes unless domains fail too.
+    The sum of the classes' Gamma posteriors is taken as one Gamma of the same mean and variance:
+    exact when all classes were watched for the same time. Shares do not depend on the number of
+    nodes unless domains fail too.
     """
     mean = variance = 0.0
     for c in job.reliability.classes:
@@ -271,7 +277,7 @@ class CurvePoint:
 def ettr_curve(
     job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 ) -> list[CurvePoint]:
-    """ETTR over `count` intervals from a sixteenth to sixteen times `steps`, with the band of `level`. Ours. []"""
+    """ETTR over `count` intervals from a sixteenth to sixteen times `steps`. Ours. []"""
     at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
     low, high = rate_scales(job, level)
 
@@ -293,11 +299,12 @@ def ettr_curve(
 
 
 def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, float]:
-    """Shares of all time by what it is lost to, with training itself; they add to one. Eq. (39) by cause. [1]
+    """Shares of all time by what it is lost to, with training itself; they add to one. Eq. (39) by
+    cause. [1]
 
-    Recovery and waiting for nodes are exact; of failures that are not Poisson, at their mean rate. Saves, copies and waits are
-    the failure-free overhead of the running time. What is left is work done twice, split over the causes by their share and by
-    how far back each restarts.
+    Recovery and waiting for nodes are exact; of failures that are not Poisson, at their mean rate.
+    Saves, copies and waits are the failure-free overhead of the running time. What is left is work
+    done twice, split over the causes by their share and by how far back each restarts.
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=2048, step_time=10.0, blocking=(20.0,), background=(0.0,),
@@ -344,7 +351,7 @@ def _recovery(job: Job) -> tuple[dict[str, float], float]:
 
 
 def _split(total: float, job: Job, tiers: Tiers) -> dict[str, float]:
-    """Work done again, by cause: its failures times half its tier's interval and the copy's lag. [1]"""
+    """Work redone, by cause: its failures times half its tier's interval and lag. [1]"""
     weights: dict[str, float] = {}
     for source in sources_of(job.reliability):
         back = tiers.work * tiers.every[source.tier] / 2 + tiers.background[source.tier]

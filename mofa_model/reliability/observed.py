@@ -1,7 +1,9 @@
-"""What was observed of a pool of nodes, and what it says of the assumed failure rates and recovery times.
+"""What was observed of a pool of nodes, and what it says of the assumed failure rates and recovery
+times.
 
-`ObservedFailures` is what every source hands over: counts on a command line, a CSV file, a live server (entry-point group
-`mofa.sources`) or the operator's history. `assess` turns it into one report.
+`ObservedFailures` is what every source hands over: counts on a command line, a CSV file, a live
+server (entry-point group `mofa.sources`) or the operator's history. `assess` turns it into one
+report.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ class ObservedFailures:
     classes: ByClass
     """What was counted of each recovery class."""
     past: tuple[DatedEvidence, ...] = ()
-    """The same by days, in their order, and of older time by weeks; empty = it is not known when."""
+    """The same by days, older time by weeks, in order; empty = days are not known."""
     present: ByClass = field(default_factory=dict)
-    """What the past is worth as evidence of the next 30 days, where that is remembered; else it follows from `past`."""
+    """Evidence of the next 30 days, where it is remembered; else it follows from `past`."""
     possible: float | None = None
     """Node-days of the whole window; exposure over it is the coverage. [node d]"""
     by_node: dict[str, int] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class ObservedFailures:
 
     @property
     def node_days(self) -> float:
-        """Node-days in which a failure would have been seen: the largest exposure of any class. [node d]"""
+        """Node-days in which a failure is seen: the largest of any class. [node d]"""
         return max((one.node_days for one in self.classes.values()), default=0.0)
 
 
@@ -91,7 +93,7 @@ class RateReport:
     expected: float
     """Failures that the assumption expects. [1]"""
     lower: float | None
-    """Lower end of the credible interval, the assumption's weight included; None without any data. [1/d]"""
+    """Lower end of the credible interval; None without any data. [1/d]"""
     mean: float | None
     """Posterior mean. [1/d]"""
     upper: float | None
@@ -106,11 +108,11 @@ class RateReport:
     evidence: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: str | None = None
-    """Day from which the rate is another one, most likely; None where the assumption stands, or days are not known."""
+    """Day from which the rate differs, most likely; None where it stands or is undated."""
     ratio: float | None = None
     """Failures since then over those expected; None where the assumption stands. [1]"""
     present: FailureEvidence = _NOTHING
-    """What the past is worth as evidence of the next 30 days, as far as days are known; else all that was counted."""
+    """Evidence of the next 30 days, by days if known; else all that was counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,10 +176,11 @@ def assess(
 ) -> Assessment:
     """Check assumed failures per node-day by class against what was observed. Ours. []
 
-    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `alarm` is the
-    chance of any false verdict on the pool in a year [1], or in one look where days are not known: half of it is the
-    total's, the rest is shared by the classes. Without exposure nothing is judged: failures that nobody could have seen are
-    no evidence. A class that was not counted leaves no total.
+    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in
+    all [1]. `alarm` is the chance of any false verdict on the pool in a year [1], or in one look
+    where days are not known: half of it is the total's, the rest is shared by the classes. Without
+    exposure nothing is judged: failures that nobody could have seen are no evidence. A class that
+    was not counted leaves no total.
 
     >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
     >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})
@@ -285,7 +288,7 @@ def _report(
 def _present(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float], known: ByClass
 ) -> FailureEvidence | None:
-    """What the past of some classes together is worth; None where no days are known, or nobody watched."""
+    """What the past of classes together is worth; None without days or exposure."""
     if set(assumed) <= set(known):
         exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
         return FailureEvidence(
@@ -338,7 +341,8 @@ def _outlooks(
 
 
 def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Range]:
-    """Posterior shares of classes, Dirichlet with 1/2 for each. Source: Dirichlet-multinomial conjugacy. [1]
+    """Posterior shares of classes, Dirichlet with 1/2 for each. Source: Dirichlet-multinomial
+    conjugacy. [1]
 
     >>> round(class_shares({"process": 30, "pod": 60, "job": 10})["pod"].target, 3)
     0.596
@@ -366,10 +370,11 @@ def recovery_posterior(
     assumed: RecoveryTime,
     level: Ratio = LEVEL,
 ) -> RecoveryPosterior:
-    """Posterior of a mean recovery time, lognormal, with recoveries still open at the end right-censored. Ours. [s]
+    """Posterior of a mean recovery time, lognormal, with recoveries still open at the end
+    right-censored. Ours. [s]
 
-    On a grid of log median and log spread, with an assumed law as a prior worth one observation. Leaving open
-    recoveries out would bias the mean low, as the long ones are the open ones.
+    On a grid of log median and log spread, with an assumed law as a prior worth one observation.
+    Leaving open recoveries out would bias the mean low, as the long ones are the open ones.
 
     >>> law = RecoveryTime(mean=300.0, cv=1.0)
     >>> closed = recovery_posterior([200.0] * 20, assumed=law)
@@ -441,7 +446,8 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
 
 
 def laplace_trend(times: Sequence[float], duration: Seconds) -> tuple[float, float]:
-    """Laplace's trend statistic and its two-sided p-value; above zero failures grow more frequent. Source: Laplace 1773. [1]
+    """Laplace's trend statistic and its two-sided p-value; above zero failures grow more frequent.
+    Source: Laplace 1773. [1]
 
     >>> round(laplace_trend([80.0, 90.0, 95.0, 99.0], 100.0)[0], 2)
     2.84

@@ -1,7 +1,8 @@
 """The paper's fault model in closed form, Eqs. (40) and (44), as its printed Table 5 fixes it.
 
-Right at small failure load only: trust it while job failures times (recovery + half an interval) stay below 0.05, never
-above 0.2. Where the paper's form would fall below zero this module answers zero.
+Right at small failure load only: trust it while job failures times (recovery + half an interval)
+stay below 0.05, never above 0.2. Where the paper's form would fall below zero this module answers
+zero.
 
     t  step time          S  steps          k  interval in steps      c  save time
     M  mean recovery      b  job failures per second                  T_init  initialisation
@@ -23,12 +24,13 @@ def ettr(
     recovery: Seconds,
     start_share: Ratio = 0.0,
 ) -> Ratio:
-    """Effective training time ratio, Eq. (40): [1 - b (M + k t / 2)] / [1 + c / (k t) + T_init / (S t)], at least 0. [1]
+    """Effective training time ratio, Eq. (40): [1 - b (M + k t / 2)] / [1 + c / (k t) + T_init / (S
+    t)], at least 0. [1]
 
     `rate` is the job's failures (b) [1/s]; `start_share` is T_init / (S t) [1].
 
-    Departs from the paper: below zero is zero; the paper's form is negative where recovery and rollback outlast the
-    time between failures.
+    Departs from the paper: below zero is zero; the paper's form is negative where recovery and
+    rollback outlast the time between failures.
 
     >>> round(float(ettr(32 * 0.01 / 86400, 37, 27.99, 2.0, 60.0)), 4)
     0.9959
@@ -40,10 +42,12 @@ def ettr(
 def interval_real(
     rate: Numeric, step_time: Seconds, save: Seconds, recovery: Seconds, start_per_step: Seconds
 ) -> Count:
-    """Best interval in steps before rounding, Eq. (44): {-c + sqrt(c^2 + 2 c (u / t)(1 - b M) / b)} / u. [1]
+    """Best interval in steps before rounding, Eq. (44): {-c + sqrt(c^2 + 2 c (u / t)(1 - b M) / b)}
+    / u. [1]
 
-    `rate` is the job's failures (b) [1/s]; `start_per_step` is T_init / S [s]; u = t + T_init / S. At least one step:
-    the form has no answer where recovery alone outlasts the time between failures.
+    `rate` is the job's failures (b) [1/s]; `start_per_step` is T_init / S [s]; u = t + T_init / S.
+    At least one step: the form has no answer where recovery alone outlasts the time between
+    failures.
 
     >>> round(float(interval_real(32 * 0.01 / 86400, 27.99, 2.0, 60.0, 0.0)), 3)
     37.053
@@ -63,7 +67,8 @@ def best_interval(
     most: Count,
     start_per_step: Seconds = 0.0,
 ) -> Count:
-    """Best interval in whole steps, Eq. (44): the better of rounding down and up, at most `most`. [1]
+    """Best interval in whole steps, Eq. (44): the better of rounding down and up, at most `most`.
+    [1]
 
     >>> float(best_interval(32 * 0.01 / 86400, 27.99, 2.0, 60.0, most=1e6))
     37.0

@@ -2,9 +2,10 @@
 
     failures ~ Poisson(rate x exposure),   rate ~ Gamma(prior)   =>   rate | data ~ Gamma(prior + failures, prior + exposure)
 
-The default prior is Jeffreys', Gamma(1/2, 0). A rate has the unit of its exposure: node-seconds give 1/s, node-days give
-failures per node-day. scipy is imported where it is used, because its import takes longer than a whole search; an advice needs
-one quantile, which `gamma_quantile` finds without it.
+The default prior is Jeffreys', Gamma(1/2, 0). A rate has the unit of its exposure: node-seconds
+give 1/s, node-days give failures per node-day. scipy is imported where it is used, because its
+import takes longer than a whole search; an advice needs one quantile, which `gamma_quantile` finds
+without it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def posterior(
 
 
 def quantile(of: Posterior, chance: Ratio) -> Numeric:
-    """Quantile of a posterior. Source: inverse of the incomplete gamma function. [1 / unit of exposure]
+    """Quantile of a posterior. Source: inverse of the incomplete gamma function. [1 / unit of
+    exposure]
 
     >>> round(float(quantile(posterior(5, 1000.0), 0.95)), 6)
     0.009838
@@ -103,7 +105,8 @@ def credible_interval(of: Posterior, level: Ratio = LEVEL) -> tuple[Numeric, Num
 def garwood_interval(
     failures: Count, exposure: Numeric, level: Ratio = LEVEL
 ) -> tuple[Numeric, Numeric]:
-    """Exact confidence interval of a rate, never below its level. Source: Garwood 1936. [1 / unit of exposure]
+    """Exact confidence interval of a rate, never below its level. Source: Garwood 1936. [1 / unit
+    of exposure]
 
     >>> [round(float(x), 3) for x in garwood_interval(3, 1.0, 0.95)]
     [0.619, 8.767]
@@ -119,7 +122,8 @@ def garwood_interval(
 
 
 def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
-    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
+    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these
+    rates, Ours. [node d]
 
     So the assumptions expect of all classes together what they expect of each.
 
@@ -143,8 +147,8 @@ _EXACT: Final = 1e-15
 
 
 def gamma_share(shape: float, x: float) -> Ratio:
-    """Probability that a Gamma variable of unit scale is at most x, P(shape, x). Source: series and continued fraction of
-    the incomplete gamma function (Abramowitz and Stegun 6.5.29, 6.5.31). [1]
+    """Probability that a Gamma variable of unit scale is at most x, P(shape, x). Source: series and
+    continued fraction of the incomplete gamma function (Abramowitz and Stegun 6.5.29, 6.5.31). [1]
 
     >>> round(gamma_share(1.0, 1.0), 12) == round(1 - math.exp(-1.0), 12)
     True
@@ -175,7 +179,8 @@ def gamma_share(shape: float, x: float) -> Ratio:
 
 
 def gamma_quantile(shape: float, probability: Ratio) -> float:
-    """Where a Gamma variable of unit scale stays below with a probability: bisection on `gamma_share`. Source: inversion. [1]
+    """Where a Gamma variable of unit scale stays below with a probability: bisection on
+    `gamma_share`. Source: inversion. [1]
 
     >>> round(gamma_quantile(2.0, 0.05), 6), round(gamma_quantile(2.0, 0.95), 6)
     (0.355362, 4.743865)

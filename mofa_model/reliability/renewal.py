@@ -1,15 +1,17 @@
 """The exact model of one checkpoint tier: a renewal reward process whose cycles end at failures.
 
-After a failure the job recovers (R), then saves are durable at a, a + u, a + 2u, ... of running time, each worth the
-work w between saves; whatever the failure finds unsaved is lost. So ETTR = w E[durable saves before a failure] / E[X].
-Failures may come at any time: in steps, in saves, in copies, in recovery.
+After a failure the job recovers (R), then saves are durable at a, a + u, a + 2u, ... of running
+time, each worth the work w between saves; whatever the failure finds unsaved is lost. So ETTR = w
+E[durable saves before a failure] / E[X]. Failures may come at any time: in steps, in saves, in
+copies, in recovery.
 
-    Lam  job failures per second         w    work between saves, k t      phi  E exp(-Lam R), see `recovery`
+    Lam  job failures per second         w    work between saves, k t      phi  E exp(-Lam R), see `laws`
     c    blocking part of a save         d    background copy              eps  slowdown of steps while copying
     u    time between durable saves      a    from running again to the first durable save
 
-One copy is in flight at a time: a save that is due while the last copy runs waits for it. Only `np.exp` and `np.expm1`
-are in the hot form, so a hundred thousand pairs of strategy and interval cost little more than the paper's form.
+One copy is in flight at a time: a save that is due while the last copy runs waits for it. Only
+`np.exp` and `np.expm1` are in the hot form, so a hundred thousand pairs of strategy and interval
+cost little more than the paper's form.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ RARE: Final = 1e-6
 def time_between_saves(
     work: Seconds, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0
 ) -> Seconds:
-    """Time between durable saves (u): c + w + d eps / (1 + eps), or c + d where the copy outlasts the work. Ours. [s]
+    """Time between durable saves (u): c + w + d eps / (1 + eps), or c + d where the copy outlasts
+    the work. Ours. [s]
 
     >>> float(time_between_saves(60.0, 1.0, 150.0, 0.05))
     151.0
@@ -47,7 +50,8 @@ def ettr(
     background: Seconds = 0.0,
     slowdown: Ratio = 0.0,
 ) -> Ratio:
-    """Exact ETTR under Poisson failures: Lam phi w exp(-Lam (w + c + d)) / (1 - exp(-Lam u)). Ours. [1]
+    """Exact ETTR under Poisson failures: Lam phi w exp(-Lam (w + c + d)) / (1 - exp(-Lam u)). Ours.
+    [1]
 
     `rate` is Lam [1/s], `survived` is phi [1], then w, c, d [s] and eps [1]. No failures: w / u.
 
@@ -81,7 +85,8 @@ def ettr_of_run(
     background: Seconds = 0.0,
     slowdown: Ratio = 0.0,
 ) -> Ratio:
-    """Exact ETTR for any i.i.d. time between failures: (w / E[cycle]) sum over n of P(X > R + a + n u). Ours. [1]
+    """Exact ETTR for any i.i.d. time between failures: (w / E[cycle]) sum over n of P(X > R + a + n
+    u). Ours. [1]
 
     `cycle` is the mean time from failure to failure [s].
     """
@@ -92,11 +97,12 @@ def ettr_of_run(
 def best_work(
     rate: Numeric, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0
 ) -> Seconds:
-    """Work between saves with the greatest ETTR under Poisson failures, exact: Lam w = 1 + W0(-exp(-1 - Lam c')). Ours. [s]
+    """Work between saves with the greatest ETTR under Poisson failures, exact: Lam w = 1 +
+    W0(-exp(-1 - Lam c')). Ours. [s]
 
-    c' = c + d eps / (1 + eps), what a period loses. Where that w would wait for the copy, the best is to save just as
-    the copy ends, w = d / (1 + eps), but never beyond 1 / Lam. Recovery does not enter: the (1 - b M) of Eq. (44) is an
-    artefact of linearising.
+    c' = c + d eps / (1 + eps), what a period loses. Where that w would wait for the copy, the best
+    is to save just as the copy ends, w = d / (1 + eps), but never beyond 1 / Lam. Recovery does not
+    enter: the (1 - b M) of Eq. (44) is an artefact of linearising.
 
     >>> round(float(best_work(1 / 9000, 30.0)))
     715
@@ -109,10 +115,11 @@ def best_work(
 
 
 def one_plus_lambert(x: Ratio) -> Ratio:
-    """Y = 1 + W0(-exp(-1 - x)), the root in [0, 1) of -log(1 - y) - y = x. Source: Lambert 1758, Euler 1783. [1]
+    """Y = 1 + W0(-exp(-1 - x)), the root in [0, 1) of -log(1 - y) - y = x. Source: Lambert 1758,
+    Euler 1783. [1]
 
-    A fixed number of Newton steps in v = -log(1 - y), from above, where the function is convex, so it cannot overshoot;
-    a series where x is too small for the difference.
+    A fixed number of Newton steps in v = -log(1 - y), from above, where the function is convex, so
+    it cannot overshoot; a series where x is too small for the difference.
 
     >>> round(float(one_plus_lambert(0.5)), 6)
     0.69829
@@ -138,11 +145,13 @@ def deviation(
     slowdown: Ratio,
     duration: Seconds,
 ) -> Ratio:
-    """Standard deviation of the ETTR of a run of `duration`, to leading order: sqrt(Var(n w - ETTR X) / (E[X] T)). Ours. [1]
+    """Standard deviation of the ETTR of a run of `duration`, to leading order: sqrt(Var(n w - ETTR
+    X) / (E[X] T)). Ours. [1]
 
-    `survived_slope` is E R exp(-Lam R) [s]. Renewal reward central limit; n, the durable saves of a cycle, and X are
-    dependent, and all three moments are geometric sums. Where failures are so rare that their difference would be lost to
-    rounding, its limit: what is lost of a period is uniform, Var = w^2 / 12 (less than a millionth of the ETTR).
+    `survived_slope` is E R exp(-Lam R) [s]. Renewal reward central limit; n, the durable saves of a
+    cycle, and X are dependent, and all three moments are geometric sums. Where failures are so rare
+    that their difference would be lost to rounding, its limit: what is lost of a period is uniform,
+    Var = w^2 / 12 (less than a millionth of the ETTR).
 
     >>> from math import exp
     >>> phi = exp(-9e-5 * 420)

@@ -1,15 +1,17 @@
 """The exact model of nested tiers: the Markov chain of restarts, embedded at failures.
 
-A failure of a class that reads tier j restarts the job at tier j's last durable save. Only that position matters, and
-how far behind it the farther tiers' durable saves lie. Three roles are told apart:
+A failure of a class that reads tier j restarts the job at tier j's last durable save. Only that
+position matters, and how far behind it the farther tiers' durable saves lie. Three roles are told
+apart:
 
     near    the nearest tier that a class reads; restarts there are states (k, b): boundary b in the period, and k, how
             many of the middle tier's saves in a row never became durable
     middle  the next tier that a class reads, if any; states are its boundaries
     far     the last tier; all is durable there, one state, where the chain renews itself
 
-How many of the far tier's saves were missed (m) would make the states many, but the reward is linear in it: so beside
-the stationary law q of the states we solve for h, the mean of m on each state, and
+How many of the far tier's saves were missed (m) would make the states many, but the reward is
+linear in it: so beside the stationary law q of the states we solve for h, the mean of m on each
+state, and
 
     ETTR = w_far sum over s of [ q(s) lattice_s(H) + h(s) alive_s(H) ] / E[X],     H = first far save durable
 
@@ -130,7 +132,7 @@ class _Chain:
         return max(1, min(wanted, 40, max(2, 1200 // self.n)))
 
     def stationary(self) -> tuple[Matrix, Matrix]:
-        """Stationary law q of the restarts, and the mean number of missed far saves h on each state."""
+        """Stationary law q of restarts, and mean missed far saves h of each state."""
         near, middle = self.n * self.depth, self.n // self.g
         steps, unread, gained = (np.zeros((self.size, self.size)) for _ in range(3))
         groups = (
@@ -151,9 +153,10 @@ class _Chain:
 class _Masses:
     """Chances that a failure finds given saves durable, for restarts at `starts`.
 
-    Columns are boundaries p: the last one that is durable near. Within a column the middle tier's last save (at or
-    before p) is durable only in the later part, from `split` on. Columns from n on repeat every period; `first` masses
-    are of the first time they are passed, `later` masses of all other times.
+    Columns are boundaries p: the last one that is durable near. Within a column the middle tier's
+    last save (at or before p) is durable only in the later part, from `split` on. Columns from n on
+    repeat every period; `first` masses are of the first time they are passed, `later` masses of all
+    other times.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class _Masses:
         some = begun | here
 
         def cut(of: Curve, at: slice, none: float) -> tuple[Matrix, Matrix, Matrix]:
-            """A curve that falls, where columns begin, split and end; `none` where no time has passed."""
+            """A falling curve where columns begin, split and end; `none` before time passes."""
             near, middle = of(chain.near[starts, at]), of(chain.middle[starts, at][:, :-1])
             columns = slice(at.start, 2 * n)
             low = np.where(begun[:, columns], near[:, :-1], none)
@@ -195,7 +198,7 @@ class _Masses:
         self.first_unread, self.later_unread = first(alive(horizon)), later(lattice(horizon + t))
 
     def rows(self, k: int) -> tuple[Matrix, Matrix, Matrix]:
-        """Rows of the chain for starts with k misses: steps, those without a far save, and their gain of m."""
+        """Rows for starts with k misses: steps, those without a far save, gain of m."""
         n, g, shares = self.chain.n, self.chain.g, self.chain.shares
         p, origin = np.arange(2 * n), self.starts // g - k
         home = np.arange(len(self.starts)), self.chain.depth * n + origin % (n // g)
@@ -225,8 +228,8 @@ class _Masses:
     ) -> Matrix:
         """Mass to each near state, and to each middle state but the one it began at.
 
-        Of `counted`, only columns in the first count; for a restart at the middle save before the last, only those in the
-        second. Without it all do.
+        Of `counted`, only columns in the first count; for a restart at the middle save before the
+        last, only those in the second. Without it all do.
         """
         chain = self.chain
         n, g = chain.n, chain.g

@@ -2,11 +2,13 @@
 
     RECOVER ──▶ WORK ──▶ (WAIT) ──▶ SAVE ──▶ WORK ...        a failure leads to RECOVER from anywhere
 
-An event is the end of a phase, the end of a background copy, or a failure. A due save waits for the last copy of its own
-tier. A failure cancels copies in flight, and the job restarts at the freshest durable save of a tier that survives.
+An event is the end of a phase, the end of a background copy, or a failure. A due save waits for the
+last copy of its own tier. A failure cancels copies in flight, and the job restarts at the freshest
+durable save of a tier that survives.
 
-Long quiet stretches are skipped exactly: right after a save of the last tier all tiers have just saved, so without a
-failure the next period repeats the one before. The period is measured by running one, never computed.
+Long quiet stretches are skipped exactly: right after a save of the last tier all tiers have just
+saved, so without a failure the next period repeats the one before. The period is measured by
+running one, never computed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ SLOWED: Final = 4
 """Row of `spent` beside the phases: the part of working time that a copy took."""
 
 Watcher = Callable[["Fleet", NDArray[Any], NDArray[Any]], None]
-"""Called with the fleet, the time each replica goes on by, and which of them fail then, before anything changes."""
+"""Called before anything changes, with fleet, time to go on, and failing replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Fleet:
         self._recover(np.arange(len(self.now)), causes)
 
     def step(self, watch: Watcher | None = None, stop: float = np.inf) -> NDArray[Any]:
-        """Move every replica to its next event, at most to `stop`; the indices of those that failed."""
+        """Move every replica to its next event, at most to `stop`; indices of failed ones."""
         eps = self.scenario.slowdown
         speed = np.where(np.isfinite(self.copy_end).any(axis=0), 1 / (1 + eps), 1.0)
         working = self.phase == WORK
@@ -131,7 +133,7 @@ class Fleet:
             self._skip(saved[self.position[saved] % self.scenario.every[-1] == 0], self.skip, stop)
 
     def _save_if_ready(self, who: NDArray[np.int_]) -> None:
-        """Begin the saves that are due at this boundary, unless one of them waits for its tier's last copy."""
+        """Begin the saves that are due, unless one waits for its tier's last copy."""
         block, ready = np.zeros(len(who)), np.ones(len(who), dtype=bool)
         for tier, every in enumerate(self.scenario.every):
             due = self.position[who] % every == 0

@@ -1,4 +1,4 @@
-"""Runs of a given length: how ETTR scatters, what the time was lost to, and one run as a timeline."""
+"""Runs of a given length: scatter of ETTR, lost time, and one run as a timeline."""
 
 from __future__ import annotations
 
