@@ -1,15 +1,15 @@
 """Our AdmissionCheck of Kueue: what it says of a Workload that there is room for, before its pods are made.
 
-    nobody asks for advice, or it cannot be given     Ready, and why
-    advice                                            Ready; its words as annotations of the pods, with the node selector
-                                                      of the profile where the policy wants that
-    nothing fits, or the objective is out of reach    what the policy says: Ready, Retry or Rejected
-    `gate_longest` after there was room               Ready, whatever was or was not decided
+    nobody asks for advice, or it cannot be given    Ready, and why
+    advice                                           Ready, with the advice as annotations of the pods, and with the node
+                                                     selector of the profile where the policy wants that
+    nothing fits, or the objective is out of reach   as the policy says: Ready, Retry or Rejected
+    `gate_longest` after there was room              Ready, whatever was decided
 
-The first Retry names no time: Kueue (0.15, 0.16) keeps the room for whoever is to come back later, and gives it to others at once
-only from one who may come back at once. Whoever comes back, because nobody else wanted the room, is told to wait.
-Launch arguments are told in mode Apply alone, as everywhere, and only those that were verified. What pods have already stays:
-Kueue refuses a key that has two values.
+The first Retry names no time, because Kueue (0.15, 0.16) keeps the room of a Workload that waits for a time, and gives the
+room of one without a time to others. Only a later Retry, when nobody else wanted the room, says how long to wait.
+Launch arguments are given in mode Apply alone, and only verified ones. Keys that pods have already are left alone, because
+Kueue refuses a key with two values.
 """
 
 from __future__ import annotations
@@ -63,33 +63,27 @@ def active(check: LiveObject, now: float) -> Written | None:
 
 
 def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
-    """Whether the question of a Workload has to be answered at all; for the others `answered` takes None."""
+    """Whether the question of a Workload is answered; for the others `answered` takes None."""
     return snapshot.question is not None and not _is_late(snapshot, settings) and _advised(snapshot)
 
 
 def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSettings) -> CheckAnswer:
     """What to say of a Workload that waits for us."""
     if _is_late(snapshot, settings):
-        return _said(
-            snapshot,
-            READY,
-            f"the longest wait, {settings.gate_longest:g} s, is over: without advice",
-        )
+        over = f"the longest wait, {settings.gate_longest:g} s, is over: without advice"
+        return _said(snapshot, READY, over)
     if not _advised(snapshot):
         return _unasked(snapshot, settings)
     if snapshot.question is None:
-        return _said(
-            snapshot,
-            READY,
-            "there is room for a part of it, to which spec.cluster.nodes cannot be cut",
-        )
+        part_of_it = "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
+        return _said(snapshot, READY, part_of_it)
     if answer is None:
         return _waits(snapshot, settings.backoff)
     return _judged(snapshot, answer, settings)
 
 
 def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> CheckAnswer:
-    """What advice, or that there is none, comes to by the policy."""
+    """What the policy makes of advice, or of none."""
     try:
         rule = _rule(snapshot)
     except InputError as error:
@@ -114,11 +108,8 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
 
 def _rule(snapshot: CheckSnapshot) -> AdmissionRules:
     """What the policy says of admission; its defaults where there is none."""
-    return (
-        AdmissionRules()
-        if snapshot.policy is None
-        else advisor_policy(snapshot.policy).spec.admission
-    )
+    policy = snapshot.policy
+    return AdmissionRules() if policy is None else advisor_policy(policy).spec.admission
 
 
 def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
@@ -129,7 +120,7 @@ def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
 
 
 def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
-    """The words of an answer for pods, and why its launch arguments are not among them."""
+    """Annotations for the pods, and why the launch arguments are not among them."""
     words = {
         name: answer.annotations[name]
         for name in (_STRATEGY, INTERVAL)
@@ -162,7 +153,7 @@ def _update(pods: Pods, words: Mapping[str, str], selector: Mapping[str, str]) -
 
 
 def _beside(stands: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """What is wanted, but for keys that have a value already."""
+    """The wanted keys that have no value yet."""
     return {name: value for name, value in wanted.items() if name not in stands}
 
 
@@ -171,7 +162,7 @@ def _advised(snapshot: CheckSnapshot) -> bool:
 
 
 def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
-    """Nobody wants an answer; a job or a policy may come a moment later."""
+    """Nobody asks for an answer; but a job or a policy may come a moment later."""
     job = snapshot.job
     if (job is None or handling_of(job) is Handling.NOT_ASKED) and (
         left := _settles(snapshot, settings)

@@ -23,170 +23,9 @@ from mofa_operator.observe.cluster.relations import ListedPolicy
 from mofa_operator.observe.nodes import PRODUCT, NodeFacts, count, pools_of
 from mofa_operator.words import Aspect
 
-
-def is_kept(site: Site) -> bool:
-    """Whether every ClusterProfile, and there is one, says of its spec and of its nodes what is so now."""
-    nodes = site.fleet.nodes
-    found = []
-    for profile in site.fleet.store.profiles():
-        counted, says = count(profile.spec.node_selector, nodes.items()), profile.status
-        now = (profile.generation, counted.total, counted.ready)
-        found.append((says.generation, says.total, says.ready) == now)
-    return bool(found) and all(found)
-
-
 _PROPOSE: Final = "mofa profile --from-cluster | kubectl apply -f -"
 _FEATURES: Final = "install NVIDIA's GPU operator, or a device plugin"
 _SHOWN: Final = 3
-
-
-def pool_checks(site: Site) -> Iterator[Diagnosis]:
-    """Everything about pools, policies and jobs."""
-    fleet = site.fleet
-    yield from _nodes(fleet)
-    yield from _profiles(fleet)
-    yield from _policies(fleet)
-    yield from _jobs(site)
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(sorted(names)[:_SHOWN]) + more
-
-
-def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    about = "nodes"
-    bare = [name for name, facts in fleet.nodes.items() if facts.gpus and not facts.product]
-    idle = [name for name, facts in fleet.nodes.items() if facts.product and not facts.gpus]
-    if bare:
-        yield weaker(
-            about,
-            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which, as NVIDIA's GPU operator would: {_few(bare)}",
-            f"kubectl label node {bare[0]} {PRODUCT}=PRODUCT",
-        )
-    if idle:
-        yield broken(
-            about,
-            f"{len(idle)} nodes have the label {PRODUCT} and offer no GPUs: {_few(idle)}",
-            "kubectl get pods -A -l app=nvidia-device-plugin-daemonset",
-        )
-    if fleet.nodes and not any(facts.gpus for facts in fleet.nodes.values()):
-        yield broken(about, "no node offers GPUs", _FEATURES)
-    elif not bare and not idle and fleet.nodes:
-        yield ok(
-            about, f"{sum(bool(facts.gpus) for facts in fleet.nodes.values())} nodes offer GPUs"
-        )
-
-
-def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    about, every = "pools", fleet.store.profiles()
-    if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
-        return
-    if not every:
-        known = any(
-            one.gpus and presets.meanings("devices", one.product)
-            for one in fleet.nodes.values()
-            if one.product
-        )
-        mend = (
-            _PROPOSE
-            if known
-            else "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"
-        )
-        yield broken(about, "there is no ClusterProfile, so nothing can be advised", mend)
-        return
-    members: dict[str, list[str]] = {}
-    for profile in every:
-        name, selector = profile.key.name, profile.spec.node_selector
-        found = count(selector, fleet.nodes.items())
-        for node in found.names:
-            members.setdefault(node, []).append(name)
-        edit = f"kubectl edit clusterprofile {name}"
-        if not found.total:
-            said = (
-                ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
-                or "any with GPUs"
-            )
-            yield broken(about, f"{name} selects no node: {said}", edit)
-        yield from _as_stated(profile, [fleet.nodes[node] for node in found.names])
-    shared = [node for node, names in members.items() if len(names) > 1]
-    if shared:
-        both = " and ".join(sorted(members[shared[0]]))
-        yield broken(
-            about,
-            f"{len(shared)} nodes are of {both} at once, so that their failures count twice: {_few(shared)}",
-            f"kubectl edit clusterprofile {members[shared[0]][-1]}",
-        )
-    lone = [name for name, facts in fleet.nodes.items() if facts.gpus and name not in members]
-    if lone:
-        yield weaker(
-            about,
-            f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}",
-            _takes_in(fleet, every, lone),
-        )
-    if members and not shared and not lone:
-        yield ok(about, f"{len(every)} ClusterProfiles have {len(members)} nodes")
-
-
-def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
-    """The command that brings a node into a pool: into that of others with its GPU, else into one of its own."""
-    name, product = lone[0], fleet.nodes[lone[0]].product
-    for profile in profiles:
-        selector = profile.spec.node_selector
-        members = count(selector, fleet.nodes.items())
-        if selector and product in members.products:
-            labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
-            return f"kubectl label --overwrite node {name} {labels}"
-    if not product:
-        return f"kubectl label node {name} {PRODUCT}=PRODUCT"
-    return f"mofa profile --gpu {product} --label {PRODUCT}={product} | kubectl apply -f -"
-
-
-def _as_stated(profile: LiveProfile, nodes: list[NodeFacts]) -> Iterator[Diagnosis]:
-    """Whether nodes are what the profile says."""
-    stated = text_of(at(profile.body, "spec", "gpu"))
-    products = {facts.product for facts in nodes} - {""}
-    for product in sorted(products):
-        meant, said = presets.meanings("devices", product), presets.meanings("devices", stated)
-        if meant and said and not set(meant) & set(said):
-            yield broken(
-                "pools",
-                f"{profile.key.name} says {stated}, and its nodes have {product}",
-                f'kubectl patch clusterprofile {profile.key.name} --type=merge -p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
-            )
-
-
-def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    known = {profile.key.name for profile in fleet.store.profiles()}
-    for key in fleet.store.keys(ADVISOR_POLICY):
-        policy = glance(ListedPolicy, fleet.store.body(key))
-        if policy.profile and policy.profile not in known:
-            right = f"one of {', '.join(sorted(known))}" if known else "one that is there"
-            yield broken(
-                "policies",
-                f"{key.namespace}/{key.name} names the ClusterProfile {policy.profile}, which does not exist: name {right}",
-                f"kubectl edit advisorpolicy -n {key.namespace} {key.name}",
-            )
-
-
-def _jobs(site: Site) -> Iterator[Diagnosis]:
-    fleet = site.fleet
-    for key, job in sorted(fleet.jobs.items()):
-        told = standing(job)
-        if told.get("status") == INVALID:
-            yield broken(
-                "jobs",
-                f"{key.namespace}/{key.name} cannot be answered: {told.get('explanation', '')}",
-                f"kubectl edit -n {key.namespace} {named(key)}",
-            )
-    gated = [key for key, job in sorted(fleet.jobs.items()) if is_gated(job)]
-    if gated and not (any(one.available for one in site.operators) or is_kept(site)):
-        first = gated[0]
-        yield broken(
-            "jobs",
-            f"{len(gated)} jobs wait at our gate, and no operator runs to let them go: {_few([k.name for k in gated])}",
-            f"kubectl annotate -n {first.namespace} {named(first)} {PREFIX}gate-",
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -311,3 +150,152 @@ def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, st
     members = count(of_pool, fleet.nodes.items()).names
     labels = (fleet.nodes[name].labels for name in members)
     return not members or any(selector.items() <= node.items() for node in labels)
+
+
+def is_kept(site: Site) -> bool:
+    """Whether an operator outside of this cluster keeps the ClusterProfiles: each has its spec and nodes as they are now."""
+    nodes = site.fleet.nodes
+    found = []
+    for profile in site.fleet.store.profiles():
+        counted, says = count(profile.spec.node_selector, nodes.items()), profile.status
+        now = (profile.generation, counted.total, counted.ready)
+        found.append((says.generation, says.total, says.ready) == now)
+    return bool(found) and all(found)
+
+
+def pool_checks(site: Site) -> Iterator[Diagnosis]:
+    """Everything about pools, policies and jobs."""
+    fleet = site.fleet
+    yield from _nodes(fleet)
+    yield from _profiles(fleet)
+    yield from _policies(fleet)
+    yield from _jobs(site)
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(sorted(names)[:_SHOWN]) + more
+
+
+def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
+    about = "nodes"
+    bare = [name for name, facts in fleet.nodes.items() if facts.gpus and not facts.product]
+    idle = [name for name, facts in fleet.nodes.items() if facts.product and not facts.gpus]
+    if bare:
+        yield weaker(
+            about,
+            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which, as NVIDIA's GPU operator would: {_few(bare)}",
+            f"kubectl label node {bare[0]} {PRODUCT}=PRODUCT",
+        )
+    if idle:
+        yield broken(
+            about,
+            f"{len(idle)} nodes have the label {PRODUCT} and offer no GPUs: {_few(idle)}",
+            "kubectl get pods -A -l app=nvidia-device-plugin-daemonset",
+        )
+    if fleet.nodes and not any(facts.gpus for facts in fleet.nodes.values()):
+        yield broken(about, "no node offers GPUs", _FEATURES)
+    elif not bare and not idle and fleet.nodes:
+        yield ok(about, f"{sum(bool(f.gpus) for f in fleet.nodes.values())} nodes offer GPUs")
+
+
+def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
+    about, every = "pools", fleet.store.profiles()
+    if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
+        return
+    if not every:
+        products = {one.product for one in fleet.nodes.values() if one.gpus and one.product}
+        known = any(presets.meanings("devices", product) for product in products)
+        by_hand = (
+            "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"
+        )
+        none = "there is no ClusterProfile, so nothing can be advised"
+        yield broken(about, none, _PROPOSE if known else by_hand)
+        return
+    members: dict[str, list[str]] = {}
+    for profile in every:
+        name, selector = profile.key.name, profile.spec.node_selector
+        found = count(selector, fleet.nodes.items())
+        for node in found.names:
+            members.setdefault(node, []).append(name)
+        edit = f"kubectl edit clusterprofile {name}"
+        if not found.total:
+            labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+            said = labels or "any with GPUs"
+            yield broken(about, f"{name} selects no node: {said}", edit)
+        yield from _as_stated(profile, [fleet.nodes[node] for node in found.names])
+    shared = [node for node, names in members.items() if len(names) > 1]
+    if shared:
+        both = " and ".join(sorted(members[shared[0]]))
+        yield broken(
+            about,
+            f"{len(shared)} nodes are of {both} at once, so that their failures count twice: {_few(shared)}",
+            f"kubectl edit clusterprofile {members[shared[0]][-1]}",
+        )
+    lone = [name for name, facts in fleet.nodes.items() if facts.gpus and name not in members]
+    if lone:
+        found_lone = f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}"
+        yield weaker(about, found_lone, _takes_in(fleet, every, lone))
+    if members and not shared and not lone:
+        yield ok(about, f"{len(every)} ClusterProfiles have {len(members)} nodes")
+
+
+def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
+    """The command that brings a node into a pool: that of nodes with its GPU, else one of its own."""
+    name, product = lone[0], fleet.nodes[lone[0]].product
+    for profile in profiles:
+        selector = profile.spec.node_selector
+        members = count(selector, fleet.nodes.items())
+        if selector and product in members.products:
+            labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+            return f"kubectl label --overwrite node {name} {labels}"
+    if not product:
+        return f"kubectl label node {name} {PRODUCT}=PRODUCT"
+    return _proposal(product)
+
+
+def _as_stated(profile: LiveProfile, nodes: list[NodeFacts]) -> Iterator[Diagnosis]:
+    """Whether nodes are what the profile says."""
+    stated = text_of(at(profile.body, "spec", "gpu"))
+    products = {facts.product for facts in nodes} - {""}
+    for product in sorted(products):
+        meant, said = presets.meanings("devices", product), presets.meanings("devices", stated)
+        if meant and said and not set(meant) & set(said):
+            yield broken(
+                "pools",
+                f"{profile.key.name} says {stated}, and its nodes have {product}",
+                f'kubectl patch clusterprofile {profile.key.name} --type=merge -p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
+            )
+
+
+def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
+    known = {profile.key.name for profile in fleet.store.profiles()}
+    for key in fleet.store.keys(ADVISOR_POLICY):
+        policy = glance(ListedPolicy, fleet.store.body(key))
+        if policy.profile and policy.profile not in known:
+            right = f"one of {', '.join(sorted(known))}" if known else "one that is there"
+            yield broken(
+                "policies",
+                f"{key.namespace}/{key.name} names the ClusterProfile {policy.profile}, which does not exist: name {right}",
+                f"kubectl edit advisorpolicy -n {key.namespace} {key.name}",
+            )
+
+
+def _jobs(site: Site) -> Iterator[Diagnosis]:
+    fleet = site.fleet
+    for key, job in sorted(fleet.jobs.items()):
+        told = standing(job)
+        if told.get("status") == INVALID:
+            yield broken(
+                "jobs",
+                f"{key.namespace}/{key.name} cannot be answered: {told.get('explanation', '')}",
+                f"kubectl edit -n {key.namespace} {named(key)}",
+            )
+    gated = [key for key, job in sorted(fleet.jobs.items()) if is_gated(job)]
+    if gated and not (any(one.available for one in site.operators) or is_kept(site)):
+        first = gated[0]
+        yield broken(
+            "jobs",
+            f"{len(gated)} jobs wait at our gate, and no operator runs to let them go: {_few([k.name for k in gated])}",
+            f"kubectl annotate -n {first.namespace} {named(first)} {PREFIX}gate-",
+        )

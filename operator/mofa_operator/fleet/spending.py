@@ -1,25 +1,20 @@
-"""GPU-hours of one job: what it held since it started, what of that was lost, and what would change it. Pure.
+"""GPU-hours of one job: what it held and lost since it started, and what would win them back. Pure.
 
 What is lost has three parts, which do not overlap:
 
     stuck     since its last step was overdue, where the operator says that it is stuck
-    stopped   of the time before, what interruptions cost, recovery and the steps that were trained again: the seconds that the
-              operator saw lost since it looks at the job, else the restarts that the object counts, each at its class's usual
-              recovery time
-    slow      of the rest, the share by which today's layout is slower than the advised one: by the throughput that is seen, else
+    stopped   before that, what interruptions cost with recovery and repeated steps: seconds that the operator saw lost, else
+              the restarts that the object counts, each at the usual recovery time of its class
+    slow      of the rest, the share by which today's layout is slower than the advised one: by the observed throughput, else
               by what both are predicted to take
 
-What nobody can say is None, and not zero. A loss is a sum of seconds that were seen, never a share of some moments that is held
-against a whole life; and what is predicted to be lost is no loss.
-
-
-What would win back what a job loses, in one line. Pure.
+What is unknown is None, and not zero. A loss is a sum of seconds that were seen; what is only predicted is no loss.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -44,6 +39,12 @@ MOST: Final = 1e9
 """GPU-hours beyond which a job's clock is wrong. [h]"""
 
 
+_FAR: Final = 1.5
+"""Least ratio of the used to the advised checkpoint interval, either way, that is worth a change. Ours. [1]"""
+_SMALL: Final = 0.02
+"""Least share of a job's GPU-hours that is worth a change. Ours. [1]"""
+
+
 class JobState(StrEnum):
     """What a job does."""
 
@@ -63,7 +64,7 @@ class JobState(StrEnum):
 
 
 class ToldLayout(Shape):
-    """What of the annotation `recommendation` is read."""
+    """The part of the annotation `recommendation` that is read."""
 
     gpus: Number = 0.0
     current: Text = under("", "current", "strategy")
@@ -111,7 +112,7 @@ class Spending:
 
     @property
     def lost(self) -> float | None:
-        """GPU-hours lost, as far as somebody can say; None where nobody can say anything. [h]"""
+        """GPU-hours lost, as far as is known; None where nothing is. [h]"""
         if self.stopped is None and self.slow is None and not self.stuck:
             return None
         return self.stuck + (self.stopped or 0.0) + (self.slow or 0.0)
@@ -124,43 +125,31 @@ def spending(
     now: float,
     beside: Beside = NOTHING,
 ) -> Spending:
-    """What a job held and lost, by its object, by its answer, and by the TrainingJob that speaks for it; `now` [s]. `beside` is what
-    it names.
+    """What a job held and lost: by its object, its answer `told`, and the TrainingJob that speaks for it. `now` in [s].
+
+    `beside` holds objects that the job names and that say how many GPUs it has.
     """
     seen, said = _observed(job, now), recommendation(told)
     gpus, wrong = _gpus(job, said, beside)
     state = _state(job, speaker, seen)
     seconds = _seconds(job, speaker, seen, state, now)
-    made = Spending(
+    stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
+    stopped = _stopped(speaker, seen, seconds - stuck, now - seconds)
+    share = _slower(speaker, said)
+    slow = None if share is None else share * (seconds - stuck - (stopped or 0.0))
+    each = gpus / HOUR
+    return Spending(
         key=job.key,
         state=state,
         gpus=gpus,
         hours=min(seconds / HOUR, MOST),
+        stuck=stuck * each,
+        stopped=None if stopped is None else stopped * each,
+        since=speaker.status.observed.since if speaker is not None else "",
+        slow=None if slow is None else slow * each,
         status=told.get("status", ""),
         health=speaker.status.health if speaker is not None else "",
         wrong=wrong,
-        since=speaker.status.observed.since if speaker is not None else "",
-    )
-    stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
-    trained = seconds - stuck
-    stopped = _stopped(speaker, seen, trained, now - seconds)
-    slower = _slower(speaker, said)
-    return _lost(
-        made,
-        stuck=stuck,
-        stopped=stopped,
-        slow=None if slower is None else slower * (trained - (stopped or 0.0)),
-    )
-
-
-def _lost(made: Spending, stuck: float, stopped: float | None, slow: float | None) -> Spending:
-    """With its losses, given as times of the whole job. [s]"""
-    each = made.gpus / HOUR
-    return replace(
-        made,
-        stuck=stuck * each,
-        stopped=None if stopped is None else stopped * each,
-        slow=None if slow is None else slow * each,
     )
 
 
@@ -185,9 +174,9 @@ def _gpus(job: LiveObject, said: ToldLayout, beside: Beside) -> tuple[int, str]:
         demand = demand_of(job.body, beside)
     except InputError as error:
         return 0, str(error)
-    return (
-        (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)
-    )
+    if demand.gpus:
+        return demand.gpus, ""
+    return int(said.gpus), "" if said.gpus else demand.unread
 
 
 def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> JobState:
@@ -204,7 +193,7 @@ def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) 
 def _seconds(
     job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation, state: JobState, now: float
 ) -> float:
-    """How long it held its GPUs: since it was started, or last let go; 0 where it holds none. [s]"""
+    """How long it held its GPUs since it was started or resumed; 0 where it holds none. [s]"""
     if state in {JobState.WAITS, JobState.ASKS}:
         return 0.0
     if not isinstance(job.key.kind, JobKind):
@@ -231,21 +220,22 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
 def _stopped(
     speaker: LiveTrainingJob | None, seen: Observation, trained: float, begun: float
 ) -> float | None:
-    """Time that interruptions cost since the GPUs were taken, at the moment `begun`; None where nobody can say. [s]
+    """Time that interruptions cost since the moment `begun`, when the GPUs were taken; None where that is unknown. [s]
 
-    Who made room for others, and came back, holds its GPUs since then only; what was lost is counted since long before.
+    A job that was preempted and came back holds its GPUs only since then, but its losses are counted from before.
     """
     if speaker is not None and (shown := speaker.status.observed).source:
         room = any(one.cause in _MADE_ROOM for one in shown.interruptions_by)
         since = moment_of(shown.since)
         return None if room and since is not None and since < begun else min(shown.lost, trained)
-    restarts = sum(one.value * one.level.seconds for one in seen.counters.values() if one.exact)
-    return min(restarts, trained) if any(one.exact for one in seen.counters.values()) else None
+    counters = [one for one in seen.counters.values() if one.exact]
+    restarts = sum(one.value * one.level.seconds for one in counters)
+    return min(restarts, trained) if counters else None
 
 
 def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
-    """Share of its training time that the advised layout would save, none where what runs is most likely better; None where nobody can say. [1]"""
-    if keeps(said.beats):
+    """Share of its training time that the advised layout would save; None where that is unknown. [1]"""
+    if keeps(said.beats):  # today's layout is most likely better
         return 0.0
     advised, step = said.target("tokens_per_second"), said.target("step_seconds")
     seen = None if speaker is None else speaker.status.observed.tokens_per_second
@@ -254,12 +244,6 @@ def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
     if said.current_seconds > 0 and step > 0:
         return max(0.0, 1.0 - step / said.current_seconds)
     return None
-
-
-_FAR: Final = 1.5
-"""How far the interval that is used may be from the advised one, either way. Ours. [1]"""
-_SMALL: Final = 0.02
-"""Share of its GPU-hours below which a loss is not worth anybody's time. Ours. [1]"""
 
 
 def change(
