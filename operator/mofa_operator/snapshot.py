@@ -1,4 +1,4 @@
-"""What was seen: everything that a decision needs, frozen, with the moment in it, so that deciding needs no clock."""
+"""What was seen: everything that a decision needs, frozen. The moment is part of it, so deciding needs no clock."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.workloads import LiveWorkload
 
 COVERED: Final = 90
-"""Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
+"""A history is complete from this covered share of its window on. Ours. [%]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """All that an answer depends on, as plain values: it is sent to a worker process, and its bytes are the memo's key."""
+    """All that an answer depends on, as plain values: it is sent to a worker process, and its bytes identify the answer."""
 
     job: Body
     """apiVersion, kind, metadata (name, namespace, labels, our input annotations) and spec."""
     profiles: tuple[Body, ...]
-    """ClusterProfiles that it could mean (the named one for a TrainingJob), name, spec and status."""
+    """ClusterProfiles that it may mean, with name, spec and status; of a TrainingJob the named one."""
     policies: tuple[Body, ...] = ()
     """AdvisorPolicies of its namespace; none for a TrainingJob."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Data of the ConfigMaps that it names and that exist, by name."""
     beside: tuple[Body, ...] = ()
-    """Other objects that it or its pods name and that exist, by name and spec: runtimes, claim templates, device classes."""
+    """Other existing objects that it or its pods name: runtimes, claim templates, device classes."""
     changes: Mapping[str, str] = field(default_factory=dict)
-    """What somebody who looks at the page asks to be different, by parameter; nothing for the job's own answer."""
+    """Values that somebody changed on the page, by parameter; none for the job's own answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a question that somebody changed cannot be answered."""
+    """Why a changed question cannot be answered."""
 
     why: Mapping[str, str]
-    """Sentences by parameter; what concerns none of them under an empty name."""
+    """Sentences by parameter; under an empty name what concerns none of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Named:
-    """What a job names, as far as it exists: nobody watches it, it is read when it is needed."""
+    """Existing objects that a job names. They are not watched, but read when needed."""
 
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Data of ConfigMaps, by name."""
@@ -58,7 +58,7 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
-    """What a running job was seen to do; numbers are None where nothing was seen."""
+    """What a running job was seen to do; a number is None where it was not seen."""
 
     source: str
     """Where it was seen: a preset of trainer series, TrainJobStatus, or query."""
@@ -83,23 +83,23 @@ class Running:
     memory_bytes: float | None = None
     """Most device memory in use on one of its devices. [B]"""
     whole_device: bool = False
-    """Whether that is all that is in use; else it is what an allocator reserved, and there is more beside it."""
+    """Whether that is all memory in use; otherwise only what the trainer's allocator reserved."""
     on_pool: bool = False
-    """Whether its pods are seen, and all of them on nodes of its profile."""
+    """Whether its pods are seen, all of them on nodes of its profile."""
     record: str = ""
-    """What is remembered of its interruptions, as text that the operator reads again after its own restart."""
+    """Its interruptions as text that the operator reads again after a restart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alive:
-    """A job that is there to train, whether or not its steps advance; what was not seen is None."""
+    """A job that is there to train, whether or not its steps advance."""
 
     at: float
     """When this was looked at, in seconds of the epoch. [s]"""
     since: float
-    """Since when it is there: its pods ready, its trainer up, or at the latest since we look. [s]"""
+    """Since when its pods are ready or its trainer is up, at the latest since we look. [s]"""
     watched: bool
-    """Whether a step that is missing can be told from one that nobody sees."""
+    """Whether its steps would be seen, so that a missing one is noticed."""
     step_at: float | None = None
     """When its last finished step was seen to change. [s]"""
     step_seconds: float | None = None
@@ -117,20 +117,20 @@ class JobSnapshot:
     target: LiveObject | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
-    """Name of another TrainingJob, whose targetRef names this job, or what this TrainingJob's targetRef names, or of the job of
-    another kind that made this one: that one is answered, and we leave it alone here."""
+    """Name of the object that is answered instead: a TrainingJob whose targetRef names this job or the same target, or the
+    job of another kind that made this one."""
     profile: LiveProfile | None = None
-    """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
+    """The ClusterProfile that a TrainingJob names; its verdicts and conditions are shown with the job."""
     running: Running | None = None
-    """What it was seen to do; None = it does not run, or was not looked at."""
+    """What it was seen to do; None = it does not run, or nobody looked."""
     alive: Alive | None = None
-    """That it is there to train; None = it waits, was suspended, has ended, or nobody says."""
+    """That it is there to train; None = it waits, is suspended, has ended, or that is unknown."""
     looked: bool = False
-    """Whether what it does is known: it was looked at since the operator started, and lately."""
+    """Whether somebody looked at it lately, since the operator started."""
     unseen: str = ""
-    """Why it cannot be looked at, where that is its own spec's doing."""
+    """Why it cannot be seen, where its own spec is the reason."""
     asks_anew: bool = False
-    """Whether what running jobs teach has moved since every job of its profile was asked whether that changes its answer."""
+    """Whether what running jobs teach changed since the jobs of the profile were last asked with it."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 
@@ -151,11 +151,11 @@ class CheckSnapshot:
     checks: tuple[str, ...]
     """The AdmissionChecks of ours that it waits for, by name."""
     job: JobSnapshot | None
-    """Who speaks for it: its job, the TrainingJob about that, or itself; None = not seen yet."""
+    """Its job, the TrainingJob about that, or itself; None = not seen yet."""
     question: Question | None = None
-    """What is asked for the size that there is room for; None = nobody speaks for it, or the size cannot be asked for."""
+    """The question for the size that there is room for; None = it has no job, or that size cannot be asked for."""
     policy: Body | None = None
-    """The AdvisorPolicy that counts for its job."""
+    """The AdvisorPolicy of its job."""
     selectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The node selectors of ClusterProfiles, by name."""
     now: float
@@ -168,7 +168,7 @@ class PolicySnapshot:
 
     policy: LiveObject
     jobs: int
-    """Jobs that it opts in, or whose own words it completes. [1]"""
+    """Jobs that it opts in, or whose annotations it completes. [1]"""
     profile_missing: bool
     """Whether it names a ClusterProfile that does not exist."""
     now: float
@@ -192,20 +192,20 @@ class NodeCount:
     names: tuple[str, ...] = ()
     """Names of the nodes, sorted."""
     away: tuple[float, ...] = ()
-    """Since when nodes that belong to the pool are not ready, or gone, where that came lately; in seconds of the epoch. [s]"""
+    """Since when nodes of the pool are not ready or gone, if lately; in seconds of the epoch. [s]"""
     joined: tuple[float, ...] = ()
-    """Since when ready nodes are there that did not belong to it before. [s]"""
+    """Since when new nodes of the pool are ready. [s]"""
     unsure_there: tuple[float, ...] = ()
-    """Since when ready nodes are ready of which nobody knows whether they belonged to it before: the operator was not there. [s]"""
+    """The same of nodes that may have been there before, because the operator was not. [s]"""
     unsure_away: tuple[float, ...] = ()
-    """The same of nodes that are not ready. [s]"""
+    """Since when such nodes are not ready. [s]"""
     known: float = inf
-    """Since when none can have come or gone unseen; infinite = not yet. [s]"""
+    """From when on no node came or went unseen; infinite = not yet. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """What Prometheus said of a pool."""
+    """Failures and exposure of a pool: as Prometheus says, or as they are remembered."""
 
     classes: ByClass
     node_days: float
@@ -213,7 +213,7 @@ class History:
     window: float
     """Length of the window. [s]"""
     coverage: float
-    """Share of the window in which the sources were there. [1]"""
+    """Covered share of the window. [1]"""
     by_node: Mapping[str, int] = field(default_factory=dict)
     """Failures of the worst nodes. [1]"""
     node_days_by_node: Mapping[str, float] = field(default_factory=dict)
@@ -225,9 +225,9 @@ class History:
     at: float = 0.0
     """The moment it is of, in seconds of the epoch. [s]"""
     days: tuple[Day, ...] = ()
-    """The same, split by day: the evidence of the days adds up to it."""
+    """The same by day; the days add up to it."""
     recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """The recovery times behind it, one by one, by class. [s]"""
+    """Recovery times by class, one by one. [s]"""
     lost: Mapping[str, float] = field(default_factory=dict)
     """Node-time in which jobs stood still, by cause. [node s]"""
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -236,7 +236,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoHistory:
-    """Why there is no history; never the same as no failures."""
+    """Why there is no history, which is not the same as no failures."""
 
     reason: str
     """A `Reason`: HistoryUnavailable, SeriesMissing, NodeNamesDiffer or NotConfigured."""
@@ -249,21 +249,21 @@ class ProfileSnapshot:
     """A ClusterProfile, its nodes and its history."""
 
     profile: LiveProfile
-    """The profile as it stands, status included: its status is the memory of what was learned."""
+    """The profile as it stands; its status is the memory of what was learned."""
     nodes: NodeCount
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those of them that other profiles select too, by profile, sorted."""
+    """Nodes that other profiles select too, by profile, sorted."""
     history: History | NoHistory | None = None
     """Its history; None = not asked yet."""
     watched: tuple[Day, ...] = ()
-    """What the watch has seen of it lately."""
+    """Days that the watch has seen lately."""
     taught: tuple[JobEvidence, ...] = ()
     """What its running jobs say of it."""
     influence: Mapping[str, float] = field(default_factory=dict)
-    """By how much a day jobs of a namespace move what it has learned, where a policy says less than usual. [1]"""
+    """How much jobs of a namespace may move a factor in a day, where a policy limits it. [1]"""
     jobs: int = 0
-    """Jobs whose answer may depend on it. [1]"""
+    """Jobs whose answer may depend on the profile. [1]"""
     all_asked: bool = False
-    """Whether every one of them was asked with the factors that stand."""
+    """Whether all of them were asked with the present factors."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
