@@ -50,7 +50,7 @@ FIRST = (
     "tests/test_newcomer.py",
     "tests/test_help.py",
     "tests/docs/test_commands.py",
-    "tests/mofa_operator/control/test_stop.py",
+    "tests/mofa_operator/control/test_shutdown.py",
     "tests/hostile/test_forged_nodes.py",
     "tests/test_packaging.py",
     "tests/mofa_model/search/test_exhaustive.py",

@@ -59,16 +59,17 @@ JOBS: Final = (TRAINING_JOB, *KINDS)
 
 
 def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
-    """What decisions rest on before what is decided, so that the first decisions rest on
-    everything; `names` are settings. `checks` are Kueue's, which ask of Workloads.
+    """Kinds that are watched, in the order of their first lists; `names` are settings.
+
+    What decisions rest on comes before jobs. `checks` adds Kueue's AdmissionChecks, and Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
     ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
     """
     known = {kind.setting: kind for kind in KINDS}
     jobs = [known[name] for name in names]
-    asked = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
-    return (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, *jobs, TRAINING_JOB, *asked)
+    of_kueue = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
+    return (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, *jobs, TRAINING_JOB, *of_kueue)
 
 
 def key_of(kind: Kind, body: Body) -> Key:

@@ -1,4 +1,4 @@
-"""What was asked for lately, and no more of it than so much: what is unused longest goes first."""
+"""A cache of bounded size: the value that was unused longest goes first."""
 
 from __future__ import annotations
 

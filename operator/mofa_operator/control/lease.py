@@ -54,7 +54,7 @@ class Lease:
         self._identity = identity
         self._seen: tuple[str | None, str, int] | None = None
         self._seen_at = -math.inf
-        self._still = 0.0
+        self._standstill = 0.0
         self._why = ""
         self.holder: str | None = None
         """Who holds it, as last seen."""
@@ -85,11 +85,11 @@ class Lease:
 
     async def hold(self) -> str:
         """Renew it again and again; ends when it is lost, with the reason."""
-        feeling = asyncio.create_task(self._feel())
+        watching = asyncio.create_task(self._watch_standstill())
         try:
             await self._renew()
         finally:
-            feeling.cancel()
+            watching.cancel()
         return f"it is lost, {self._lost()}"
 
     async def _renew(self) -> None:
@@ -108,27 +108,27 @@ class Lease:
                 self._why = self._why or "the API server did not answer in time"
                 break
             if renewed:
-                held, pause, self._still, self._why = asked, self._pause, 0.0, ""
+                held, pause, self._standstill, self._why = asked, self._pause, 0.0, ""
             elif self.holder not in {None, self._identity}:
                 break
             else:
                 pause = self._settings.duration / _RETRIES
 
-    async def _feel(self) -> None:
+    async def _watch_standstill(self) -> None:
         """Note the longest standstill of this process since the last renewal."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
             await asyncio.sleep(_PULSE)
-            self._still = max(self._still, loop.time() - before - _PULSE)
+            self._standstill = max(self._standstill, loop.time() - before - _PULSE)
 
     def _lost(self) -> str:
         """Why it was not renewed."""
         other = self.holder not in {None, self._identity}
         said = [f"{self.holder} holds it now"] if other else []
-        if self._still > self._settings.duration / _RETRIES:
+        if self._standstill > self._settings.duration / _RETRIES:
             said.append(
-                f"this process stood still for {self._still:.1f} s of the {self._settings.duration:g} s for which a Lease holds: it got "
+                f"this process stood still for {self._standstill:.1f} s of the {self._settings.duration:g} s for which a Lease holds: it got "
                 "no processor; give it more of one, or a longer --lease-duration"
             )
         elif not other:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,12 +57,10 @@ class Resync:
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List everything for the first time, profiles to be looked at first, for jobs are answered
-        from what their status says; raises `ApiError` where that is not possible, and goes on there
-        when asked again.
+        """List every kind once; raises `ApiError` where that fails, and goes on there when called again.
 
-        Without nodes or our own kinds nothing may be decided: what is unseen would look as if it
-        were not there.
+        Profiles are urgent: jobs are answered from their status. Without nodes or our own kinds
+        nothing may be decided, because an object that was not listed would count as missing.
         """
         for kind in self.kinds:
             if kind in self._filled:
@@ -73,7 +71,7 @@ class Resync:
             except Busy as error:  # as while a conversion webhook is away; its watch goes on trying
                 if kind in NEEDED:
                     raise
-                _tell(kind, f"they cannot be listed ({error})", is_loud=True)
+                _warn(kind, f"they cannot be listed ({error})", is_loud=True)
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
             self._filled.add(kind)
@@ -121,22 +119,20 @@ class Resync:
         return sum([await self._read(key) for key in suspects])
 
     async def _read(self, key: Key) -> bool:
-        """Read one object for certain; whether it is otherwise than known."""
+        """Read one object alone, which is newer than any list; whether it differs from the stored one."""
         before = self.store.body(key)
         body = await self.api.get(key.kind, key.namespace, key.name)
         if self.store.body(key) != before:
             return False  # the watch came first
         if body is None:
-            is_news = before is not None or key.kind == NODE
+            differs = before is not None or key.kind == NODE
             self.enqueuer.drop(key)
-        elif is_news := self.store.differs(key.kind, body):
+        elif differs := self.store.differs(key.kind, body):
             self.enqueuer.put(key.kind, body)
-        return is_news
+        return differs
 
     async def _listed(self, kind: Kind) -> AsyncIterator[Body]:
-        places: Iterable[str | None] = (
-            self.namespaces if kind.namespaced and self.namespaces else (None,)
-        )
+        places = (self.namespaces or (None,)) if kind.namespaced else (None,)
         try:
             for place in places:
                 async for body in self.api.list(kind, place):
@@ -144,16 +140,16 @@ class Resync:
         except Gone:
             if kind not in self.absent:
                 self.absent.add(kind)
-                _tell(kind, "the cluster does not have them", is_loud=kind in NEEDED)
+                _warn(kind, "the cluster does not have them", is_loud=kind in NEEDED)
         except Refused as error:
             if kind not in self.refused:
-                _tell(kind, f"we may not list them ({error})", is_loud=True)
+                _warn(kind, f"we may not list them ({error})", is_loud=True)
             self.refused[kind] = error
         else:
             self.absent.discard(kind)
             self.refused.pop(kind, None)
 
 
-def _tell(kind: Kind, why: str, *, is_loud: bool) -> None:
+def _warn(kind: Kind, why: str, *, is_loud: bool) -> None:
     level = logging.WARNING if is_loud else logging.INFO
     _log.log(level, "%s.%s are not looked at: %s", kind.plural, kind.group or "v1", why)
