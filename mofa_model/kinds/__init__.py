@@ -1,4 +1,4 @@
-"""Kinds of jobs that people already have, one file each, and what is read and written of any of them.
+"""Kinds of jobs that people already have, one file each, and what is read and written of all.
 
 May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_operator.
 
@@ -10,7 +10,8 @@ May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_
     demand        sets of pods as what a job asks for
     patches       how launch arguments are written, and what the admission policy lets through
 
-The operator's watches, the chart's roles and fence, series of pods and the documents are made from `KINDS`.
+The operator's watches, the chart's roles and admission policy, series of pods and the documents
+are made from `KINDS`.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ __all__ = [
 
 
 def job_kind(api_version: object, kind: object) -> JobKind | None:
-    """The kind that a manifest names, whatever the version of its group; None where it is none of them.
+    """The kind that a manifest names, in any version of its group; None where it is unknown.
 
     >>> job_kind("jobset.x-k8s.io/v1alpha2", "JobSet") is JOB_SET
     True
@@ -121,12 +122,13 @@ def same_kind(one_version: object, one: object, other_version: object, other: ob
 
 
 def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
-    """GPUs, launch command and node selector of a job; `beside` holds what it names, as far as that is here."""
+    """GPUs, launch command and node selector of a job; `beside` holds objects that it names."""
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
     if kind is None:
         known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
         raise InputError(
-            f"replicas of a {body.get('kind')} cannot be read; known: {known}; of others that Kueue admits, their Workload"
+            f"replicas of a {body.get('kind')} cannot be read; known: {known}; "
+            "of others that Kueue admits, their Workload"
         )
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")
@@ -134,7 +136,7 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
 
 
 def made_by(body: Body) -> tuple[JobKind, str] | None:
-    """The job of another kind that made an object and controls it; None where there is none that is known.
+    """The job of another kind that made an object and controls it; None where none is known.
 
     >>> owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "tune", "controller": True}
     >>> made_by({"metadata": {"ownerReferences": [owner]}})[1]

@@ -1,7 +1,7 @@
-"""What a job asks for: its sets of pods as one number of GPUs, one command and the labels of its nodes.
+"""What a job asks for: GPUs, one command and the labels of its nodes, from its sets of pods.
 
-Nothing is guessed. Where pods ask for no GPUs, torchrun's own words (`--nnodes`, `--nproc-per-node`) say how many processes
-there are, one for each GPU.
+Nothing is guessed. Where pods ask for no GPUs, torchrun's `--nnodes` and `--nproc-per-node` say how
+many processes there are, one for each GPU.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Demand:
     pod: int = 0
     """GPUs of one pod; 0 where these cannot be read, or not all pods have as many. [1]"""
     sizes: tuple[int, ...] = ()
-    """GPUs of all pods at each size that an elastic job may have, fewest first; empty where it has one size. [1]"""
+    """GPUs of all pods at each size of an elastic job, fewest first; empty = one size. [1]"""
     words: tuple[str, ...] = ()
     """Command and arguments of the container with GPUs."""
     said: str = ""
@@ -77,7 +77,8 @@ class Demand:
         """Files that its command names and that are keys of ConfigMaps: ConfigMap and key, by path.
 
         >>> mount = Mount("/etc/run", "tune", "")
-        >>> Demand(gpus=8, words=("train.py", "--config=/etc/run/small.yaml"), mounts=(mount,)).files
+        >>> words = ("train.py", "--config=/etc/run/small.yaml")
+        >>> Demand(gpus=8, words=words, mounts=(mount,)).files
         {'/etc/run/small.yaml': ('tune', 'small.yaml')}
         """
         named = [
@@ -131,8 +132,8 @@ def total(
 ) -> Demand:
     """What sets of pods ask for together; `holds` is where a job of the kind has its pods.
 
-    Where these ask for no GPUs, processes say how many there are: `nodes` of `each` where the object itself says it, else as
-    torchrun is told.
+    Where these ask for no GPUs, processes say how many there are: `nodes` times `each` where the
+    object states them, else as torchrun is told.
     """
     sets = [_read(one, beside) for one in every]
     asking = [one for one in sets if one.gpus]

@@ -228,7 +228,7 @@ class JobKind(Kind):
     admits: str = ""
     """What else the admission policy asks there: CEL over variables.old and variables.new."""
     stamped: tuple[tuple[str, ...], ...] = ()
-    """Pod templates to which a webhook of its project gives an empty creation time at any change."""
+    """Pod templates to which its project's webhook gives an empty creation time at a change."""
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
 

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet, of the Kubernetes project: groups of a leader and its workers, each of which stands for itself."""
+"""LeaderWorkerSet, of the Kubernetes project: independent groups of a leader and its workers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Status(Conditioned):
 
 
 class LeaderWorkerSet(JobKind):
-    """Its groups do not know of each other, so what is advised is one of them: as Kueue admits them, one by one."""
+    """Its groups do not know of each other, so advice is for one group, as Kueue admits them."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
-        """The pods of one group: a leader, which is made as its workers are where nothing else is said, and the others."""
+        """The pods of one group; without a template of its own the leader is made as its workers."""
         found, path = read(_Spec, spec), "spec.leaderWorkerTemplate"
         workers = PodSet(
             where=f"{path}.workerTemplate",

@@ -1,4 +1,4 @@
-"""MPIJob, of Kubeflow's MPI operator and of its training operator: a launcher that starts processes on workers."""
+"""MPIJob, of Kubeflow: a launcher that starts processes on workers."""
 
 from __future__ import annotations
 

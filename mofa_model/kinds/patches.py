@@ -1,4 +1,4 @@
-"""Launch arguments in a job that waits: the JSON patch that writes them, and the CEL that lets the admission policy admit it."""
+"""Launch arguments in a job that waits: the JSON patch, and the CEL of the admission policy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ def same(old: str, new: str, *but: str) -> str:
     """
     names = ", ".join(f'"{one}"' for one in but)
     others = f"k in [{names}]" if len(but) > 1 else f"k == {names}"
-    return f"{new}.all(k, {others} || (k in {old} && {old}[k] == {new}[k]))\n&& {old}.all(k, {others} || k in {new})"
+    return (
+        f"{new}.all(k, {others} || (k in {old} && {old}[k] == {new}[k]))\n"
+        f"&& {old}.all(k, {others} || k in {new})"
+    )
 
 
 def same_pods(old: str, new: str) -> str:
-    """CEL: two pod templates are the same but for the annotations in which a trainer is told its arguments."""
+    """CEL: two pod templates are the same but for the annotations with launch arguments."""
     before, after = (f"{one}.?metadata.orValue({{}})" for one in (old, new))
     annotations = ".?metadata.?annotations"
     return f"""\
@@ -39,7 +42,7 @@ def same_pods(old: str, new: str) -> str:
 Operation: TypeAlias = Mapping[str, Any]
 """One step of a JSON patch."""
 NAME: Final = "mofa.dev/advisor"
-"""Our name in Kueue's list of those whom a job waits for, and as the manager of a TrainJob's patch."""
+"""Our name in Kueue's AdmissionChecks, and as the manager of a TrainJob's patch."""
 ARGUMENTS: Final = PREFIX + "launch-args"
 """Annotation of a pod template: the trainer's arguments, as a shell would read them."""
 INTERVAL: Final = PREFIX + "checkpoint-interval-steps"
@@ -47,12 +50,12 @@ INTERVAL: Final = PREFIX + "checkpoint-interval-steps"
 
 
 def pod_annotations(arguments: Sequence[str], steps: str) -> dict[str, str]:
-    """The annotations of pods that tell a trainer its arguments; arguments that name a file beside them are refused."""
+    """The annotations of pods with launch arguments; arguments that name a file are refused."""
     return {ARGUMENTS: shlex.join(rewritten((), arguments))} | ({INTERVAL: steps} if steps else {})
 
 
 def annotated(path: str, template: PodTemplate, wanted: Mapping[str, str]) -> list[Operation]:
-    """The patch that puts annotations on a pod template; what is on the way to them is made where it is missing."""
+    """The patch that puts annotations on a pod template, with the metadata that is missing."""
     path += "/metadata"
     if template.metadata is None:
         return [
@@ -75,7 +78,8 @@ def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[
     after = rewritten((*command, *args), arguments)
     if after[: len(command)] != tuple(command):
         raise InputError(
-            "the layout stands in the container's command: write it into args, where it can be replaced"
+            "the layout stands in the container's command: write it into args, "
+            "where it can be replaced"
         )
     wanted = list(after[len(command) :])
     if wanted == container.args:

@@ -1,8 +1,8 @@
-"""Pods as jobs write them: containers with their GPUs, nodes, commands; and devices that pods claim (DRA).
+"""Pods as jobs write them: containers, GPUs, nodes, commands, and devices that pods claim (DRA).
 
-A claim's template says how many devices of which class, and the class says what they are. Each pod that names a
-ResourceClaimTemplate has a claim of its own. All pods that name one ResourceClaim share it, so how many of its devices a pod has
-is not known.
+A claim's template says how many devices of which class, and the class says what they are. Each pod
+that names a ResourceClaimTemplate has a claim of its own. All pods that name one ResourceClaim share
+it, so how many of its devices a pod has is not known.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Accelerators(NamedTuple):
 def accelerators_in(written: object) -> Accelerators:
     """GPUs from a number or a text.
 
-    >>> accelerators_in("8xH100"), accelerators_in("nvidia.com/gpu=8"), accelerators_in("H100:8").gpus
-    (Accelerators(gpus=8, product='H100'), Accelerators(gpus=8, product=''), 8)
+    >>> accelerators_in("8xH100"), accelerators_in("nvidia.com/gpu=8").gpus
+    (Accelerators(gpus=8, product='H100'), 8)
     """
     if not isinstance(written, str):
         return Accelerators(0 if written is None else count_of(written))
@@ -183,8 +183,10 @@ class Claimed(NamedTuple):
 def claimed(claim: Claim, beside: Beside) -> Claimed:
     """GPUs that a pod has by a claim."""
     if claim.resource_claim_name:
-        why = f"names ResourceClaim {claim.resource_claim_name!r}, which all pods share: name a ResourceClaimTemplate"
-        return Claimed(why=why)
+        name = claim.resource_claim_name
+        return Claimed(
+            why=f"names ResourceClaim {name!r}, which all pods share: name a ResourceClaimTemplate"
+        )
     wanted = Reference(RESOURCE_CLAIM_TEMPLATE, claim.resource_claim_template_name)
     if not wanted.name:
         return Claimed()
@@ -223,7 +225,8 @@ def _is_gpu(name: str, beside: Beside) -> bool | None:
     """Whether a class is one of GPUs; None where nobody says.
 
     >>> rule = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
-    >>> body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "big"}}
+    >>> body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    >>> body["metadata"] = {"name": "big"}
     >>> _is_gpu("big", Beside([body | {"spec": {"selectors": [rule]}}])), _is_gpu("big", Beside())
     (True, None)
     """
@@ -309,7 +312,7 @@ class PodSpec(Shape):
 
     @property
     def selector(self) -> dict[str, str]:
-        """Labels that its nodes must have: its node selector, and what its affinity requires without a choice."""
+        """Labels that its nodes must have, by node selector and by an affinity without a choice."""
         rules = self.terms[0].match_expressions if len(self.terms) == 1 else ()
         required = {
             rule.key: str(rule.values[0])

@@ -103,7 +103,7 @@ class PyTorchJob(JobKind):
         return roles("spec.pytorchReplicaSpecs", found.roles, found.elastic)
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
-        """What its pods ask for; where they ask for no GPUs, its processes on each node, one for each GPU."""
+        """What its pods ask for, or its processes on each node, one for each GPU."""
         found = read(_Spec, spec)
         each = found.processes or found.elastic_processes
         nodes = sum(one.replicas for one in found.roles.values()) if each else 0

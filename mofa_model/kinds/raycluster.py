@@ -37,7 +37,7 @@ class RaySpec(Shape):
     autoscales: Truth = under(False, "enableInTreeAutoscaling")
 
     def pod_sets(self, path: str) -> list[PodSet]:
-        """The head, and the pods of all groups; only with the autoscaler their number changes. `path` is where the spec stands."""
+        """The head and the workers of all groups, whose number only the autoscaler changes."""
         found = [PodSet(where=f"{path}.headGroupSpec.template", template=self.head, counted=path)]
         for number, one in enumerate(self.workers):
             here = f"{path}.workerGroupSpecs[{number}]"

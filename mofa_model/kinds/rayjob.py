@@ -76,7 +76,7 @@ class _Status(Shape):
 
 
 class RayJob(JobKind):
-    """Its containers start Ray; what is trained stands in its entrypoint. Counts its failures (job)."""
+    """Its containers start Ray; its entrypoint says what is trained. It counts failures."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """The pods of its own cluster."""
@@ -84,7 +84,7 @@ class RayJob(JobKind):
         return [] if found is None else found.pod_sets("spec.rayClusterSpec")
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
-        """The pods of its cluster, its own or the one that it selects, and the words of its entrypoint."""
+        """The pods of its own or selected cluster, and the words of its entrypoint."""
         found, asked = read(_Spec, spec), super().demand(spec, beside)
         if found.cluster is None and found.chosen:
             wanted = Reference(RAY_CLUSTER, found.chosen)
@@ -116,7 +116,7 @@ class RayJob(JobKind):
         )
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
-        """A cluster of a worker a node beside a head without GPUs, and a driver that starts torchrun on each worker."""
+        """A head without GPUs, a worker a node, and a driver that starts torchrun on each worker."""
         if job.starter != TORCHRUN:
             raise InputError(
                 f"a RayJob starts torchrun, not {job.starter[0]}; make a JobSet or a PyTorchJob"

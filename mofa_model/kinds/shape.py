@@ -1,7 +1,7 @@
-"""Objects that somebody else wrote, read as the types that a kind declares; and objects that a job names.
+"""Objects that somebody else wrote, read as declared types; and objects that a job names.
 
-Only declared fields are read. A value that is not as it should be counts as nothing, except a `Count`: a number of replicas or
-GPUs that cannot be is refused, because an answer would rest on it.
+Only declared fields are read. A value that is not as it should be counts as nothing, except a
+`Count`: a number of replicas or GPUs that cannot be is refused, because an answer would rest on it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def under(default: object, *path: str) -> Any:
 
 
 def read(shape: type[S], value: object, path: str = "spec") -> S:
-    """A part of an object, which messages call `path`; an `InputError` where a number in it cannot be."""
+    """A part of an object at `path`; an `InputError` where a number in it cannot be."""
     try:
         return shape.model_validate(value)
     except ValidationError as error:
@@ -66,7 +66,7 @@ def read(shape: type[S], value: object, path: str = "spec") -> S:
 
 
 def glance(shape: type[S], value: object) -> S:
-    """The same where nothing may fail: a part with a number that cannot be is as one that is not there."""
+    """The same without errors: a part with a number that cannot be is empty."""
     try:
         return read(shape, value)
     except InputError:
@@ -216,7 +216,7 @@ class Kind:
     namespaced: bool = True
     """Whether its objects live in namespaces."""
     others: tuple[str, ...] = ()
-    """Other versions of the group that say the same, for clusters that do not serve this one; the likeliest first."""
+    """Other versions that say the same, for clusters without this one; the likeliest first."""
 
     def __lt__(self, other: Kind) -> bool:
         """By names, whatever is known of a kind beside them."""

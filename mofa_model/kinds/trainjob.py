@@ -1,7 +1,8 @@
 """TrainJob, of Kubeflow Trainer: its section of the trainer, laid over the runtime that it names.
 
-The runtime is a JobSet with holes. Its job for training is `node`, or the one with the label of the trainer's step. The number of
-that job's pods is `numNodes`; resources, image and command of its container `node` are the trainer's where it states any.
+The runtime is a JobSet with holes. Its job for training is `node`, or the one with the label of the
+trainer's step. The number of that job's pods is `numNodes`; resources, image and command of its
+container `node` are the trainer's where it states any.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class _Runtime(Shape):
 
 
 def of_train_job(spec: Body, beside: Beside) -> Demand:
-    """Nodes, GPUs of each, command and node selector; what the trainer's section leaves open its runtime says."""
+    """What the trainer's section asks for; its runtime says what that leaves open."""
     found = read(TrainSpec, spec)
     kind = (
         TRAINING_RUNTIME
@@ -126,7 +127,7 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
 
 
 def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Demand:
-    """The trainer's pods and those of the runtime's other jobs; `path` is where the runtime's spec stands."""
+    """The trainer's pods and those of the runtime's other jobs."""
     number = _trainer(runtime.jobs)
     base = None if number is None else runtime.jobs[number].pods
     told = (found.nodes, runtime.nodes, runtime.least)  # an elastic runtime has no other number
@@ -173,7 +174,7 @@ def _laid(found: TrainSpec, pods: PodSpec) -> PodSpec:
 
 
 def _trains(job: _Job) -> bool:
-    """Whether a job of a runtime is of the trainer's step: its nodes, or what starts them and counts as one of these."""
+    """Whether a job of a runtime is the trainer's nodes, or the launcher, which counts as one."""
     return job.name in {TRAINER, "launcher"} or job.step.get(_ANCESTOR) == "trainer"
 
 
@@ -220,7 +221,7 @@ class _Status(Conditioned):
 
 
 class TrainJob(JobKind):
-    """Its trainer section says it all, its patches say where, and the rest stands in its runtime."""
+    """It has no pods of its own: its runtime makes them as a JobSet."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """None of its own."""
@@ -261,7 +262,8 @@ class TrainJob(JobKind):
         """Its trainer section; nodes meet as the runtime for torchrun says it."""
         if job.files:
             raise InputError(
-                f"a TrainJob has no place for the file {next(iter(job.files))}; make a JobSet or a PyTorchJob"
+                f"a TrainJob has no place for the file {next(iter(job.files))}; "
+                "make a JobSet or a PyTorchJob"
             )
         trainer = {
             "image": job.image,

@@ -1,4 +1,4 @@
-"""Workload, of Kueue: what it admits of any kind of jobs, as sets of pods. It speaks for all kinds that are not known here."""
+"""Workload, of Kueue: the sets of pods of a job of any kind, also of kinds that are unknown here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class QueuedWorkload(JobKind):
 
 WORKLOAD = QueuedWorkload(
     "kueue.x-k8s.io", "v1beta2", "Workload", "workloads",
-    others=("v1beta1",),  # where both are served the newer one is stored: a write by the other may change what it does not know
+    # Where both are served the newer one is stored: a write by the other may lose what it lacks.
+    others=("v1beta1",),
     title="Workload of Kueue",
     witness=False,
     suspend=(),
