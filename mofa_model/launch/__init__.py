@@ -1,4 +1,4 @@
-"""A layout in a trainer's own words: the arguments that launch it, and a launch command read as a layout.
+"""A layout in a trainer's own words: arguments that launch it, and launch commands that are read.
 
 May import: search and what stands below it. Imported by: manifest, verbs.
 
@@ -13,7 +13,7 @@ May import: search and what stands below it. Imported by: manifest, verbs.
     trainers     which trainer a command is for, and what it refuses
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart
-    rewrite      a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
+    rewrite      a command with another layout: rewritten(words, …), rewritten_line(line, …)
 """
 
 from mofa_model.launch.answer import (

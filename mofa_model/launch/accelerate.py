@@ -1,7 +1,7 @@
-"""Hugging Face Accelerate: the configuration file of `accelerate launch`, and the arguments of the trainer that it starts.
+"""Hugging Face Accelerate: the file of `accelerate launch`, and arguments of the trainer.
 
-A layout says which engine shards: FSDP2 weights or gradients, DeepSpeed optimizer states alone, states on the host or beside
-all-to-all context parallelism, and DDP nothing.
+A layout says which engine shards. FSDP2 shards weights or gradients; DeepSpeed shards optimizer
+states alone, on the host, or beside all-to-all context parallelism; DDP shards nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILE: Final = "accelerate.yaml"
 STARTER: Final = ("accelerate", "launch")
 
 _SENT: Final = {ContextMode.RING: "alltoall", ContextMode.ALL_GATHER: "allgather"}
-"""How FSDP2's context parallelism moves keys and values: an all-to-all that turns them by one rank, or all at once."""
+"""How FSDP2 moves keys and values: an all-to-all by one rank at a time, or all at once."""
 _SHARDED: Final = {
     "FULL_SHARD": Sharding.WEIGHTS,
     "SHARD_GRAD_OP": Sharding.GRADIENTS,
@@ -116,7 +116,7 @@ def matches(words: Sequence[str]) -> bool:
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
-    """What the options of `accelerate launch` and the trainer's arguments say, and the files that they name."""
+    """What options of `accelerate launch`, the trainer's arguments and their files say."""
     known = table(TRAINER)
     options = deepspeed.trainer_options(known, words)
     path = options.get("--config_file")
@@ -138,7 +138,7 @@ def read_document(document: Mapping[str, Any]) -> Reading:
 def _merged(
     known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]
 ) -> Settings:
-    """A file with the options beside it, which have the last word; FSDP's keys may lack their prefix there."""
+    """A file with options laid over it. FSDP's keys may lack their prefix in a file."""
     sections = {name: part for name, part in said.items() if isinstance(part, Mapping)}
     made: dict[str, Any] = {name: value for name, value in said.items() if name not in sections}
     for name, part in sections.items():

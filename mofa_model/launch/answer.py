@@ -1,4 +1,4 @@
-"""A launch, what it is made of, and the script that starts it; and what a launch command was read to say."""
+"""A launch and the script that starts it, and what a launch command was read to say."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LaunchSettings:
     prediction_modules: int = 0
     """Multi-token prediction modules. [1]"""
     stages: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """Blocks of the layers of every virtual stage, where they are told one by one; empty where they are counted."""
+    """Blocks of the layers of every virtual stage; empty where layers are only counted."""
     precision: str = "bf16"
     """Precision preset id."""
     optimizer: str = "adamw"
@@ -78,7 +78,7 @@ class Launch:
     """What starts the trainer's script on every node, with its options."""
 
     def text(self) -> str:
-        """The whole as something to read and to copy: notes, variables and files as comments, then the arguments."""
+        """The whole to read and to copy: notes, variables and files, then the arguments."""
         lines = [f"# {self.release}", *(f"# {note}" for note in self.notes)]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
         for name, content in self.files.items():
@@ -128,8 +128,9 @@ class Reading:
     """What it says that changes memory or time, and no field of a strategy says."""
 
     def strategy(self, gpus: int, *, layers: int | None = None, field: str = "current") -> Strategy:
-        """The layout on `gpus` devices [1]; `layers` [1] of the model, where the command does not say; `DoesNotFit` where there
-        is none.
+        """The layout on `gpus` devices [1]; `DoesNotFit` where there is none.
+
+        `layers` [1] are the model's, where the command does not say.
 
         >>> Reading(trainer="megatron", layout={"tp": 8, "pp": 4}).strategy(64).dp
         2
@@ -212,7 +213,7 @@ def on_nodes(
     address: str = "",
     port: str = "29500",
 ) -> list[tuple[str, str]]:
-    """Options that tell a starter its nodes and GPUs [1] and, where an address is given, how they meet.
+    """Options that tell a starter its nodes and GPUs [1], and with an address how they meet.
 
     >>> on_nodes(["torchrun"], 2, 8)
     [('--nnodes', '2'), ('--nproc-per-node', '8')]
@@ -227,7 +228,7 @@ def on_nodes(
 
 
 def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
-    """A shell script for each of `nodes` nodes with `gpus` GPUs [1]; arguments of people's own come before the layout."""
+    """A shell script for each node; arguments of people's own come before the layout."""
     program = program_of(launch.trainer)
     started = shlex.join(program) if len(program) > 1 else f'"${{SCRIPT:-{program[0]}}}"'
 
@@ -248,7 +249,10 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
     )
     lines = [
         "#!/usr/bin/env bash",
-        f"# {launch.release} on {nodes} nodes with {gpus} GPUs each; run it on every node, with arguments of your own.",
+        (
+            f"# {launch.release} on {nodes} nodes with {gpus} GPUs each; "
+            "run it on every node, with arguments of your own."
+        ),
         *(f"# {note}" for note in launch.notes),
         "set -euo pipefail",
         *(['HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"'] if launch.files else []),

@@ -1,6 +1,7 @@
 """DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes with it.
 
-The same trainer runs under Accelerate: batch, recomputation and checkpoints are told to both by the same arguments.
+The same trainer runs under Accelerate, with the same arguments for batch, recomputation and
+checkpoints.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _KNOWN: Final = frozenset(
 
 
 def add_trainer(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bool) -> None:
-    """The arguments of a layout; `recomputes`, whether it is they that say what is computed again."""
+    """The arguments of a layout; `recomputes`: whether they say what is computed again."""
     words.add("--per_device_train_batch_size", int(strategy.mbs))
     words.add("--gradient_accumulation_steps", run.micro_batches(strategy))
     words.add(f"--{run.precision}")
@@ -61,7 +62,7 @@ def option(name: str, values: tuple[object, ...]) -> list[str]:
 
 
 def trainer_options(known: Arguments, words: Sequence[str]) -> dict[str, str | None]:
-    """Options of a command with their values, by today's names; None where an option stands alone."""
+    """Options of a command by today's names; None where an option stands alone."""
     found: dict[str, str | None] = {}
     name = ""
     for word in words:
@@ -160,13 +161,16 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     return words.launch(
         files={FILE: json.dumps(nested(keys.words), indent=2)},
         notes=(
-            "DeepSpeed has no checkpoint interval: the trainer that calls it saves every --save_steps",
+            (
+                "DeepSpeed has no checkpoint interval: "
+                "the trainer that calls it saves every --save_steps"
+            ),
         ),
     )
 
 
 def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
-    """What the engine is told whoever starts it: batch of a rank, precision, sharding, home of the optimizer states."""
+    """Keys of the engine: batch of a rank, precision, sharding, place of optimizer states."""
     if run.precision not in {"bf16", "fp16"}:
         raise unsupported(TRAINER, "precision", run.precision)
     # A lone rank has nothing to share, but only a ZeRO optimizer lives on the host.
@@ -192,7 +196,7 @@ def matches(words: Sequence[str]) -> bool:
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
-    """What the arguments say and, where `open_file` may read it, the configuration that they name."""
+    """What the arguments and the configuration that they name say."""
     known = table(TRAINER)
     given = trainer_options(known, words)
     path = given.get("--deepspeed")

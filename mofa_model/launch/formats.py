@@ -1,11 +1,13 @@
-"""Files of settings that people name as their layout: which trainer's a file is, and two formats that are only read.
+"""Files of settings that people name as their layout: which trainer's a file is.
 
-A file that is not recognised is refused, and another trainer's file is refused by its name: a file of which nothing was read would
-be taken for a layout without sharding. `formats.toml` has the marks by which files are told.
+An unknown file is refused, and a file of another trainer is refused by its name: a file of which
+nothing was read would be taken for a layout without sharding. `formats.toml` has the marks by which
+files are told.
 
-nanotron and LLM Foundry are read here and never written. Their fields and defaults: nanotron, config/parallelism_config.py and
-config/config.py (ParallelismArgs, OptimizerArgs, TokensArgs); Composer 0.32, utils/parallelism.py (FSDPConfig), and its trainer's
-device_train_microbatch_size and precision.
+nanotron and LLM Foundry are read here and never written. Their fields and defaults: nanotron,
+config/parallelism_config.py and config/config.py (ParallelismArgs, OptimizerArgs, TokensArgs);
+Composer 0.32, utils/parallelism.py (FSDPConfig), and its trainer's device_train_microbatch_size and
+precision.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
 
 
 def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
-    """The settings of a file that a command names as a trainer's own; it may say little, and nothing that is another's."""
+    """The settings of a file that a command names as a trainer's own."""
     document = document_of(text, name)
     found, wanted = _first(document), next(one for one in _formats() if one.reader == reader)
     if found not in (None, wanted):
@@ -113,7 +115,7 @@ def _first(document: Mapping[str, Any]) -> Format | None:
 
 
 def _refuse_keys(one: Format, document: Mapping[str, Any], name: str) -> None:
-    """Refuse what a trainer's file cannot have at its top, where it switches anything on: nobody knows what it says."""
+    """Refuse a key at the top of a file that the trainer does not have, if it is switched on."""
     for key, value in document.items():
         if (
             one.keys
@@ -124,7 +126,8 @@ def _refuse_keys(one: Format, document: Mapping[str, Any], name: str) -> None:
             who = one.about.removesuffix("'s")
             raise BadFile(
                 name,
-                f"has {shown(key)}, which {who} does not know, so it is not read; take it out, {_WRITTEN}",
+                f"has {shown(key)}, which {who} does not know, so it is not read; "
+                f"take it out, {_WRITTEN}",
             )
 
 
@@ -150,8 +153,9 @@ _SHARDED: Final = {
     "NO_SHARD": Sharding.NONE,
 }
 _NOT_PRICED: Final = (
-    "fsdp_config.cpu_offload", "fsdp_config.activation_cpu_offload", "fsdp_config.process_group", "fsdp_config.data_parallel_replicate_degree",
-    "fsdp_config.activation_checkpointing_target", "fsdp_config.te_checkpoint_wrapper", "activation_checkpointing_target",
+    "fsdp_config.cpu_offload", "fsdp_config.activation_cpu_offload", "fsdp_config.process_group",
+    "fsdp_config.data_parallel_replicate_degree", "fsdp_config.te_checkpoint_wrapper",
+    "fsdp_config.activation_checkpointing_target", "activation_checkpointing_target",
     "fsdp2_config", "parallelism_config", "tp_config", "deepspeed_config",
 )  # fmt: skip
 """What of LLM Foundry stands for something else than is read, wherever it is on."""
@@ -202,14 +206,17 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
         interval_steps=said.number("checkpoints.checkpoint_interval"),
         unpriced=tuple(
             name
-            for name in ("parallelism.tp_recompute_allgather", "parallelism.moe_layer_recompute", "optimizer.accumulate_grad_in_fp32")
+            for name in (
+                "parallelism.tp_recompute_allgather", "parallelism.moe_layer_recompute",
+                "optimizer.accumulate_grad_in_fp32",
+            )
             if said.truth(name)
         ),
     )  # fmt: skip
 
 
 def llm_foundry(document: Mapping[str, Any]) -> Reading:
-    """What a recipe of LLM Foundry says: fully sharded data parallelism where it has an `fsdp_config`, none where not."""
+    """What a recipe of LLM Foundry says: it shards where it has an `fsdp_config`."""
     said = Settings(document)
     for name in _NOT_PRICED:
         if said.value(name) not in (None, False, {}, []):

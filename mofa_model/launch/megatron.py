@@ -1,6 +1,7 @@
 """Megatron-LM: command-line flags of its pretrain scripts.
 
-NeMo runs Megatron Core too, so what its words mean stands here for both: sharding, recomputation, graphs, layers of stages.
+NeMo runs Megatron Core too: what sharding, recomputation, graphs and layers of stages are called
+stands here for both.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ CONTEXT_WORDS: Final = {
     ContextMode.ALL_TO_ALL: "a2a",
     ContextMode.ALL_GATHER: "allgather",
 }
-"""Modes of context parallelism; a hierarchy of both needs the sizes of its groups, which follow from the machines."""
+"""Modes of context parallelism. The hierarchy of both is left out: it needs sizes of groups."""
 FSDP: Final = {Sharding.GRADIENTS: "optim_grads", Sharding.WEIGHTS: "optim_grads_params"}
 """Sharding levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
 DISPATCHER: Final = "alltoall"
-"""What sends tokens to their experts: the default gathers all tokens everywhere, and overlaps nothing."""
+"""What sends tokens to experts. The default gathers all tokens everywhere, without overlap."""
 GRAPHED: Final = ("attn",)
 """What partial graphs capture."""
 GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
@@ -58,11 +59,13 @@ SYMBOLS: Final = {
 def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
     """Variables that a layout needs.
 
-    Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in the order in which they
-    were launched; overlap of expert exchange asks for many, and FSDP refuses one. Where both are wanted, experts go first.
+    Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in
+    the order of their launch. Overlap of expert exchange asks for many, and FSDP refuses one. Where
+    both are wanted, experts go first.
 
     >>> run = LaunchSettings(sequence=8192, global_batch=16, layers=32)
-    >>> environment(Strategy(tp=8), run), environment(Strategy(tp=8, sharding=Sharding.WEIGHTS), run)
+    >>> sharded = Strategy(tp=8, sharding=Sharding.WEIGHTS)
+    >>> environment(Strategy(tp=8), run), environment(sharded, run)
     ({'CUDA_DEVICE_MAX_CONNECTIONS': '1'}, {})
     """
     found = {}
@@ -83,7 +86,7 @@ def overlaps_experts(strategy: Strategy, run: LaunchSettings) -> bool:
 
 
 def instances(strategy: Strategy) -> int:
-    """Copies of what the distributed optimizer shards: groups of `shard` among the data-parallel ranks. [1]
+    """Copies of what the distributed optimizer shards among the data-parallel ranks. [1]
 
     >>> instances(Strategy(dp=32, cp=2, shard=8))
     8
@@ -100,7 +103,7 @@ def offloaded(strategy: Strategy) -> list[str]:
 
 
 def read_offload(words: Sequence[str]) -> frozenset[str]:
-    """The same from a trainer's words; a fused grouped MLP keeps what experts otherwise keep apart."""
+    """Offloaded modules from a trainer's words; a fused grouped MLP has two inputs of experts."""
     named = set(words)
     if "fused_group_mlp" in named:
         named = (named - {"fused_group_mlp"}) | EXPERT_INPUTS
@@ -108,7 +111,7 @@ def read_offload(words: Sequence[str]) -> frozenset[str]:
 
 
 def chunk_layers(strategy: Strategy) -> int:
-    """Layers of a virtual stage that are recomputed, rounded up: Megatron counts by virtual stage. [1]"""
+    """Layers of a virtual stage that are recomputed, rounded up. [1]"""
     return -(-int(strategy.recompute_layers) // int(strategy.vpp))
 
 
@@ -127,7 +130,7 @@ def read_features(
     pp: int,
     vpp: int,
 ) -> dict[str, Any]:
-    """Sharding, recomputation, graphs and schedule from Megatron's words, whichever trainer says them.
+    """Sharding, recomputation, graphs and schedule from Megatron's words.
 
     Hops overlap under virtual stages alone, whatever is said.
     """
@@ -161,13 +164,16 @@ def read_features(
         whole = graphs == "full_iteration" or "full_iteration" in graphed
         layout["graphs"] = Graphs.FULL if whole else Graphs.PARTIAL
         if not whole and frozenset(graphed) not in {frozenset(GRAPHED), frozenset(GRAPHED_EXPERTS)}:
-            right = f"priced are graphs of {' '.join(GRAPHED)}, and with experts of {' '.join(GRAPHED_EXPERTS)}"
+            right = (
+                f"priced are graphs of {' '.join(GRAPHED)}, "
+                f"and with experts of {' '.join(GRAPHED_EXPERTS)}"
+            )
             raise BadValue("cuda graph modules", " ".join(graphed) or "the whole layer", right)
     return layout
 
 
 def read_context(words: Sequence[str]) -> ContextMode:
-    """How context parallelism communicates; one word for all layers, and a ring where layers differ."""
+    """How context parallelism communicates; a ring where layers differ."""
     said = {word: mode for mode, word in CONTEXT_WORDS.items()} | {
         "a2a+p2p": ContextMode.HIERARCHICAL
     }
@@ -175,7 +181,7 @@ def read_context(words: Sequence[str]) -> ContextMode:
 
 
 def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
-    """Words that a field of the strategy has; another one is refused, because it would be priced as none."""
+    """Words that a field of the strategy has; any other would be priced as none."""
     odd = sorted(words - {*known})
     if odd:
         raise BadValue(what, " ".join(odd), f"not priced by itself; of {', '.join(known)}")
@@ -183,9 +189,10 @@ def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
 
 
 def split_of(strategy: Strategy, run: LaunchSettings) -> str:
-    """How the layers get onto the virtual stages: "even", "slots" (embedding and head count as one each), or a layout.
+    """How layers go to virtual stages: "even", "slots" (embedding and head count), or a layout.
 
-    A layout is Megatron's own notation: E embedding, t a layer, m a prediction module, L the loss, | between stages.
+    A layout is Megatron's notation: E embedding, t a layer, m a prediction module, L the loss, and
+    | between stages.
 
     >>> split_of(Strategy(pp=4), LaunchSettings(sequence=1, global_batch=1, layers=9))
     'Et*2|t*3|t*3|t*1L'
@@ -203,8 +210,7 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
 
 
 def counted_layers(strategy: Strategy, layers: int) -> list[int]:
-    """Layers of every virtual stage, where they are counted: embedding and head count as one each where the layers do not
-    divide. [1]
+    """Layers of every virtual stage. Where they do not divide, embedding and head count. [1]
 
     >>> counted_layers(Strategy(pp=4), 9)
     [2, 3, 3, 1]
@@ -223,8 +229,9 @@ def counted_layers(strategy: Strategy, layers: int) -> list[int]:
 
 
 def hybrid_pattern(run: LaunchSettings) -> str:
-    """Blocks of a model with unlike layers in Megatron's notation: a symbol each, | between virtual stages, / before
-    prediction modules.
+    """Blocks of a model with unlike layers in Megatron's notation.
+
+    Each block is a symbol; | stands between virtual stages, and / before prediction modules.
 
     >>> layers = (("state_space",), ("dense",)), (("attention",), ("dense",))
     >>> hybrid_pattern(LaunchSettings(sequence=1, global_batch=1, layers=4, stages=layers))
@@ -284,7 +291,8 @@ def _notes(strategy: Strategy, run: LaunchSettings) -> tuple[str, ...]:
         notes.append("offloading moves the inputs of these modules; the others stay on the device")
     if overlaps_experts(strategy, run) and (strategy.tp > 1 or strategy.cp > 1):
         notes.append(
-            "before Blackwell overlap of expert exchange asks for 32 connections, and tp and cp for one: measure both"
+            "before Blackwell overlap of expert exchange asks for 32 connections, "
+            "and tp and cp for one: measure both"
         )
     return tuple(notes)
 

@@ -1,4 +1,4 @@
-"""NeMo: overrides of a recipe, `section.name=value`, as its language-model trainer Megatron Bridge takes them."""
+"""NeMo: overrides of a recipe, `section.name=value`, as Megatron Bridge takes them."""
 
 from __future__ import annotations
 
@@ -264,7 +264,8 @@ def read_document(document: Mapping[str, Any]) -> Reading:
             raise BadValue(
                 name,
                 None,
-                "a file that says only a part of a recipe's layout is not read as one; say it in the file",
+                "a file that says only a part of a recipe's layout is not read as one; "
+                "say it in the file",
             )
     return read(
         [f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None]

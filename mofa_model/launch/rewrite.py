@@ -1,9 +1,10 @@
-"""A launch command with another layout: what decides one is taken out, the new arguments are put in, all else is kept.
+"""A launch command with another layout: its words are replaced, and all else is kept.
 
     rewritten(words, arguments)        arguments as a list; a shell line in it stays one
-    rewritten_line(line, arguments)    a shell line, to the last quote and blank of what is not the layout's
+    rewritten_line(line, arguments)    a shell line; other quotes and blanks stay as they are
 
-The new arguments stand at the end of the trainer's command, before a `--` that ends its flags. Doing it twice is doing it once.
+The new arguments stand at the end of the trainer's command, before a `--` that ends its flags.
+Doing it twice is doing it once.
 A command in which the shell's own words do not tell what is meant is refused, with the reason.
 """
 
@@ -29,15 +30,18 @@ from mofa_model.launch.shell import (
 from mofa_model.launch.table import is_flag_of, table
 
 _STATED: Final = frozenset(
-    {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather", "training.mixed_precision_param"}
+    {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather"}
+    | {"training.mixed_precision_param"}
     | {"hybrid-layer-pattern", "model.hybrid_layer_pattern"}
-    | {"use-persistent-ckpt-worker", "no-check-for-nan-in-loss-and-grad", "moe-grouped-gemm", "model.moe_grouped_gemm"}
+    | {"use-persistent-ckpt-worker", "no-check-for-nan-in-loss-and-grad"}
+    | {"moe-grouped-gemm", "model.moe_grouped_gemm"}
     | {"training.seq_len", "checkpoint.enable", "checkpoint.interval", "checkpoint.async_mode"}
-    | {"model.num_layers", "model.seq_length", "dataset.seq_length", "checkpoint.save_interval", "checkpoint.async_save"}
+    | {"model.num_layers", "model.seq_length", "dataset.seq_length"}
+    | {"checkpoint.save_interval", "checkpoint.async_save"}
 )  # fmt: skip
 """Names that decide no layout: they go only where the new arguments say them too."""
 _DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
-"""Names of what sends tokens to experts: a command that chose `flex`, with flags of its own, keeps it."""
+"""What sends tokens to experts; a command that chose `flex`, with flags of its own, keeps it."""
 _REDIRECTS: Final = re.compile(r"(?:\\\n)*[<>]")
 
 
@@ -56,7 +60,8 @@ class _Edit(NamedTuple):
 def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
     """A list of arguments with another layout.
 
-    >>> rewritten(["t.py", "--tensor-model-parallel-size=4", "--lr", "1e-4"], ["--tensor-model-parallel-size", "8"])
+    >>> words = ["t.py", "--tensor-model-parallel-size=4", "--lr", "1e-4"]
+    >>> rewritten(words, ["--tensor-model-parallel-size", "8"])
     ('t.py', '--lr', '1e-4', '--tensor-model-parallel-size', '8')
     """
     trainer = _trainer_of(arguments)
@@ -82,7 +87,8 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
 def rewritten_line(line: str, arguments: Sequence[str]) -> str:
     """A shell line with another layout.
 
-    >>> rewritten_line("torchrun t.py --tensor-model-parallel-size $TP && sync", ["--tensor-model-parallel-size", "8"])
+    >>> line = "torchrun t.py --tensor-model-parallel-size $TP && sync"
+    >>> rewritten_line(line, ["--tensor-model-parallel-size", "8"])
     'torchrun t.py --tensor-model-parallel-size 8 && sync'
     """
     pieces, last = list[str](), 0
@@ -118,7 +124,10 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
 
 
 def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
-    """What changes in a word that a shell runs as a line: in double quotes each piece, else the word is quoted anew."""
+    """What changes in a word that a shell runs as a line.
+
+    In double quotes each piece is edited; any other word is quoted anew.
+    """
     if word.quoted is not None:
         inner = word.quoted
         return [
@@ -152,7 +161,8 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
         raise _refused("no command is in it; name the trainer's script")
     if len(found) > 1:
         raise _refused(
-            "several commands could be the trainer's; write the layout in one, or give it a line of its own"
+            "several commands could be the trainer's; "
+            "write the layout in one, or give it a line of its own"
         )
     if found[0].substituted:
         raise _refused("the layout stands in a substitution, $( ); write it in the command")
@@ -177,7 +187,7 @@ def _check_words(commands: Iterable[Command]) -> None:
 
 
 def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str) -> None:
-    """Refuse a variable of which nobody can tell whether it is one more value of what goes or something else."""
+    """Refuse a variable that may be one more value of the layout, or something else."""
     for at in gone:
         if (
             words[at].expands
@@ -185,12 +195,13 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
             and not _argument_of(words[at - 1].text, trainer)
         ):
             raise _refused(
-                f"{shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
+                f"{shown(words[at].raw)} may be a value of the layout's or not; "
+                "write it before the layout"
             )
 
 
 def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> int | None:
-    """Which word is a shell line with the trainer in it; None where its words stand in the list itself."""
+    """Which word is a shell line with the trainer in it; None where there is none."""
     at = line_of(words)
     if at is None:
         return None
@@ -202,7 +213,8 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
         raise _refused("the layout stands in two places; write it in one")
     if not beside and not is_run(words[:at]):
         raise _refused(
-            f"nobody knows whether {shown(words[0])} runs the shell behind it; let the command begin with that shell"
+            f"nobody knows whether {shown(words[0])} runs the shell behind it; "
+            "let the command begin with that shell"
         )
     passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
     if beside and not passed and is_run(words[:at]):
@@ -211,7 +223,7 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
 
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
-    """Before which word the new arguments go: the end, or a `--` after which words are no flags any more."""
+    """Before which word the new arguments go: the end, or a `--` that ends the flags."""
     if why := in_the_way(words):
         raise _refused(why)
     places = sorted(gone)
@@ -243,7 +255,7 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
 
 
 def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments without the dispatcher, where the command names one that does the same and more."""
+    """The arguments without the dispatcher, where the command has chosen `flex`."""
     chosen = [at for at, word in enumerate(words) if _argument_of(word, trainer) in _DISPATCHERS]
     values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
     ours = [at for at, word in enumerate(arguments) if _argument_of(word, trainer) in _DISPATCHERS]
@@ -290,7 +302,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
 
 
 def _refused_in(words: Sequence[str], trainer: str) -> str:
-    """Why a layout cannot stand beside an argument and its value, which are priced as something else; empty where it can."""
+    """Why a layout cannot stand beside an argument; empty where it can."""
     name, equals, value = words[0].lstrip("-+").partition("=")
     flags = trainer != nemo.TRAINER
     if name in table(trainer).kinds or flags != words[0].startswith("--"):
@@ -304,7 +316,7 @@ def _refused_in(words: Sequence[str], trainer: str) -> str:
 
 
 def _argument_of(word: str, trainer: str) -> str:
-    """Name of the argument that a word is, as the tables have it; empty where it is none of the trainer's."""
+    """Name of the trainer's argument that a word is; empty where it is none."""
     if trainer == nemo.TRAINER:
         return word.lstrip("+").partition("=")[0] if nemo.is_override(word) else ""
     if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):

@@ -1,13 +1,13 @@
-"""Shell lines: their commands and words with places in the text, and programs that run other programs.
+"""Shell lines: commands, words and their places; and programs that run other programs.
 
     parse(line)        Script; a line that no shell would read is an error
-    words_of(line)     the words of a line, where only the words matter: no places, no variables, no program started
+    words_of(line)     the words of a line, without places, and without shfmt
     line_of(words)     which word is a line of its own, as in `bash -lc LINE`
     is_run(words)      whether what follows is run as a command
     in_the_way(words)  why arguments at the end would not be the trainer's
 
-`parse` asks shfmt, which knows here-documents, continued lines and every kind of quotes, and runs nothing. It writes its syntax
-tree as JSON, within bounds of size, time and memory.
+`parse` asks shfmt, which knows here-documents, continued lines and every kind of quotes, and runs
+nothing. It writes its syntax tree as JSON, within bounds of size, time and memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def nodes(parsed: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
 
 
 def tree(line: str) -> Any:
-    """What the parser says. It lets a backslash continue a comment, which no shell does: such a one is masked."""
+    """The syntax tree of a line."""
+    # shfmt lets a backslash continue a comment, which no shell does: such a backslash is masked.
     if len(line) > _LONGEST:
         raise InputError(f"launch command: {len(line)} characters; at most {_LONGEST} are read")
     if odd := _UNREAD.search(line):
@@ -99,7 +100,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """The parser, waiting for its text; whoever can write jobs decides what that is, so its memory is bounded first."""
+    """The parser, waiting for its text. Anybody may write that, so its memory is bounded first."""
     import subprocess
 
     pipe = subprocess.PIPE
@@ -145,16 +146,18 @@ _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _USERS: Final = frozenset({"su", "runuser"})
 """Programs that start somebody's shell, or without a line of it a command."""
 _RUN_WHAT_FOLLOWS: Final = frozenset(
-    {"chrt", "command", "dumb-init", "env", "exec", "ionice", "mpiexec", "mpirun", "ncu", "nice", "nohup", "nsys", "numactl"}
+    {"chrt", "command", "dumb-init", "env", "exec", "ionice", "mpiexec", "mpirun", "ncu"}
+    | {"nice", "nohup", "nsys", "numactl"}
     | {"setsid", "srun", "stdbuf", "sudo", "taskset", "time", "timeout", "tini", "torchrun"}
 )  # fmt: skip
 _ADD_WORDS: Final = frozenset({"find", "parallel", "xargs"})
 """Programs that put words of their own behind a command's, or end it by a word."""
 BUILTINS: Final = frozenset(
-    {":", ".", "[", "alias", "cd", "echo", "exit", "export", "popd", "printf", "pushd", "read", "set", "shift", "shopt"}
+    {":", ".", "[", "alias", "cd", "echo", "exit", "export", "popd", "printf", "pushd", "read"}
+    | {"set", "shift", "shopt"}
     | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
 )  # fmt: skip
-"""Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
+"""Commands that train nothing: they are not taken for the trainer's."""
 _TAKES_A_LINE: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _SSH_TAKES_A_VALUE: Final = re.compile(r"-[A-Za-z]*[BbcDEeFIiJLlmOopQRSWw]")
 """Options of ssh whose value is the next word."""
@@ -167,11 +170,15 @@ _STARTS: Final = re.compile(
 
 
 def line_of(words: Sequence[str]) -> int | None:
-    """Which word a shell is told to run as a line: `bash -euo pipefail -c LINE`; None where there is no such shell, and the
-    place after the last word where its line is missing, or where it has no script either and reads one from its input.
+    """Which word a shell runs as a line: `bash -euo pipefail -c LINE`; None without such a shell.
 
-    >>> line_of(["env", "A=1", "/bin/bash", "-lc", "torchrun t.py"]), line_of(["su", "-", "user", "-c", "torchrun t.py"])
-    (4, 4)
+    It is the place after the last word where the line is missing, or where the shell has no script
+    either and reads one from its input.
+
+    >>> line_of(["env", "A=1", "/bin/bash", "-lc", "torchrun t.py"])
+    4
+    >>> line_of(["su", "-", "user", "-c", "torchrun t.py"])
+    4
     """
     for at in range(len(words)):
         if _name(words[at]) in _USERS and is_run(words[:at]):
@@ -197,7 +204,7 @@ def line_of(words: Sequence[str]) -> int | None:
 
 
 def _line_of_user(words: Sequence[str], at: int) -> int | None:
-    """The same of `su`, which may name its user before the line, and of `runuser`, which may run a command as it is."""
+    """The same of `su`, which may name a user first, and of `runuser`, which may run a command."""
     told = (
         place for place in range(at + 1, len(words)) if words[place] in {"-c", "-lc", "--command"}
     )
@@ -208,10 +215,12 @@ def _line_of_user(words: Sequence[str], at: int) -> int | None:
 
 
 def is_run(before: Sequence[str]) -> bool:
-    """Whether what follows some words is run as a command: they are shells, programs that are known for it, and their options.
+    """Whether what follows shells, runners of commands and their options is run as a command.
 
-    >>> is_run(["timeout", "-k", "9", "1h", "env", "A=1"]), is_run(["ssh", "node"]), is_run(["su", "user", "-c"])
-    (True, False, True)
+    >>> is_run(["timeout", "-k", "9", "1h", "env", "A=1"]), is_run(["ssh", "node"])
+    (True, False)
+    >>> is_run(["su", "user", "-c"])
+    True
     """
     users = next((at for at, word in enumerate(before) if _name(word) in _USERS), None)
     before = before[:users]  # what follows them is theirs up to the line
@@ -226,20 +235,29 @@ def is_run(before: Sequence[str]) -> bool:
 def in_the_way(words: Sequence[str]) -> str:
     """Why arguments at the end of a command would not reach the trainer in it; empty where they do.
 
-    >>> in_the_way(["env", "-S", "torchrun t.py"])
-    "the trainer stands in 'torchrun t.py', which 'env' takes apart; write it in words of the command's own"
-    >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"]), in_the_way(["ssh", "-p", "22", "node", "t.py"])
-    ('', '')
+    >>> in_the_way(["env", "-S", "torchrun t.py"]).partition(";")[0]
+    "the trainer stands in 'torchrun t.py', which 'env' takes apart"
+    >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"])
+    ''
     """
     for at, word in enumerate(words):
         if _name(word) == "ssh" and is_run(words[:at]):
             told = _asked_of_ssh(words[at + 1 :])
             if not told:
-                return "ssh is told no command, and would run the arguments as one; write the trainer behind its host"
+                return (
+                    "ssh is told no command, and would run the arguments as one; "
+                    "write the trainer behind its host"
+                )
             if line_of(told) == len(told):
-                return "ssh starts a shell that reads what it runs from elsewhere; write the trainer behind its host"
+                return (
+                    "ssh starts a shell that reads what it runs from elsewhere; "
+                    "write the trainer behind its host"
+                )
         if _name(word) in _ADD_WORDS and is_run(words[:at]):
-            return f"{shown(_name(word))} puts words of its own behind the command; start the trainer without it"
+            return (
+                f"{shown(_name(word))} puts words of its own behind the command; "
+                "start the trainer without it"
+            )
     if any(_STARTS.fullmatch(word) for word in words):
         return ""
     inside = (word for word in words if any(_STARTS.fullmatch(part) for part in word.split()))
@@ -298,14 +316,14 @@ class ShellWord:
     before: int
     """Where the blanks before it begin."""
     expands: bool
-    """Whether the shell puts something in: a variable, the output of a command, the names of files."""
+    """Whether the shell puts in a variable, the output of a command, or names of files."""
     quoted: Quoted | None
     """What is in its double quotes, where they are around the whole of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program or a builtin with its arguments; assignments before it and redirections are no words."""
+    """A program or a builtin with its arguments, without assignments and redirections."""
 
     words: tuple[ShellWord, ...]
     substituted: bool
@@ -326,7 +344,8 @@ class Script:
 def parse(line: str) -> Script:
     """Read a line.
 
-    >>> [[word.text for word in command.words] for command in parse("A=1 torchrun 't.py' 2>&1 | tee log").commands]
+    >>> script = parse("A=1 torchrun 't.py' 2>&1 | tee log")
+    >>> [[word.text for word in command.words] for command in script.commands]
     [['torchrun', 't.py'], ['tee', 'log']]
     """
     parsed = tree(line)
@@ -334,7 +353,7 @@ def parse(line: str) -> Script:
 
 
 def words_of(line: str) -> list[str]:
-    r"""The words of a line, and of the line that a shell in it is told to run; quotes that do not match are a ValueError.
+    r"""The words of a line, and of the line that a shell in it runs; ValueError at a lone quote.
 
     >>> words_of("bash -c 'torchrun t.py --bf16' \\\n")
     ['bash', '-c', 'torchrun', 't.py', '--bf16']
@@ -363,7 +382,8 @@ class _Reader:
                 calls.append((node["Args"], substituted))
             if len(number := str((node.get("N") or {}).get("Value", ""))) > 1:
                 raise InputError(
-                    f"launch command: {shown(number)} is a file's number to bash, and a word to other shells; put a blank behind it"
+                    f"launch command: {shown(number)} is a file's number to bash, and a word "
+                    "to other shells; put a blank behind it"
                 )
             if "Parts" in node:
                 ends.append(self._span(node)[1])

@@ -1,7 +1,8 @@
 """The trainers' argument names, from the files of `arguments/`, and what is checked against them.
 
-Every argument that we print is looked up here first, so that no flag is printed that a trainer does not have. Names of earlier
-releases are translated when they are read. `verified.json`, which `make oracle` writes, says what the trainers' own checks took.
+Every argument that we print is looked up here first, so that no flag is printed that a trainer does
+not have. Names of earlier releases are translated when they are read. `verified.json`, which
+`make oracle` writes, says what the trainers' own checks took.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Arguments:
     kinds: Mapping[str, str]
     """Kind by name: flag, int, text, a|b|c, words:a|b or word:a|b."""
     older: Mapping[str, str]
-    """Names of earlier releases, with today's; `name=value` where today has a choice in place of a flag."""
+    """Names of earlier releases, with today's; `name=value` where a flag became a choice."""
     refused: Mapping[str, str]
     """What is not priced as it is, with what to say instead."""
     only: Mapping[str, Sequence[str]]
@@ -40,7 +41,7 @@ class Arguments:
     """Patterns of what changes memory or time and no field of a strategy says."""
 
     def not_priced(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        """What a command says beside its strategy that changes memory or time; what stands in the place of it is refused.
+        """Arguments beside the strategy that change memory or time; refused ones are an error.
 
         >>> table("megatron").not_priced({"attention-backend": "fused", "lr": "1e-4"})
         ('attention-backend',)
@@ -65,7 +66,7 @@ class Arguments:
         return tuple(kind.rpartition(":")[2].split("|")) if "|" in kind or ":" in kind else ()
 
     def check(self, name: str, *values: object) -> None:
-        """Refuse to print what the trainer would not take: that is our fault, never the caller's."""
+        """Refuse to print what the trainer would not take. That is our fault, not the caller's."""
         kind = self.kinds.get(name)
         if kind is None:
             raise LookupError(f"{self.trainer} has no argument {name}")
@@ -194,15 +195,17 @@ def nested(settings: Sequence[str]) -> dict[str, Any]:
 
 
 _DEGREE: Final = re.compile(
-    r"(?:^|[_-])(?:[tpcesd]p|etp|vpp|mp)(?:[_-](?:size|degree|shard|replicate))*$|parallel(?:ism)?(?:[_-](?:size|degree))?$"
+    r"(?:^|[_-])(?:[tpcesd]p|etp|vpp|mp)(?:[_-](?:size|degree|shard|replicate))*$"
+    r"|parallel(?:ism)?(?:[_-](?:size|degree))?$"
 )
 """Names of degrees of parallelism, whoever's they are."""
 
 
 def refuse_degrees(known: Arguments, said: Settings) -> None:
-    """Refuse a degree of parallelism that a file states and that nobody reads: without it the layout is another one.
+    """Refuse a degree of parallelism in a file that is not read: without it the layout is another.
 
-    The model's own part of a file is left alone: `pretraining_tp` of a config.json says nothing about the training.
+    The model's own part of a file is left alone: `pretraining_tp` of a config.json says nothing
+    about the training.
     """
     read = {name.rpartition(".")[2] for name in (*known.kinds, *known.older, *known.only)}
     for path, value in said.leaves().items():
@@ -278,7 +281,7 @@ def argument_names(arguments: Sequence[str]) -> list[str]:
 
 
 def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
-    """Why the trainer's own checks say nothing of a launch in the version that a job names; empty where they took its like.
+    """Why the trainer's own checks say nothing of a launch; empty where they took its like.
 
     >>> unverified("megatron", ["--tensor-model-parallel-size", "8"], "core_v0.19.2-cuda13")
     ''
@@ -291,8 +294,9 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
     releases = " or ".join(known["releases"])
     if not version:
         return (
-            f"the job names no version of {trainer}, verified is {releases}: write it into the annotation"
-            " advisor.mofa.dev/framework-version, or into the tag of an image with the trainer's name"
+            f"the job names no version of {trainer}, verified is {releases}: write it into the "
+            "annotation advisor.mofa.dev/framework-version, or into the tag of an image with the "
+            "trainer's name"
         )
     if not any(
         re.search(rf"(?<![\d.]){re.escape(one)}(?![A-Za-z0-9.])", version)

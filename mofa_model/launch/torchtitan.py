@@ -1,4 +1,4 @@
-"""torchtitan: `--section.name value`, and the positional word that chooses activation checkpointing."""
+"""torchtitan: `--section.name value`, and a positional word for activation checkpointing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _option(name: str, values: tuple[object, ...]) -> list[str]:
 
 
 def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
-    """With a pipeline the local batch holds all micro-batches; without, gradients are accumulated over them."""
+    """With a pipeline the local batch holds all micro-batches; else gradients are accumulated."""
     rounds, size = run.micro_batches(strategy), int(strategy.mbs)
     words.add("training.local_batch_size", rounds * size if strategy.pp > 1 else size)
     words.add("training.global_batch_size", run.global_batch)
@@ -108,7 +108,7 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
 
 
 def _slots(strategy: Strategy, run: LaunchSettings) -> int:
-    """What the embedding counts as, and the head, where layers go to stages: nothing where the layers alone divide. [1]"""
+    """Layers that embedding and head count as, each; none where the layers divide. [1]"""
     return int(run.layers % int(strategy.pp * strategy.vpp) != 0)
 
 
@@ -206,9 +206,8 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
         layout["schedule"] = words[schedule]
         if layout["schedule"] != ONE_F_ONE_B:
-            layout["vpp"] = (
-                2  # torchtitan's default where the layers of a stage are not stated, and what a V has
-            )
+            # torchtitan's default where the layers of a stage are not stated, and what a V has.
+            layout["vpp"] = 2
     return Reading(
         trainer=TRAINER,
         layout=layout,
@@ -228,7 +227,7 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
 def _sharding(
     given: Mapping[str, str | None], replicas: int, sharded: int | None, pp: int, cp: int
 ) -> Sharding:
-    """Level of sharding; by default weights are gathered again for the backward pass, except under a pipeline."""
+    """Level of sharding. By default weights are gathered again, except under a pipeline."""
     if sharded == 1 < replicas and cp == 1:  # ranks of context parallelism share in any case
         return Sharding.NONE
     keep = given.get("parallelism.fsdp_reshard_after_forward") or "default"

@@ -1,4 +1,4 @@
-"""Writes and reads launches: which trainer a command is for, and which layouts a trainer refuses."""
+"""Launches written and read: whose a command is, and which layouts a trainer refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AXES: Final = {axis.name: axis for axis in AXES}
 
 
 def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
-    """Refuse what a trainer cannot be told or does not start, by the name of a field and with what would be right."""
+    """Refuse what a trainer has no words for or does not start; the error names a field."""
     known, gpus = framework(trainer), int(strategy.gpus)
     # No rule of a trainer asks where devices stand: they are one node.
     cluster = replace(problem.cluster, gpus=gpus, gpus_per_node=gpus)
@@ -88,7 +88,7 @@ def _said(strategy: Strategy, axis: Axis) -> str:
     return f"{word.key}={word.write(strategy)}"
 
 
-class Trainer(Protocol):
+class TrainerModule(Protocol):
     """A module of this folder that writes and reads a trainer's launches."""
 
     @property
@@ -114,8 +114,8 @@ def _others() -> Iterator[Any]:
                 yield found
 
 
-_LISTED: Final[tuple[Trainer, ...]] = (megatron, torchtitan, nemo, deepspeed, accelerate)
-_TRAINERS: Final[Mapping[str, Trainer]] = {
+_LISTED: Final[tuple[TrainerModule, ...]] = (megatron, torchtitan, nemo, deepspeed, accelerate)
+_TRAINERS: Final[Mapping[str, TrainerModule]] = {
     trainer.TRAINER: trainer for trainer in (*_LISTED, *_others())
 }
 """By their ids; they are asked in this order whether a command is theirs."""
@@ -143,7 +143,7 @@ def launch(
     interval_steps: int | None = None,
     asynchronous: bool = True,
 ) -> Launch:
-    """A layout in a trainer's own words, with checkpoints every `interval_steps` [1]; None = the trainer's own."""
+    """A layout in a trainer's own words; without `interval_steps` [1] saves are the trainer's."""
     if trainer not in _TRAINERS:
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
@@ -195,13 +195,14 @@ def _left_to_people(run: LaunchSettings) -> list[str]:
         )
     if run.documents:
         notes.append(
-            "say where documents end in the trainer's own words: without it all tokens see each other"
+            "say where documents end in the trainer's own words: "
+            "without it all tokens see each other"
         )
     return notes
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
-    """What a launch command says; `open_file` reads configuration files that it names, None = they stay closed.
+    """What a launch command says; `open_file` reads files that it names, None = it reads none.
 
     >>> read(["--tensor-model-parallel-size", "8", "--micro-batch-size", "2"]).layout["mbs"]
     2
@@ -227,8 +228,9 @@ def read_layout(
     field: str = "current",
     unpriced: Callable[[str], object] = str,
 ) -> Strategy:
-    """A layout on `gpus` devices [1], written as strategy text of either form or as a trainer's arguments; `unpriced` is told
-    each of these that changes memory or time and is no part of a layout.
+    """A layout on `gpus` devices [1], from strategy text or a trainer's arguments.
+
+    `unpriced` is called with each argument that changes memory or time beside the layout.
 
     >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
     2
