@@ -6,9 +6,9 @@
     settled(previous, fresh)                 what to write; nothing while the hash is equal
     removal(previous)                        what to write when the mode is Disabled
 
-The hash covers what the answer depends on (failure rates to two significant digits), the numbers of the
-rule and the model's version; it leaves out the clock, how long anything was watched, and metadata of
-objects. Command and operator call these functions, so that they cannot disagree.
+The hash covers what the answer depends on (failure rates to two significant digits), the numbers of
+the rule and the model's version. It leaves out the clock, how long anything was watched, and metadata
+of objects. Command and operator call these functions, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREFIX: Final = "advisor.mofa.dev/"
 GATE: Final = PREFIX + "gate"
 """A job that was made suspended waits for us by this key; it is the only input that we remove."""
 FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
-"""The version of a job's trainer: in mode Apply it gets only arguments that were verified for it."""
+"""The version of a job's trainer: in mode Apply only arguments verified for it are written."""
 ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
 """Inputs that an answer depends on."""
 INPUTS: Final = (*ASKED, GATE, FRAMEWORK_VERSION)
@@ -65,7 +65,7 @@ OUTPUTS: Final = tuple(
 """Keys that we write, in the order in which they stand in a manifest."""
 ODDS: Final = PREFIX + "probability-of-fitting"
 WITHOUT_LAYOUT: Final = tuple(key for key in OUTPUTS if key.removeprefix(PREFIX) not in _OF_LAYOUT)
-"""Keys of an answer that has no layout; a question that cannot be answered has no recommendation either."""
+"""Keys of an answer without a layout; `InvalidInput` has no recommendation either."""
 RECORD: Final = PREFIX + "run-record"
 """The operator's notes on a TrainingJob that runs, for its own restart. Its form may change."""
 
@@ -78,7 +78,7 @@ _LONGEST_SENTENCE: Final = 512
 
 
 def hash_of(question: Any, model_version: str) -> str:
-    """Hash of all that an answer depends on, for frozen dataclasses, mappings, sequences and plain values.
+    """Hash of all that an answer depends on: dataclasses, mappings, sequences and plain values.
 
     >>> hash_of({"nodes": 256}, "1") == hash_of({"nodes": 256.0}, "1")
     True
@@ -121,7 +121,7 @@ def of_bad_input(message: str, digest: str, model_version: str, now: str) -> dic
 
 
 def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, str | None]:
-    """The change to write: nothing while the hash is equal, else fresh keys, and None for stale ones.
+    """The change to write: none while the hash is equal, else fresh keys, and None for stale ones.
 
     >>> settled({PREFIX + "inputs-hash": "a", PREFIX + "old": "x"}, {PREFIX + "inputs-hash": "b"})
     {'advisor.mofa.dev/inputs-hash': 'b', 'advisor.mofa.dev/old': None}
@@ -203,7 +203,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
 
 
 def predicted_in(recommendation: Mapping[str, Any]) -> dict[str, Range]:
-    """The predictions of a `recommendation`, by the fields of `Predicted`; unreadable ones are left out."""
+    """The readable predictions of a `recommendation`, by the fields of `Predicted`."""
     written = recommendation.get("predicted")
     ranges: dict[str, Range] = {}
     for item in fields(Predicted):
@@ -276,7 +276,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _asked(value: Any) -> list[Field[Any]]:
-    """Fields that are hashed. A later field with its default is not: old questions keep their hash."""
+    """Fields that are hashed. A later field at its default is not: hashes of old questions stay."""
     return [
         item
         for item in fields(value)

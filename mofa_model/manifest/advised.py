@@ -208,7 +208,7 @@ def trainer_of(framework: str) -> str:
 
 
 def framework_for(trainer: str, framework: str) -> str:
-    """What is searched for a launch: the framework that was named, where it is launched so, else the trainer itself.
+    """The framework to search for a launch: the named one where it is launched so, else the trainer.
 
     >>> framework_for("nemo", "any"), framework_for("nemo", "megatron")
     ('nemo', 'megatron')
@@ -219,13 +219,13 @@ def framework_for(trainer: str, framework: str) -> str:
         return trainer
     form = trainer_of(framework)
     if trainer != form and {trainer, form} != _ONE_FAMILY:
-        right = f"framework {framework} is launched {f'with --launch {form}' if form else 'in no form that is known here'}"
-        raise BadValue("--launch", trainer, right)
+        how = f"with --launch {form}" if form else "in no form that is known here"
+        raise BadValue("--launch", trainer, f"framework {framework} is launched {how}")
     return framework
 
 
 def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
-    """The launch of an answer; a layout that the trainer cannot be told is an error with its field."""
+    """The launch of an answer; a layout that the trainer has no words for is an error."""
     if advice.strategy is None:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
     recipe, request = advice.precision, request.of(advice.trainer)
@@ -240,7 +240,7 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
 
 
 def launch_words(request: Request, advice: Advice) -> tuple[str, ...]:
-    """Launch arguments for the annotations; none where there is no recommendation or no form for it."""
+    """Launch arguments for the annotations; none without a recommendation or a form for it."""
     trainer = trainer_of(request.framework)
     if advice.strategy is None or not trainer:
         return ()

@@ -99,7 +99,10 @@ class LabelSelector(Part):
 
 
 def read_selector(written: Any) -> LabelSelector:
-    """The selector of a policy as it stands in a cluster; one that cannot be read selects everything, so that its reader sees it."""
+    """The selector of a policy in a cluster.
+
+    An unreadable one selects everything, so that the jobs' answers name what is wrong.
+    """
     try:
         return LabelSelector.model_validate(written or {})
     except ValidationError:
@@ -112,7 +115,7 @@ Verdict: TypeAlias = Literal["Admit", "Retry", "Reject"]
 MOST_HANDS: Final = 50
 """Share of the operator's concurrent work that one namespace may have. [%]"""
 MOST_INFLUENCE: Final = 2
-"""By how much a day the jobs of one namespace move the factor of a pool that others teach too. [%]"""
+"""How far the jobs of one namespace move a shared pool's factor in a day. [%]"""
 
 
 class KindRef(Part):

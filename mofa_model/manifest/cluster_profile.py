@@ -1,4 +1,4 @@
-"""ClusterProfile: a pool of nodes, with its hardware, network, storage, failures and what was learned of it."""
+"""ClusterProfile: a pool of nodes: hardware, network, storage, failures, and what was learned."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ from mofa_model.spec.incident_causes import CAUSES, SHORTEST_OUTAGE, XidMeaning
 from mofa_model.spec.reliability import COPY_SLOWDOWN
 
 EXPORTERS: Final = (
-    "amazon-cloudwatch", "cattle-monitoring-system", "gke-managed-cim", "gke-managed-system", "gmp-public", "gmp-system", "gpu-operator",
-    "kube-prometheus-stack", "kube-system", "monitoring", "node-problem-detector", "nvidia-gpu-operator", "nvsentinel", "observability",
+    "amazon-cloudwatch", "cattle-monitoring-system", "gke-managed-cim", "gke-managed-system",
+    "gmp-public", "gmp-system", "gpu-operator", "kube-prometheus-stack", "kube-system", "monitoring",
+    "node-problem-detector", "nvidia-gpu-operator", "nvsentinel", "observability",
     "openshift-monitoring", "openshift-nfd", "prometheus", "prometheus-operator",
 )  # fmt: skip
 """Namespaces in which exporters of a cluster usually run, and its tenants do not."""
@@ -51,7 +52,8 @@ IncidentId: TypeAlias = Annotated[
     StringConstraints(
         min_length=1,
         max_length=360,
-        pattern=r"^(node|domain|job)/[A-Za-z0-9._/:-]+@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+        pattern=r"^(node|domain|job)/[A-Za-z0-9._/:-]+"
+        r"@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
     ),
     Field(examples=["node/gpu-17@2026-01-31T09:30:00Z"]),
 ]

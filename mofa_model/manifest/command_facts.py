@@ -1,7 +1,7 @@
 """Model, sequence and batch from a launch command or a settings file that is no known trainer's.
 
-`launch` reads the commands of known trainers, layout included. A script of one's own has no layout that could be read, but its
-flags often have the names that Hugging Face's trainer made common.
+`launch` reads the commands of known trainers, layout included. A script of one's own has no layout
+that could be read, but its flags often have the names that Hugging Face's trainer made common.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _MODEL: Final = (
     "model",
 )
 _SEQUENCE: Final = (
-    "seq-length", "max-seq-length", "max-sequence-length", "sequence-length", "model-max-length", "seq-len", "max-length",
+    "seq-length", "max-seq-length", "max-sequence-length", "sequence-length", "model-max-length",
+    "seq-len", "max-length",
     "block-size", "context-length", "cutoff-len",
 )  # fmt: skip
 _BATCH: Final = ("global-batch-size", "total-batch-size", "global-train-batch-size")
@@ -41,7 +42,7 @@ _TUNED: Final = re.compile("-(instruct|chat|it|base)$", re.IGNORECASE)
 
 
 def facts_of(words: Sequence[str], gpus: int) -> dict[str, int]:
-    """Sequence and batch as a TrainingJob's spec has them; a batch of each device counts for all `gpus` [1] of the job.
+    """Sequence and batch as a TrainingJob has them; a batch per device is times all `gpus` [1].
 
     >>> facts_of(["train.py", "--max_seq_length=2048", "--per_device_train_batch_size", "4"], 8)
     {'sequenceLength': 2048, 'globalBatchSize': 32}
@@ -55,7 +56,7 @@ def facts_of(words: Sequence[str], gpus: int) -> dict[str, int]:
 
 
 def model_of(words: Sequence[str], named: str = "") -> str:
-    """The preset of the model that a command, or the object itself, names; empty where they name none that is known.
+    """The preset of the model that a command or the object names; empty where it is unknown.
 
     >>> model_of(["train.py", "--model_name_or_path", "meta-llama/Llama-2-7b-hf"])
     'llama2-7b'
@@ -69,7 +70,7 @@ def model_said(words: Sequence[str], named: str = "") -> str:
 
 
 def _preset(name: str) -> str:
-    """A preset by a name, by where its weights are kept, or by the last part of that; empty where there is none."""
+    """A preset by its name, by the place of its weights, or by the last part of that place."""
     plain = name.partition("://")[2] or name
     bare = _TUNED.sub("", plain)
     for one in (plain, bare, bare.rpartition("/")[2]):
@@ -81,7 +82,7 @@ def _preset(name: str) -> str:
 
 
 def _said(words: Sequence[str], names: Sequence[str]) -> str:
-    """The value of the first of some flags that stands there, with hyphens or underscores, behind `=` or as the next word."""
+    """The value of the first of some flags, behind `=` or as the next word."""
     told: dict[str, str] = {}
     for word, after in zip_longest(words, words[1:], fillvalue=""):
         if word.startswith("--"):

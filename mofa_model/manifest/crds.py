@@ -25,7 +25,10 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 FOLDER: Final = "crds"
 
-_HEADER: Final = "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; do not edit.\n"
+_HEADER: Final = (
+    "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; "
+    "do not edit.\n"
+)
 _AGE: Final = ("AGE", "date", ".metadata.creationTimestamp", 0)
 _READY: Final = ("READY", "string", '.status.conditions[?(@.type=="Ready")].status', 0)
 _REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].reason', 0)
@@ -245,7 +248,7 @@ _KEPT: Final = (
 
 
 def structural(model: type[Part], *, defaults: bool = True) -> dict[str, Any]:
-    """The schema of a model, self-contained; a status has no defaults: whoever writes it leaves nothing to be filled in."""
+    """The self-contained schema of a model; that of a status has no `defaults`."""
     whole = model.model_json_schema(by_alias=True)
     made = _plain(whole, whole.get("$defs", {}))
     return made if defaults else _bare(made)
@@ -284,7 +287,8 @@ def _mapping(schema: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, 
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-validations": [
             {
-                "rule": f"self.all(k, k.size() >= {least} && k.size() <= {most} && k.matches('{pattern}'))",
+                "rule": f"self.all(k, k.size() >= {least} && k.size() <= {most} "
+                f"&& k.matches('{pattern}'))",
                 "message": f"keys have {least} to {most} characters and match {pattern}",
             }
         ],
@@ -320,7 +324,7 @@ def _optional(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, 
 
 
 def _resolved(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """References followed and the null of optional fields dropped; what stands beside a reference wins over it."""
+    """A schema without references and nulls; keys beside a reference win over it."""
     beside = {key: value for key, value in given.items() if key not in {"$ref", "anyOf", "allOf"}}
     if "$ref" in given:
         return _resolved(shared[given["$ref"].rpartition("/")[2]], shared) | beside

@@ -1,12 +1,13 @@
 """Manifests as text that is edited in place: every byte that is not ours stays as it was.
 
-A stream is read twice: as YAML nodes with their positions, and as plain values. An edit replaces spans of the text, so that
-comments, order, quotes and indentation stay, and a stream without changes comes back as the same text.
+A stream is read twice: as YAML nodes with their positions, and as plain values. An edit replaces
+spans of the text, so that comments, order, quotes and indentation stay, and a stream without changes
+comes back as the same text.
 
     stream = Documents.parse(text, "job.yaml")
-    for item in stream.items:              # objects, also those inside List kinds and a KRM ResourceList
-        item.value                         # plain mappings, lists, text and numbers
-    stream.annotated({0: {"advisor.mofa.dev/status": "Recommended"}})     # None in place of text removes a key
+    for item in stream.items:       # objects, also those inside List kinds and a KRM ResourceList
+        item.value                  # plain mappings, lists, text and numbers
+    stream.annotated({0: {"advisor.mofa.dev/status": "Recommended"}})     # None removes a key
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Documents:
         return cls(text, name, tuple(items), around)
 
     def checked(self, index: int, change: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """A change of an item's annotations that can be made; one that cannot is refused in one line."""
+        """A change of an item's annotations, refused in one line where it cannot be made."""
         _annotate(self.text, self.items[index].node, change, self.name)
         return change
 
@@ -115,7 +116,7 @@ class Documents:
 
 
 def joined(texts: list[str]) -> str:
-    """Several streams as one, with a line between documents where a stream does not bring its own."""
+    """Several streams as one, with a line between documents where there is none."""
     stream = ""
     for text in texts:
         if not text.strip():
@@ -176,7 +177,7 @@ class TextEdit:
 
 
 def _apply(text: str, spans: list[TextEdit]) -> str:
-    """The text with all spans replaced; they must not overlap. Spans at one place keep their order."""
+    """The text with all spans replaced. They do not overlap; at one place they keep their order."""
     pieces, at = [], 0
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         pieces += [text[at : span.start], span.text]
@@ -213,7 +214,7 @@ def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str)
 
 
 def _append_section(text: str, node: Any, key: str, block: str) -> list[TextEdit]:
-    """The span that adds a section of YAML text as the last of a top-level mapping; one that exists stays."""
+    """The span that adds a section at the end of a top-level mapping; an existing one stays."""
     if _child(node, key) is not None or node.flow_style:
         return []
     return [_insert(text, _end_of(text, *node.value[-1]), f"{key}:\n{block}")]
@@ -325,7 +326,7 @@ def _lines(fresh: Mapping[str, str], column: int) -> list[str]:
 
 
 def _scalar(value: str) -> str:
-    """Text as a YAML scalar on one line: plain where that is safe, else in double quotes as JSON has them."""
+    """Text as a YAML scalar on one line: plain where that is safe, else quoted."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if '"' in value and value.isprintable():

@@ -1,4 +1,4 @@
-"""Counted failures as text: rows of a ClusterProfile's status, and the FailureLedger with their days and weeks.
+"""Counted failures as text: rows of a ClusterProfile's status, and days and weeks of FailureLedgers.
 
 `evidence_in` reads rows of a status and `row_of` writes one; all other code has `FailureEvidence`.
 A FailureLedger has the name of its profile and is deleted with it.
@@ -111,7 +111,7 @@ def evidence_in(rows: Any) -> dict[str, FailureEvidence]:
 
 
 def as_written(evidence: FailureEvidence) -> FailureEvidence:
-    """Evidence to the digits that a day's row keeps, so that what is read back is what was written."""
+    """Evidence to the digits of a day's row, so that what is read back is what was written."""
     return FailureEvidence(
         node_days=round(evidence.node_days, _DIGITS),
         failures=evidence.failures,
@@ -145,9 +145,8 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
 
 
 def _evidence(node_days: Any, failures: Any, recoveries: Any, seconds: Any) -> FailureEvidence:
-    """A row of a day says how many recoveries it timed, and their time together; a row of the whole history has their mean,
-    which counts for as many as there were failures.
-    """
+    # A day's row has the number of timed recoveries and their time together. A row of the whole
+    # history has their mean, which counts for as many as there were failures.
     count = int(number(failures))
     timed, time = int(number(recoveries)), number(seconds)
     if recoveries is None and seconds is not None:

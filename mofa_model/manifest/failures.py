@@ -1,4 +1,4 @@
-"""Failure rates, recoveries and checkpoint storage of a job: assumptions of job and profile, blended with what was counted."""
+"""Failure rates, recoveries and checkpoint storage of a job: assumptions blended with counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mofa_model.spec.reliability import (
 from mofa_model.units import DAY
 
 SHARED_STORAGE: Final = StorageTier.model_validate({"name": "Remote", "nodeBandwidth": "2 GB/s"})
-"""Where checkpoints go when a profile names no storage. Ours: a shared file system over a 25 Gbit/s link of each node."""
+"""Storage of a profile that names none. Ours: a shared file system, 25 Gbit/s a node."""
 
 
 def reliability_of(
@@ -80,7 +80,7 @@ def _hangs(given: Failures) -> Hangs | None:
 
 
 def classes_of(given: Failures) -> list[FailureClass]:
-    """The profile's classes; one that it does not name is assumed as in section 3.4 of the paper."""
+    """The profile's classes; a missing one is assumed as in section 3.4 of the paper."""
     named = {item.name: item for item in given.classes}
     paper = [
         FailureClass.model_validate(
@@ -142,7 +142,7 @@ def _weight(base: FailureClass, given: Failures) -> float:
 def _rate(
     per_thousand: float, seen: FailureEvidence | None, weight: float, *, blend: bool
 ) -> FailureRate:
-    """A Gamma posterior whose mean in a node-day has two significant digits: assumption, history, or both."""
+    """A Gamma posterior; its mean in a node-day has two significant digits."""
     per_node_second = per_thousand / 1000 / DAY
     exposed = 0.0 if seen is None else seen.node_days * DAY
     if seen is None or exposed <= 0:
@@ -162,7 +162,7 @@ def _two_digits(value: float) -> float:
 
 
 def _tier_index(base: FailureClass, tiers: list[str]) -> int:
-    """The nearest tier that survives: as stated, or the nearest where the pods stay and the farthest where they go. [1]"""
+    """The nearest tier that survives: by default the nearest where pods stay, else the farthest."""
     if base.tier is not None and base.tier in tiers:
         return tiers.index(base.tier)
     return 0 if RecoveryClass(base.name).keeps_pods else len(tiers) - 1

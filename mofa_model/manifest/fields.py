@@ -1,7 +1,7 @@
 """The kinds of fields that our objects are made of: each text bounded, no number with a fraction.
 
-A fraction is text (`"0.90"`), as the API conventions of Kubernetes have it, and a quantity is text with its unit
-(`"400 Gbit/s"`), which `mofa_model.units` alone parses.
+A fraction is text (`"0.90"`), as the API conventions of Kubernetes have it. A quantity is text with
+its unit (`"400 Gbit/s"`), which `mofa_model.units` alone parses.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Part(BaseModel):
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
     atomic: ClassVar[bool] = False
-    """Whether it is written as a whole: the API server then keeps one owner for all of it, which costs it less."""
+    """Whether it is written as a whole: the API server then keeps one owner, which costs less."""
 
     @model_validator(mode="after")
     def _keep_rules(self) -> Part:
@@ -107,7 +107,7 @@ class Part(BaseModel):
 
 @cache
 def _keyed(part: type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The lists of a part that hold nothing twice, each with the fields that make an item's key: none where it is a set."""
+    """Lists of a part without duplicates, with the fields of an item's key; a set has none."""
     extras = ((name, field.json_schema_extra) for name, field in part.model_fields.items())
     return tuple(
         (name, tuple(str(key) for key in keys))
@@ -251,7 +251,7 @@ Percent: TypeAlias = Annotated[int, _whole(0, 100, 10)]
 
 
 def _told(model: type[Part]) -> dict[str, str]:
-    """What stands below a model's fields. Schemas alone need it: read at every import, it took a fifth of that time."""
+    """Docstrings of a model's fields. Schemas alone need them, and reading them is slow."""
     told: dict[str, str] = {}
     for one in reversed(model.__mro__):
         told |= _told_by(one)

@@ -1,10 +1,10 @@
 """A TrainingJob and a ClusterProfile as the question that the model answers.
 
-    to_inputs(job.spec, profile)                         offline: node count and history from the manifests
+    to_inputs(job.spec, profile)                         offline: nodes and history from manifests
     to_inputs(job.spec, profile, ready=254, history=…)   in a cluster: both from what is live
 
-Text and units end here. Failure rates are rounded to two significant digits, as the inputs hash does, so that equal
-hashes are equal questions.
+Text and units end here. Failure rates are rounded to two significant digits, as the inputs hash
+does, so that equal hashes are equal questions.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def to_inputs(
 ) -> Request:
     """The question that a TrainingJob asks of a profile.
 
-    `ready` is the number of ready nodes [1] and `history` what was counted by recovery class: both are read from the
-    profile's status where they are None. `config` is the text of the model's config.json, `path` what errors call the spec.
+    `ready` is the number of ready nodes [1] and `history` what was counted by recovery class; where
+    they are None, the profile's status says both. `config` is the text of the model's config.json,
+    `path` what errors call the spec.
     """
     ready = (
         ready
@@ -196,7 +197,8 @@ def _nodes(spec: TrainingJobSpec, ready: int | None, path: str) -> tuple[int, bo
         return spec.cluster.max_nodes, True
     if not ready:
         raise InputError(
-            f"{path}.cluster.nodes: is missing, and profile {spec.cluster.profile} states no ready nodes; give nodes or maxNodes"
+            f"{path}.cluster.nodes: is missing, and profile {spec.cluster.profile} states "
+            "no ready nodes; give nodes or maxNodes"
         )
     return ready, False
 
@@ -239,7 +241,7 @@ def _said(bound: AxisBounds | list[str] | bool) -> str:
 def _current(
     spec: TrainingJobSpec, gpus: int, layers: int, path: str
 ) -> Strategy | Unplaced | None:
-    """Today's layout; one that was right for another size costs its comparison, and not the advice."""
+    """Today's layout; one for another number of devices is `Unplaced`, and no error."""
     if spec.current is None:
         return None
     text = (
@@ -255,8 +257,8 @@ def _current(
 def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:
     """The precision preset of a manifest, and how it was read where that has to be said.
 
-    Version 0.1.0 took `fp8` and `float8` for fp8-delayed. Jobs that say so stand in clusters: they keep their answer, and it
-    says which recipe that is. Whoever types the word today is asked for the recipe instead.
+    Version 0.1.0 took `fp8` and `float8` for fp8-delayed. Jobs in clusters that say so keep their
+    answer, which names the recipe. On the command line the word is refused.
     """
     several = presets.meanings("precisions", given)
     if _FP8 not in several or len(several) == 1:
@@ -299,7 +301,10 @@ def model_of(given: Model, config: str | None, path: str) -> Transformer:
 
 
 def read_config(text: str, path: str) -> Transformer:
-    """A Hugging Face config.json that came as text. Its values are not repeated: who reads the answer may not read the ConfigMap."""
+    """A Hugging Face config.json as text.
+
+    Errors repeat no value of it: who reads the answer may not read the ConfigMap.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

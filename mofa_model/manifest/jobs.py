@@ -1,7 +1,8 @@
 """Jobs of any kind as questions: an existing job becomes the TrainingJob that it amounts to.
 
-Its spec is put together from the namespace's AdvisorPolicy, the launch command, the `model` annotation and the ConfigMap
-behind `config-ref`. Of these the later one counts. A fact that none of them states is an error that names it.
+Its spec is put together from the namespace's AdvisorPolicy, the launch command, the ConfigMap behind
+`config-ref` and the `model` annotation. Of these the later one counts. A fact that none of them
+states is an error that names it.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class SpecDraft:
         self._places: dict[str, str] = {}
 
     def add(self, part: Mapping[str, Any], place: str, *, model: str = "") -> None:
-        """Lay a part of a spec over what is there; `model` is the place of its model, if another."""
+        """Lay a part of a spec over the others; `model` is the place of its model, if another."""
         # The spec of an object goes on with a dot; any other place holds a whole spec.
         start = f"{place}{'.' if place.endswith('spec') else ': '}"
         for key, value in part.items():
@@ -313,7 +314,8 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
         raise BadValue(
             "GPUs of all pods",
             demand.gpus,
-            f"nodes of profile {profile.name} have {per_node} each: give every pod as many, or fill whole nodes",
+            f"nodes of profile {profile.name} have {per_node} each: "
+            "give every pod as many, or fill whole nodes",
         )
     nodes, mine = found
     part = {} if mine == per_node else {"gpusPerNode": mine}

@@ -1,4 +1,4 @@
-"""Plain values to objects of ours; the first thing that is wrong is said in one line, with its path and what would be right."""
+"""Plain values to objects of ours; an error names the first wrong field and what would be right."""
 
 from __future__ import annotations
 

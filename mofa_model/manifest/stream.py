@@ -1,7 +1,8 @@
 """Streams of manifests in, the same streams with annotations out.
 
-TrainingJobs and existing jobs that were opted in are answered; everything else passes through. The function that answers is a
-parameter, so that a test needs no model. An elastic job gets a table of answers, one for each size.
+TrainingJobs and existing jobs that were opted in are answered; everything else passes through. The
+function that answers is a parameter, so that a test needs no model. An elastic job gets a table of
+answers, one for each size.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def digest_of(request: Request, sizes: Sizes, version: str) -> str:
 
 
 def table_of(sizes: Sizes, answer: Answer, known: Mapping[Request, Advice]) -> list[dict[str, Any]]:
-    """A row for each size: layout, seconds of a step, steps between checkpoints, or why there is none.
+    """A row for each size: layout, seconds of a step and steps between checkpoints, or a reason.
 
     `known` has the answer for the job's present size. Rows show no alternatives: `top` is 0.
     """
@@ -104,7 +105,8 @@ class Outcome:
 
     def line(self) -> str:
         """The outcome on one line."""
-        return f"{self.item.kind} {self.item.namespace}/{self.item.name}: {self.status}: {self.explanation}"
+        name = f"{self.item.kind} {self.item.namespace}/{self.item.name}"
+        return f"{name}: {self.status}: {self.explanation}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +170,7 @@ class Annotator:
         return texts, outcomes
 
     def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
-        """Annotations that an object should have: none where it is disabled, None where it does not ask."""
+        """Annotations for an object: none where it is disabled, None where it does not ask."""
         try:
             mode = _mode(item, around)
             if mode is None or mode == "Disabled":

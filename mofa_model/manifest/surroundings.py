@@ -1,7 +1,7 @@
 """The profiles, policies and ConfigMaps around a job, and which profile the job means.
 
-In a cluster only its own ClusterProfiles count. On the desk those of the streams and of `--profile` count first, and after them
-those that come with the package.
+In a cluster only its own ClusterProfiles count. On the desk those of the streams and of `--profile`
+count first, and after them those that come with the package.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class Surroundings:
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Data of ConfigMaps, by namespace and name."""
     beside: Mapping[str, Sequence[Body]] = field(default_factory=dict)
-    """Objects that jobs and their pods may name, by namespace; empty for those of the whole cluster."""
+    """Objects that jobs and pods may name, by namespace; empty for those of the whole cluster."""
     refused: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """What is wrong with profiles, by kind and name, and with policies, by kind and namespace: nothing passes them over."""
+    """What is wrong with profiles (by kind and name) and policies (by kind and namespace)."""
 
     def profile(self, name: str, where: str) -> Profile:
         """A profile by name."""
@@ -127,7 +127,7 @@ class Surroundings:
 
 
 def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
-    """What streams hold on the desk; a profile of a stream stands before one that is given beside them."""
+    """What streams hold; a profile of a stream stands before one that is given beside them."""
     items = [item for stream in streams for item in stream.items]
     configs = _configured(streams)
     profiles = {profile.name: profile for profile in given}
@@ -183,10 +183,10 @@ def refusal(item: Item) -> str:
 
 
 def profile_of(name: Any, selector: Mapping[str, str], around: Surroundings) -> tuple[Profile, str]:
-    """The profile of a job that names one, or none, whose pods select nodes; and why that one, where it was assumed.
+    """The profile of a job, and why that one, where it was assumed.
 
-    It is the one that is named, else the only one, else the only one whose nodes the pods select. Only where there is none
-    at all it is the one of the package whose GPU the pods select.
+    It is the one that is named, else the only one, else the only one whose nodes the pods select.
+    Where there is none at all, it is the one of the package whose GPU the pods select.
     """
     if isinstance(name, str):
         return around.profile(name, "profile"), ""
@@ -209,19 +209,20 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
     label = next((label for label in PRODUCTS if label in selector), "")
     if not label:
         raise InputError(
-            f"profile: is missing, and the pods do not select a GPU by {PRODUCTS[0]}; {_NAME_ONE} ({choices})"
+            f"profile: is missing, and the pods do not select a GPU by {PRODUCTS[0]}; "
+            f"{_NAME_ONE} ({choices})"
         )
     device = _device(selector[label])
     found = [one for one in bundled.values() if device and _device(one.spec.gpu) == device]
     if len(found) != 1:
         many = "several bundled profiles have" if found else "no bundled profile has"
         raise InputError(
-            f"profile: is missing, and {many} the GPU that the pods select by {label}, {selector[label]!r}; "
-            f"{_NAME_ONE} ({choices})"
+            f"profile: is missing, and {many} the GPU that the pods select by {label}, "
+            f"{selector[label]!r}; {_NAME_ONE} ({choices})"
         )
     why = (
-        f"profile {found[0].name} of the package is assumed: none is named, and the pods select the GPU "
-        f"{selector[label]}"
+        f"profile {found[0].name} of the package is assumed: none is named, and the pods select "
+        f"the GPU {selector[label]}"
     )
     return found[0], why
 

@@ -1,4 +1,4 @@
-"""The spec of a TrainingJob: a model, its training and a pool of nodes, for which advice is asked."""
+"""The spec of a TrainingJob: a model, its training and a pool of nodes."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ class Model(Part):
 
     rules = (
         Rule(
-            "(has(self.preset) ? 1 : 0) + (has(self.architecture) ? 1 : 0) + (has(self.configMapRef) ? 1 : 0) == 1",
+            "(has(self.preset) ? 1 : 0) + (has(self.architecture) ? 1 : 0)"
+            " + (has(self.configMapRef) ? 1 : 0) == 1",
             "give exactly one of preset, architecture and configMapRef",
             lambda m: sum(x is not None for x in (m.preset, m.architecture, m.config_map_ref)) == 1,
         ),
@@ -206,7 +207,8 @@ class ClusterPart(Part):
             lambda c: c.nodes is None or c.max_nodes is None,
         ),
         Rule(
-            "!has(self.gpusPerPod) || !has(self.gpusPerNode) || self.gpusPerNode % self.gpusPerPod == 0",
+            "!has(self.gpusPerPod) || !has(self.gpusPerNode)"
+            " || self.gpusPerNode % self.gpusPerPod == 0",
             "gpusPerPod must divide gpusPerNode",
             lambda c: (
                 c.gpus_per_pod is None
