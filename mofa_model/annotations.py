@@ -7,8 +7,8 @@
     removal(previous)                        what to write when the mode is Disabled
 
 The hash covers what the answer depends on (failure rates to two significant digits), the numbers of
-the rule and the model's version. It leaves out the clock, how long anything was watched, and metadata
-of objects. Command and operator call these functions, so that they cannot disagree.
+the rule and the model's version. It leaves out the clock, how long anything was watched, and
+metadata of objects. Command and operator call these functions, so that they cannot disagree.
 """
 
 from __future__ import annotations

@@ -149,7 +149,8 @@ _JOBS = ("variables.old.replicatedJobs", "variables.new.replicatedJobs")
 JOB_SET = JobSet(
     "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets",
     holds="spec.replicatedJobs[].template.spec.template",
-    place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
+    place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, "
+    "`advisor.mofa.dev/checkpoint-interval-steps`",
     changes="replicatedJobs",
     admits=f"""\
 {_JOBS[0]}.map(r, r.name) == {_JOBS[1]}.map(r, r.name)

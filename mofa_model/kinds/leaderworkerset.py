@@ -24,7 +24,7 @@ class LeaderWorkerSet(JobKind):
     """Its groups do not know of each other, so advice is for one group, as Kueue admits them."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
-        """The pods of one group; without a template of its own the leader is made as its workers."""
+        """The pods of one group; a leader without a template is made as its workers."""
         found, path = read(_Spec, spec), "spec.leaderWorkerTemplate"
         workers = PodSet(
             where=f"{path}.workerTemplate",

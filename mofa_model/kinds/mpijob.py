@@ -46,6 +46,7 @@ MPI_JOB = MPIJob(
     others=("v1",),
     suspend=("runPolicy", "suspend"),
     holds="spec.mpiReplicaSpecs.*.template",
-    place="nothing: its launcher is made together with it. The advice is annotated, and an Event says so",
+    place="nothing: its launcher is made together with it. "
+    "The advice is annotated, and an Event says so",
     labels=PodLabels(job="training.kubeflow.org/job-name"),
 )  # fmt: skip

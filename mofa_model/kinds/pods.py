@@ -1,8 +1,8 @@
 """Pods as jobs write them: containers, GPUs, nodes, commands, and devices that pods claim (DRA).
 
 A claim's template says how many devices of which class, and the class says what they are. Each pod
-that names a ResourceClaimTemplate has a claim of its own. All pods that name one ResourceClaim share
-it, so how many of its devices a pod has is not known.
+that names a ResourceClaimTemplate has a claim of its own. All pods that name one ResourceClaim
+share it, so how many of its devices a pod has is not known.
 """
 
 from __future__ import annotations

@@ -167,7 +167,8 @@ PYTORCH_JOB = PyTorchJob(
     "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
     suspend=("runPolicy", "suspend"),
     holds="spec.pytorchReplicaSpecs.*.template",
-    place="`args` of the containers called `pytorch`: words of the layout are replaced, all others kept",
+    place="`args` of the containers called `pytorch`: "
+    "words of the layout are replaced, all others kept",
     changes="pytorchReplicaSpecs",
     admits=f"""\
 {_OLD}.all(role, role in {_NEW})

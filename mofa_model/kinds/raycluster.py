@@ -89,5 +89,6 @@ RAY_CLUSTER = RayCluster(
     others=("v1alpha1",),
     witness=False,
     holds="spec.workerGroupSpecs[].template",
-    place="nothing: what is trained is told to Ray, not to the object. The advice is annotated, and an Event says so",
+    place="nothing: what is trained is told to Ray, not to the object. "
+    "The advice is annotated, and an Event says so",
 )  # fmt: skip

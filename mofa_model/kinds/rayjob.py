@@ -116,7 +116,7 @@ class RayJob(JobKind):
         )
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
-        """A head without GPUs, a worker a node, and a driver that starts torchrun on each worker."""
+        """A head without GPUs, a worker a node, and a driver that starts torchrun on each."""
         if job.starter != TORCHRUN:
             raise InputError(
                 f"a RayJob starts torchrun, not {job.starter[0]}; make a JobSet or a PyTorchJob"

@@ -306,7 +306,8 @@ TRAIN_JOB = TrainJob(
     title="TrainJob",
     names=("runtimeRef",),
     holds="spec.trainer.resourcesPerNode",
-    place="the annotations of a JobSet, on the pods of `node`, in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
+    place="the annotations of a JobSet, on the pods of `node`, "
+    "in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changes="runtimePatches",
     admits=f"""\
 {_patches("old", "!=")}

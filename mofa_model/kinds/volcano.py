@@ -80,6 +80,7 @@ VOLCANO_JOB = VolcanoJob(
     title="Volcano Job",
     suspend=(),
     holds="spec.tasks[].template",
-    place="nothing: Volcano lets nobody change a job's command. The advice is annotated, and an Event says so",
+    place="nothing: Volcano lets nobody change a job's command. "
+    "The advice is annotated, and an Event says so",
     labels=PodLabels(job="volcano.sh/job-name"),
 )  # fmt: skip

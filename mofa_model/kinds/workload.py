@@ -1,4 +1,4 @@
-"""Workload, of Kueue: the sets of pods of a job of any kind, also of kinds that are unknown here."""
+"""Workload, of Kueue: the sets of pods of a job of any kind, also of unknown kinds."""
 
 from __future__ import annotations
 
@@ -52,5 +52,6 @@ WORKLOAD = QueuedWorkload(
     witness=False,
     suspend=(),
     holds="spec.podSets[].template",
-    place="nothing: Kueue makes it of another object. The advice is annotated, and an Event says so",
+    place="nothing: Kueue makes it of another object. "
+    "The advice is annotated, and an Event says so",
 )  # fmt: skip

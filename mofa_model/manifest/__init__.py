@@ -1,8 +1,8 @@
 """Manifests in and out: our kinds parsed, jobs as questions, streams annotated, CRDs generated.
 
-May import: kinds, annotations, advice, launch, presets and what stands below. Imported by: verbs, and
-mofa_operator. Nothing is imported here: pydantic and the YAML parser are slow, and a command that is
-given flags needs neither.
+May import: kinds, annotations, advice, launch, presets and what stands below. Imported by: verbs,
+and mofa_operator. Nothing is imported here: pydantic and the YAML parser are slow, and a command
+that is given flags needs neither.
 
     our kinds           training_job · status · cluster_profile · failure_history · advisor_policy;
                         made of fields

@@ -208,7 +208,7 @@ def trainer_of(framework: str) -> str:
 
 
 def framework_for(trainer: str, framework: str) -> str:
-    """The framework to search for a launch: the named one where it is launched so, else the trainer.
+    """The framework to search for a launch: the named one if it is launched so, else the trainer.
 
     >>> framework_for("nemo", "any"), framework_for("nemo", "megatron")
     ('nemo', 'megatron')

@@ -145,12 +145,14 @@ class TrainingDefaults(Part):
 
 
 class AdmissionRules(Part):
-    """What our AdmissionCheck says of jobs that Kueue has found room for, where a ClusterQueue has one."""
+    """What our AdmissionCheck says of jobs that Kueue has found room for."""
 
     no_layout: Verdict = "Admit"
-    """A job for which nothing fits the room: start it without advice, try again later, or refuse it."""
+    """A job for which nothing fits the room: start it without advice, try again later, or refuse
+    it."""
     ettr: Fraction | None = None
-    """Least effective training time ratio to expect of a job, for example "0.90"; a TrainingJob's own slo counts before it."""
+    """Least effective training time ratio to expect of a job, for example "0.90"; a TrainingJob's
+    own slo counts before it."""
     below_ettr: Verdict = "Admit"
     """The same of a job that is expected to stay below that."""
     retry_seconds: Count = 300
@@ -160,12 +162,13 @@ class AdmissionRules(Part):
 
 
 class NamespaceBudget(Part):
-    """What jobs of the namespace may take of what all namespaces share; of several policies the least counts."""
+    """What jobs of the namespace may take of what all share; of several policies the least."""
 
     hands_percent: Annotated[int, Field(ge=1, le=MOST_HANDS)] = MOST_HANDS
     """Share of the operator's concurrent work, but one thing at a time at least."""
     influence_percent: Annotated[int, Field(ge=0, le=MOST_INFLUENCE)] = MOST_INFLUENCE
-    """By how much a day they move what a pool has learned, where others teach it too; 0 = they teach nothing."""
+    """By how much a day they move what a pool has learned, where others teach it too; 0 = they
+    teach nothing."""
 
 
 class AdvisorPolicySpec(Part):
@@ -174,7 +177,8 @@ class AdvisorPolicySpec(Part):
     kinds: Annotated[list[KindRef], Field(max_length=16)] = keyed("apiVersion", "kind")
     """Kinds whose jobs are advised without an annotation of their own."""
     selector: LabelSelector = default(LabelSelector)
-    """Labels that a job must have; none = every job of these kinds. A plain map of labels is read as its matchLabels."""
+    """Labels that a job must have; none = every job of these kinds. A plain map of labels is read
+    as its matchLabels."""
     mode: Mode = "Annotate"
     """Mode of jobs that have no mode annotation."""
     profile: Name | None = None

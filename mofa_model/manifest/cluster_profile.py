@@ -40,7 +40,8 @@ from mofa_model.spec.reliability import COPY_SLOWDOWN
 
 EXPORTERS: Final = (
     "amazon-cloudwatch", "cattle-monitoring-system", "gke-managed-cim", "gke-managed-system",
-    "gmp-public", "gmp-system", "gpu-operator", "kube-prometheus-stack", "kube-system", "monitoring",
+    "gmp-public", "gmp-system", "gpu-operator", "kube-prometheus-stack", "kube-system",
+    "monitoring",
     "node-problem-detector", "nvidia-gpu-operator", "nvsentinel", "observability",
     "openshift-monitoring", "openshift-nfd", "prometheus", "prometheus-operator",
 )  # fmt: skip
@@ -79,15 +80,20 @@ class IncidentRules(Part):
     xids: Annotated[dict[XidNumber, XidWord], Field(max_length=128, examples=[{"94": "note"}])] = (
         Field(default_factory=dict)
     )
-    """What XIDs mean here, by number: hardware counts as a failure, program and note do not; clean-up is told of any program
+    """What XIDs mean here, by number: hardware counts as a failure, program and note do not;
+    clean-up
+    is told of any program
+
     that ends. One that is not listed means what NVIDIA says of it."""
     shortest_outage_seconds: Annotated[int, Field(ge=30, le=3600, examples=[300])] = SHORTEST_OUTAGE
-    """How long a node has to be not ready, on the same boot, for it to be a failure; less is a flap."""
+    """How long a node has to be not ready, on the same boot, for it to be a failure; less is a
+    flap."""
     overruled: Annotated[
         dict[IncidentId, CauseWord],
         Field(max_length=256, examples=[{"node/gpu-17@2026-01-31T09:30:00Z": "planned-drain"}]),
     ] = Field(default_factory=dict)
-    """Incidents whose cause somebody knows better, by the id that mofa incidents prints; none = it was no failure."""
+    """Incidents whose cause somebody knows better, by the id that mofa incidents prints; none = it
+    was no failure."""
 
 
 class Taught(Part):
@@ -113,17 +119,21 @@ class CalibrationStatus(Part):
     upper: Decimal | None = None
     """Upper bound of the ratio."""
     memory_ratio: Decimal | None = None
-    """Observed over predicted peak of device memory, as it is to be expected of the next job; missing = nobody saw it."""
+    """Observed over predicted peak of device memory, as it is to be expected of the next job;
+    missing = nobody saw it."""
     memory_spread: Decimal | None = None
-    """Logarithm by which four of five jobs differ from that at most: the band of memory is no wider."""
+    """Logarithm by which four of five jobs differ from that at most: the band of memory is no
+    wider."""
     jobs: Zero
     """Jobs that it rests on."""
     time: Moment | None = None
     """When it was written: seldom, and only when it changes."""
     moved_time: Moment | None = None
-    """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
+    """When the ratio last moved, where several namespaces teach it: then it moves by two percent a
+    day at most."""
     asked: Annotated[str, Field(max_length=64)] | None = None
-    """The factors with which every job was asked whether they change its answer; where they are those above, nobody asks again."""
+    """The factors with which every job was asked whether they change its answer; where they are
+    those above, nobody asks again."""
     evidence: Annotated[list[Taught], Field(max_length=16)] = keyed("job")
     """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
@@ -147,7 +157,8 @@ class Network(Part):
     scale_up: Fabric | None = Field(default=None, examples=["nvlink4"])
     """NVLink and its kin: a fabric preset, or one device's bandwidth in one direction."""
     scale_out: Fabric | None = Field(default=None, examples=["ndr", "400 Gbit/s"])
-    """The fabric between nodes: a preset, or one device's share of the bandwidth in one direction."""
+    """The fabric between nodes: a preset, or one device's share of the bandwidth in one
+    direction."""
     scale_up_domain: Count | None = None
     """Devices that reach each other over the scale-up link: 8 for HGX, 72 for NVL72."""
     leaf_group_nodes: Zero = 0
@@ -177,7 +188,8 @@ class StorageTier(Part):
     total_bandwidth: Rate | None = None
     """What all nodes together can write there; missing = no common limit."""
     snapshot_bandwidth: Rate | None = None
-    """Device to host memory of one node, which an asynchronous save blocks for; missing = all its host links."""
+    """Device to host memory of one node, which an asynchronous save blocks for; missing = all its
+    host links."""
     latency_seconds: Seconds = 0
     """Time of a save with no payload."""
     stall_seconds: Seconds = 1
@@ -192,7 +204,9 @@ class Storage(Part):
     tiers: Annotated[list[StorageTier], Field(max_length=3)] = keyed("name")
     """Tiers, nearest first."""
     slowdown_percent: Annotated[int, Field(ge=0, le=1000)] = round(100 * COPY_SLOWDOWN)
-    """How much slower steps are while a copy is in flight: 88 was measured where a process beside the trainer copies, 122 where
+    """How much slower steps are while a copy is in flight: 88 was measured where a process beside
+    the trainer copies, 122 where
+
     its own threads do."""
 
 
@@ -210,7 +224,8 @@ class FailureClass(Part):
     recovery_spread: Decimal = "1"
     """Standard deviation of the recovery time over its mean."""
     tier: Tier | None = None
-    """Nearest checkpoint tier that survives; missing = the nearest for process, the farthest for the others."""
+    """Nearest checkpoint tier that survives; missing = the nearest for process, the farthest for
+    the others."""
     queues: bool = False
     """Whether the recovery waits in the scheduler's queue first."""
 
@@ -255,11 +270,12 @@ class Failures(Part):
     start_seconds: Seconds = 0
     """Initialisation of a run, paid once."""
     hangs: HangPart | None = None
-    """Failures that have to be noticed first, before their recovery begins; missing = recovery times say all."""
+    """Failures that have to be noticed first, before their recovery begins; missing = recovery
+    times say all."""
 
 
 class PrometheusSpec(Part):
-    """How this pool's history is asked for; the address of the server is the operator's own configuration."""
+    """How this pool's history is asked for; the operator knows the address of the server."""
 
     matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(
         default_factory=dict
@@ -268,11 +284,13 @@ class PrometheusSpec(Part):
     window_seconds: Annotated[int, Field(ge=3600, le=31_536_000, examples=[2_592_000])] = 2_592_000
     """How far back history is counted."""
     node_label: SeriesLabel | None = Field(default=None, examples=["exported_node"])
-    """Label of kube-state-metrics' series that names the node; missing = the one that does is found."""
+    """Label of kube-state-metrics' series that names the node; missing = the one that does is
+    found."""
     exporter_namespaces: Annotated[list[Name], Field(min_length=1, max_length=32)] = Field(
         default=list(EXPORTERS), examples=[["monitoring", "gpu-operator"]], json_schema_extra=UNIQUE
     )
-    """Namespaces whose targets are believed when they speak of nodes, devices and pods of others."""
+    """Namespaces whose targets are believed when they speak of nodes, devices and pods of
+    others."""
     tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """PromQL for tokens per second of a job, where no preset fits."""
     step_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
@@ -314,7 +332,8 @@ class Nodes(Part):
     cordoned: Zero | None = None
     """Nodes that are cordoned."""
     steady: Zero | None = None
-    """Nodes that advice is for where a job does not say how many: ready ones, and those that have been away for a short time only."""
+    """Nodes that advice is for where a job does not say how many: ready ones, and those that have
+    been away for a short time only."""
     since: Moment | None = None
     """Since when so many are ready, where that is another number."""
 
@@ -349,11 +368,13 @@ class ClusterProfileStatus(Part):
     total: AllClasses | None = None
     """All recovery classes together."""
     days: Annotated[list[DayPart], Field(max_length=800)] = keyed("date", "witness")
-    """Deprecated: what version 0.1.0 kept here. It is moved to the FailureLedger of the same name, and never written again."""
+    """Deprecated: what version 0.1.0 kept here. It is moved to the FailureLedger of the same name,
+    and never written again."""
     weeks: Annotated[list[WeekPart], Field(max_length=53)] = keyed("date")
     """Deprecated, like the days."""
     history_time: Moment | None = None
-    """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
+    """When the history was written: seldom, and only when it changes much; the metrics have every
+    moment."""
     calibration: CalibrationStatus | None = None
     """What running jobs taught about predictions."""
     residual: Signed | None = None

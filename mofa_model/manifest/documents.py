@@ -1,8 +1,8 @@
 """Manifests as text that is edited in place: every byte that is not ours stays as it was.
 
 A stream is read twice: as YAML nodes with their positions, and as plain values. An edit replaces
-spans of the text, so that comments, order, quotes and indentation stay, and a stream without changes
-comes back as the same text.
+spans of the text, so that comments, order, quotes and indentation stay, and a stream without
+changes comes back as the same text.
 
     stream = Documents.parse(text, "job.yaml")
     for item in stream.items:       # objects, also those inside List kinds and a KRM ResourceList

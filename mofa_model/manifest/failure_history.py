@@ -1,4 +1,4 @@
-"""Counted failures as text: rows of a ClusterProfile's status, and days and weeks of FailureLedgers.
+"""Counted failures as text: rows of a ClusterProfile's status, and FailureLedgers.
 
 `evidence_in` reads rows of a status and `row_of` writes one; all other code has `FailureEvidence`.
 A FailureLedger has the name of its profile and is deleted with it.
@@ -69,10 +69,12 @@ class HistoryRow(Part):
     verdict: Verdict | None = None
     """What the history says of the assumption."""
     changed_date: Date | None = None
-    """Day in UTC from which the rate is another than the assumption, most likely; missing where the assumption stands."""
+    """Day in UTC from which the rate is another than the assumption, most likely; missing where the
+    assumption stands."""
 
     present_failures: Decimal | None = None
-    """Failures that the past is worth as evidence of the next 30 days: rates move, so old failures count less; missing = all do."""
+    """Failures that the past is worth as evidence of the next 30 days: rates move, so old failures
+    count less; missing = all do."""
     present_node_days: Decimal | None = None
     """Node-days in which they were."""
 
@@ -210,8 +212,10 @@ class FailureLedgerStatus(Part):
     node_days: Decimal | None = None
     """Node-days in which they were counted: of the recovery class that was watched longest."""
     days: Annotated[list[DayPart], Field(max_length=800)] = Field(default_factory=list)
-    """As far back as the profile's window: of each day, for each recovery class, the witness counts that saw most."""
+    """As far back as the profile's window: of each day, for each recovery class, the witness counts
+    that saw most."""
     weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(default_factory=list)
-    """What it held before the window moved on, by weeks: the assumptions are checked over all of it."""
+    """What it held before the window moved on, by weeks: the assumptions are checked over all of
+    it."""
     time: Moment | None = None
     """When it was written: a few times a day, and only when it changed."""

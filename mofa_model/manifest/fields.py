@@ -268,10 +268,15 @@ def _told_by(model: type) -> dict[str, str]:
     if not isinstance(written, ast.ClassDef) or not issubclass(model, Part):
         return {}
     return {
-        field.target.id: inspect.cleandoc(str(text.value.value))
+        field.target.id: _joined(inspect.cleandoc(str(text.value.value)))
         for field, text in pairwise(written.body)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr)
         and isinstance(text.value, ast.Constant)
     }
+
+
+def _joined(text: str) -> str:
+    """Text of a docstring without the ends of its lines; an empty line becomes one."""
+    return "\n".join(" ".join(part.splitlines()) for part in text.split("\n\n"))

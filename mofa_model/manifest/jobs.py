@@ -1,8 +1,8 @@
 """Jobs of any kind as questions: an existing job becomes the TrainingJob that it amounts to.
 
-Its spec is put together from the namespace's AdvisorPolicy, the launch command, the ConfigMap behind
-`config-ref` and the `model` annotation. Of these the later one counts. A fact that none of them
-states is an error that names it.
+Its spec is put together from the namespace's AdvisorPolicy, the launch command, the ConfigMap
+behind `config-ref` and the `model` annotation. Of these the later one counts. A fact that none of
+them states is an error that names it.
 """
 
 from __future__ import annotations

@@ -61,13 +61,15 @@ class Observed(Part):
     checkpoint_interval_seconds: Seconds | None = None
     """Interval between checkpoints that is really used."""
     ettr: Decimal | None = None
-    """Effective training time ratio so far, of the time in which it neither waited in a queue nor was suspended."""
+    """Effective training time ratio so far, of the time in which it neither waited in a queue nor
+    was suspended."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one."""
     memory_bytes: Big | None = None
     """Most device memory in use on one of its devices, to three digits."""
     memory_source: Literal["Device", "Allocator"] | None = None
-    """Who says so: the exporter of the device, or the trainer, whose allocator reserved so much, beside which there is more."""
+    """Who says so: the exporter of the device, or the trainer, whose allocator reserved so much,
+    beside which there is more."""
     interruptions: Zero | None = None
     """Interruptions so far."""
     interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = keyed(
@@ -79,9 +81,11 @@ class Observed(Part):
     since: Moment | None = None
     """Since when this is counted."""
     time: Moment | None = None
-    """When this was written: seldom, and only when it changes much; the metrics have every moment."""
+    """When this was written: seldom, and only when it changes much; the metrics have every
+    moment."""
     life: Annotated[str, Field(max_length=8192)] | None = None
-    """Deprecated: what version 0.1.0 kept here for itself. It is read once and never written; the annotation run-record has it."""
+    """Deprecated: what version 0.1.0 kept here for itself. It is read once and never written; the
+    annotation run-record has it."""
 
 
 class Condition(Part):
@@ -206,7 +210,8 @@ class AlternativePart(Part):
     """Another layout."""
 
     name: Text = ""
-    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
+    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what
+    makes it another kind."""
     strategy: Layout
     """The layout as text."""
     odds: OddsPart | None = None
@@ -218,7 +223,7 @@ class AlternativePart(Part):
 
 
 class CurrentPart(Part):
-    """The layout that the job is said to run today, beside the advice; while it runs, what is seen is held against this."""
+    """The layout that the job is said to run today, beside the advice."""
 
     atomic = True
 
@@ -229,9 +234,11 @@ class CurrentPart(Part):
     odds: OddsPart | None = None
     """Its chances; missing where it cannot run."""
     gain: Signed
-    """Time for the same work with it over that with the advice, minus one; 0 without advice, or where it cannot run."""
+    """Time for the same work with it over that with the advice, minus one; 0 without advice, or
+    where it cannot run."""
     reason: Text = ""
-    """Why it cannot run, or does not fit the nodes or, by the model, the memory; empty where it does."""
+    """Why it cannot run, or does not fit the nodes or, by the model, the memory; empty where it
+    does."""
 
 
 class Rejected(Part):
@@ -268,7 +275,8 @@ class Inputs(Part):
     failure: Annotated[list[FailurePart], Field(max_length=MOST)] = keyed("name")
     """Failure rates by recovery class."""
     learned: Decimal | None = None
-    """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
+    """Factor on every step that running jobs of the profile taught, contained in the predictions;
+    missing = none."""
     learned_memory: Decimal | None = None
     """The same on device memory."""
     learned_spread: Decimal | None = None
@@ -303,6 +311,8 @@ class TrainingJobStatus(Part):
     observed: Observed | None = None
     """What the running job does."""
     health: Text = ""
-    """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run, or starts."""
+    """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run,
+    or starts."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = keyed("type")
-    """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate, MemoryAccurate."""
+    """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable,
+    PredictionAccurate, MemoryAccurate."""

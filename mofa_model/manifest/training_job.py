@@ -171,7 +171,8 @@ class TrainingPart(Part):
     """What is trained, by which trainer."""
 
     tokens: Tokens | None = None
-    """Tokens of the whole run, for example "15T"; without it the objective Time means the step alone."""
+    """Tokens of the whole run, for example "15T"; without it the objective Time means the step
+    alone."""
     sequence_length: Count
     """Tokens in a sequence."""
     global_batch_size: Count
@@ -181,18 +182,23 @@ class TrainingPart(Part):
     optimizer: Word | None = Field(default=None, examples=["muon"])
     """What updates the weights; without it AdamW."""
     adapter_rank: Count | None = Field(default=None, examples=[16])
-    """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights are trained."""
+    """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights
+    are trained."""
     documents: Annotated[str, Field(max_length=512)] | None = Field(
         default=None, examples=["512:3,8k"]
     )
-    """Lengths of the documents that are packed into a sequence, each with its share; without it each sequence is one."""
+    """Lengths of the documents that are packed into a sequence, each with its share; without it
+    each sequence is one."""
     imbalance: Annotated[str, Field(max_length=32)] | None = Field(
         default=None, examples=["1.4:0.3"]
     )
-    """Load of the fullest rank of experts over the mean, and behind a colon its standard deviation over layers and
+    """Load of the fullest rank of experts over the mean, and behind a colon its standard deviation
+    over layers and
+
     micro-batches; without it the model's own."""
     framework: Word | None = Field(default=None, examples=["megatron"])
-    """Trainer; it restricts the search to what that trainer can run, and decides the form of launch arguments."""
+    """Trainer; it restricts the search to what that trainer can run, and decides the form of launch
+    arguments."""
     framework_version: Word | None = Field(default=None, examples=["26.04"])
     """Release of the trainer, where a preset knows that it matters."""
 
@@ -277,7 +283,8 @@ def _limit(word: AxisWord) -> tuple[Any, Any]:
     kind: Any = bool if word.place == Switch.place else AxisBounds
     extra: Any = None
     if words := word.listed():
-        kind = Annotated[list[Literal[words]], Field(min_length=1, max_length=len(words))]  # type: ignore[valid-type]
+        word_type: Any = Literal[words]
+        kind = Annotated[list[word_type], Field(min_length=1, max_length=len(words))]
         extra = UNIQUE
     return kind | None, Field(default=None, description=word.about, json_schema_extra=extra)
 
@@ -346,7 +353,8 @@ class FailureAssumptions(Part):
     """Where failure rates come from."""
 
     source: Literal["Live", "Assumed", "Blend"] = "Blend"
-    """Live = counted failures alone; Assumed = assumptions alone; Blend = both, each with its weight."""
+    """Live = counted failures alone; Assumed = assumptions alone; Blend = both, each with its
+    weight."""
     per_class: PerClass = default(PerClass)
     """Assumptions that replace the profile's."""
 
@@ -401,7 +409,8 @@ class TrainingJobSpec(Part):
     """A model, its training and a pool of nodes, for which advice is asked."""
 
     mode: Mode = "Annotate"
-    """Disabled removes our annotations; Annotate writes them; Apply also sets the launch of a job that waits for it."""
+    """Disabled removes our annotations; Annotate writes them; Apply also sets the launch of a job
+    that waits for it."""
     model: Model
     """The model."""
     training: TrainingPart
@@ -409,7 +418,8 @@ class TrainingJobSpec(Part):
     cluster: ClusterPart
     """Where it runs."""
     objective: Objective = "Time"
-    """Time = days to finish the tokens, failures included; Throughput = the step alone; Cost = GPU hours."""
+    """Time = days to finish the tokens, failures included; Throughput = the step alone; Cost = GPU
+    hours."""
     constraints: Constraints = default(Constraints)
     """What the search may choose."""
     checkpoint: Checkpoint = default(Checkpoint)
