@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.mark.parametrize(
     "toy, files",
     [
-        ("block", 2), ("device", 1), ("schedule", 2), ("axis", 2), ("kind", 2), ("recovery-class", 2), ("metric", 1), ("alert", 1),
+        ("block", 2), ("device", 1), ("schedule", 2), ("axis", 2), ("kind", 2), ("recovery-class", 2), ("figure", 2), ("term", 1), ("trainer", 2),
     ],
 )  # fmt: skip
 def test_a_toy_works_in_few_files(toy, files):

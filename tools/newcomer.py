@@ -103,6 +103,13 @@ class Copy:
 
     def suite(self) -> str:
         """Generate, check, and run the whole quick tier, with no test edited; what pytest says at its end."""
+        self.run(
+            str(ROOT / ".venv/bin/ruff"),
+            "format",
+            "--quiet",
+            *(name for name in self.touched if name.endswith(".py")),
+            "mofa_model/__init__.py",
+        )
         for words in GENERATORS:
             self.python(*words)
         for target in ("check", "verify"):
@@ -336,12 +343,9 @@ def axis(copy: Copy) -> str:
     copy.change(
         "mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW
     )
-    rule = "mofa_model/estimate/saved.py"
+    rule = "mofa_model/estimate/model_states.py"
     copy.change(rule, "    return workload.training.optimizer\n", RULE)
     copy.change(rule, "  # noqa: ARG001, an axis may choose the rule", "")
-    copy.change(
-        rule, "annotations\n\nfrom", "annotations\n\nfrom dataclasses import replace\n\nfrom"
-    )
     allow = ("--allow", "experimental")  # no run has it yet
     plain = (*JOB, *allow, *limited("cp=1", "mbs=1", "recompute=none", "tp=2"))
     alone = (
@@ -377,59 +381,33 @@ def axis(copy: Copy) -> str:
     return f"a step of {seconds[0]:.3f} s in place of {seconds[1]:.3f} s; saved every {saves[0]} steps in place of {saves[1]}"
 
 
-KIND = '''"""ToyJob: workers that are all alike."""
+KIND = '''"""ToyJob: workers that are all alike, whose devices stand as text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from mofa_model.kinds.patches import same
-from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.kind import Conditioned
-from mofa_model.kinds.patches import replaced
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Count, Shape, glance, read
+from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.pods import Accelerators, DeviceText, split
+from mofa_model.kinds.shape import Body, Count, Shape, Text, read
 
 
-class ToyJobSpec(Shape):
-    """What a ToyJob shall be."""
-
+class _Spec(Shape):
     workers: Count = 1
-    template: PodTemplate = PodTemplate()
+    gpus: DeviceText = Accelerators()
+    run: Text = ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ToyJob(JobKind):
     """Its workers."""
 
-    def pod_sets(self, spec):
+    def pod_sets(self, spec: Body) -> list[PodSet]:
         """All workers."""
-        found = read(ToyJobSpec, spec)
-        return [PodSet(where="spec.template", template=found.template, counted="spec.workers", count=found.workers)]
-
-    def observed(self, body, now):
-        """Its conditions."""
-        return glance(Conditioned, body.get("status")).observation(done="Complete", ready=None)
-
-    def written(self, body, arguments, steps):
-        """The args of its first container."""
-        container = read(ToyJobSpec, body.get("spec")).template.spec.containers[0]
-        return replaced("/spec/template/spec/containers/0", container, arguments)
+        toy = read(_Spec, spec)
+        pod = toy.gpus.pod(split([toy.run]))
+        return [PodSet(where="spec", template=pod, counted="spec.workers", count=toy.workers)]
 
 
-TOY_JOB = ToyJob(
-    "toy.example.org", "v1", "ToyJob", "toyjobs",
-    word="toyjob",
-    setting="ToyJob",
-    title="ToyJob",
-    suspend=("paused",),
-    holds="spec.template",
-    place="`args` of the first container",
-    changes="template",
-    admits=same("variables.old.template", "variables.new.template", "spec"),
-    labels=PodLabels(job="toy.example.org/job"),
-)
+TOY_JOB = ToyJob("toy.example.org", "v1", "ToyJob", "toyjobs")
 '''
 TOY_JOB = """\
 apiVersion: toy.example.org/v1
@@ -440,32 +418,14 @@ metadata:
     advisor.mofa.dev/model: llama3-8b # said by a person
 spec:
   workers: 4
-  template:
-    spec:
-      nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
-      containers:
-        - name: trainer
-          command: [torchrun]
-          args: [pretrain_gpt.py, --tensor-model-parallel-size=8, --global-batch-size=512, --seq-length=8192, --bf16]
-          resources: {limits: {nvidia.com/gpu: 8}}
-"""
-WRITES = """
-import sys
-from ruamel.yaml import YAML
-from mofa_model.kinds import job_kind
-body = YAML(typ="safe").load(open(sys.argv[1], encoding="utf-8"))
-kind = job_kind(body["apiVersion"], body["kind"])
-print(kind.written(body, ["--tensor-model-parallel-size", "2"], "100")[-1]["value"])
+  gpus: 8xH100
+  run: torchrun pretrain_gpt.py --tensor-model-parallel-size=8 --global-batch-size=512 --seq-length=8192 --bf16
 """
 FOLLOWS = {
     "charts/mofa-advisor/values.schema.json": '"ToyJob"',
     "deploy/manifests/operator/deployment.yaml": ",ToyJob",
     "deploy/manifests/rbac.yaml": "resources: [toyjobs]",
     "deploy/kustomize/overlays/namespaced/roles.yaml": "resources: [toyjobs]",
-    "deploy/manifests/admission-policy.yaml": "name: toyjob ",
-    "deploy/rules/mofa-recording.yaml": "label_toy_example_org_job",
-    "deploy/kind/up.sh": "toy.example.org/job",
-    "docs/metrics.md": "toy.example.org/job",
     "docs/reference/kinds.md": "| ToyJob |",
     "docs/reference/settings.md": ",ToyJob",
 }
@@ -473,31 +433,105 @@ FOLLOWS = {
 
 
 def kind(copy: Copy) -> str:
-    """A toy kind of jobs."""
+    """A toy kind of jobs whose devices are text."""
     copy.write("mofa_model/kinds/toyjob.py", KIND)
-    home = "mofa_model/kinds/__init__.py"
-    copy.change(home, "BATCH_JOB, WORKLOAD,", "BATCH_JOB, WORKLOAD, TOY_JOB,")
-    copy.change(
-        home,
-        "from mofa_model.kinds.trainjob import",
-        "from mofa_model.kinds.toyjob import TOY_JOB\nfrom mofa_model.kinds.trainjob import",
+    copy.write("examples/toyjob.yaml", TOY_JOB)
+    told, settings = copy.mofa(
+        ("annotate", "examples/toyjob.yaml"), ("operator", "--print-settings")
     )
-    job = copy.root / "job.yaml"
-    job.write_text(TOY_JOB, encoding="utf-8")
-    told, settings = copy.mofa(("annotate", str(job)), ("operator", "--print-settings"))
     if "# said by a person" not in told or '"nodes":4' not in told.replace(" ", ""):
         raise Fails(f"it is not advised on four nodes: {told}")
     if "ToyJob" not in settings:
         raise Fails("the operator does not watch it")
-    wrote = copy.python("-c", WRITES, str(job))
-    if "--tensor-model-parallel-size', '2'" not in wrote:
-        raise Fails(f"its arguments are not written: {wrote}")
     for tool in ("rules", "reference", "metrics", "chart"):
         copy.python(f"tools/{tool}.py")
     for name, text in FOLLOWS.items():
         if text not in (copy.root / name).read_text(encoding="utf-8"):
             raise Fails(f"{name}: {text} is not there")
     return f"advised on 4 nodes of 8 GPUs; {len(FOLLOWS)} generated files have it"
+
+
+TERM = """    logging: Seconds = term(
+        "ours", "a pause for logging", called="logging", seconds=lambda step: 0.05
+    )
+    # The slowest node delays all terms above.
+"""
+
+
+def term(copy: Copy) -> str:
+    """A toy term of the step."""
+    ((before,),) = (copy.json(("explain", *JOB, "--strategy", "tp=2")),)
+    copy.change(
+        "mofa_model/estimate/step.py", "    # The slowest node delays all terms above.\n", TERM
+    )
+    after, advised = copy.json(
+        ("explain", *JOB, "--strategy", "tp=2"),
+        ("advise", *JOB, *limited("tp=2", "pp=1", "cp=1", "mbs=1")),
+    )
+    longer = after["summary"]["step_seconds"] - before["summary"]["step_seconds"]
+    if "logging" not in json.dumps(after) or not 0.05 <= longer < 0.06:
+        raise Fails(f"a step is longer by {longer} s")
+    return f"a step is longer by {longer:.3f} s, as its table says; advised {advised['strategy']}"
+
+
+TRAINER_ENTRY = """
+[toytrain]
+about = "a toy trainer"
+like = "torchtitan"
+schedules = ["1f1b"]
+tp = false
+pp = false
+cp = false
+ep = false
+sharding = ["zero3"]
+shard_groups = false
+recompute = ["none"]
+source = "a newcomer"
+"""
+TRAINER = '''"""Toytrain: two arguments."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.strategy import Sharding, Strategy
+
+TRAINER: Final = "toytrain"
+
+
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+    """Micro-batch and batch."""
+    arguments = (f"--micro-batch={int(strategy.mbs)}", f"--batch={run.global_batch}")
+    return Launch(trainer=TRAINER, release="toytrain 1.0", arguments=arguments)
+
+
+def matches(words: Sequence[str]) -> bool:
+    """Whether its program is there."""
+    return any(word.endswith("toytrain.py") for word in words)
+
+
+def read(words: Sequence[str], _open: OpenFile) -> Reading:
+    """Micro-batch and batch, as they were written."""
+    said = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    layout = {"mbs": int(said["micro-batch"]), "sharding": Sharding.WEIGHTS}
+    return Reading(trainer=TRAINER, layout=layout, global_batch=int(said["batch"]))
+'''
+
+
+def trainer(copy: Copy) -> str:
+    """A toy trainer: what it can run, and its flags."""
+    name = "mofa_model/axes/frameworks.toml"
+    copy.write(name, (copy.root / name).read_text(encoding="utf-8") + TRAINER_ENTRY)
+    copy.write("mofa_model/launch/toytrain.py", TRAINER)
+    (advised,) = copy.json(("advise", *JOB, "--framework", "toytrain", "--launch", "toytrain"))
+    arguments = advised["launch"]["arguments"]
+    if not any(word.startswith("--micro-batch=") for word in arguments):
+        raise Fails(f"its launch says {arguments}")
+    line = f"torchrun toytrain.py {' '.join(arguments)}"
+    (again,) = copy.json(("explain", *JOB, "--strategy", line))
+    if "optimizer=zero3" not in advised["strategy"] or again["strategy"] != advised["strategy"]:
+        raise Fails(f"{advised['strategy']} is read back as {again['strategy']}")
+    return f"advised {advised['strategy']}, launched by {' '.join(arguments)} and read back"
 
 
 OBSERVED = """
@@ -614,59 +648,48 @@ for ready in (8, 5):
 """
 
 
-def metric(copy: Copy) -> str:
-    """A toy metric of a pool."""
+ALERT = """
+  - alert: MofaPoolNodesAway
+    severity: warning
+    for: 5m
+    expr: max by (cluster, pool) (mofa_pool_toy_nodes) > 0
+    summary: 'Pool {{ $labels.pool }} has nodes that are away'
+    description: >-
+      {{ $value }} nodes of the pool are not ready.
+    example:
+      series:
+        'mofa_pool_toy_nodes{pool="toy"}': '0x5 2x20'
+      silent: 8m
+      fires: 12m
+    line: nodes of a pool are away
+    runbook: |
+      ## What it means
+
+      Nodes of the pool have not been ready for five minutes.
+
+      ## How to look
+
+      `kubectl get nodes`
+
+      ## What to do
+
+      Bring them back, or take them out of the pool.
+"""
+
+
+def figure(copy: Copy) -> str:
+    """A toy figure of a pool, with its metric and its alert."""
     after = '    _gauge("mofa_pool_member", '
-    toy = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.nodes.total - f.snapshot.nodes.ready)'
-    copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {toy},\n{after}")
+    row = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.nodes.total - f.snapshot.nodes.ready)'
+    copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {row},\n{after}")
     shown = copy.python("-c", EXPORTED).splitlines()
     if shown != ['mofa_pool_toy_nodes{pool="toy"} 0.0', 'mofa_pool_toy_nodes{pool="toy"} 3.0']:
         raise Fails(f"with 8 and 5 of 8 nodes ready it says {shown}")
-    return f"{shown[0]} becomes {shown[1].split()[-1]} when three nodes go"
-
-
-ALERT = """
-  - alert: MofaPoolEmpty
-    severity: warning
-    for: 5m
-    expr: max by (cluster, pool) (mofa_pool_ready_nodes) == 0
-    summary: 'WatchedPool {{ $labels.pool }} has no ready node'
-    description: >-
-      No node of the pool is ready.
-"""
-ALERT_TEST = """
-rule_files: [deploy/rules/mofa-alerts.yaml]
-evaluation_interval: 1m
-tests:
-  - interval: 1m
-    input_series:
-      - {series: 'mofa_pool_ready_nodes{pool="toy"}', values: '2x5 0x20'}
-    alert_rule_test:
-      - {eval_time: 8m, alertname: MofaPoolEmpty, exp_alerts: []}
-      - eval_time: 12m
-        alertname: MofaPoolEmpty
-        exp_alerts:
-          - exp_labels: {severity: warning, pool: toy}
-            exp_annotations:
-              summary: WatchedPool toy has no ready node
-              description: No node of the pool is ready.
-              runbook_url: http://mofa-advisor.mofa-system.svc:8080/runbooks/MofaPoolEmpty
-"""
-
-
-def alert(copy: Copy) -> str:
-    """A toy alert; its promtool test is only here."""
     name = "deploy/rules/source/alerts.yaml"
     copy.write(name, (copy.root / name).read_text(encoding="utf-8") + ALERT)
     copy.python("tools/rules.py")
-    (copy.root / "toy.test.yaml").write_text(ALERT_TEST, encoding="utf-8")
-    promtool = copy.python(
-        "-c", "from mofa_local import binaries; print(binaries.path('promtool'))"
-    ).strip()
-    made = ("deploy/rules/mofa-recording.yaml", "deploy/rules/mofa-alerts.yaml")
-    copy.run(promtool, "check", "rules", "--lint=all", "--lint-fatal", *made)
-    copy.run(promtool, "test", "rules", "toy.test.yaml")
-    return "it is silent for five minutes without nodes, and then fires"
+    copy.python("-m", "pytest", "-q", "-n", "0", "-m", "not slow", "tests/rules")
+    return f"{shown[0]} becomes {shown[1].split()[-1]} when three nodes go, and its alert fires"
 
 
 TOYS: dict[str, tuple[int, int, Callable[[Copy], str]]] = {
@@ -674,10 +697,11 @@ TOYS: dict[str, tuple[int, int, Callable[[Copy], str]]] = {
     "device": (1, LINES, device),
     "schedule": (2, LINES, schedule),
     "axis": (2, LINES, axis),
-    "kind": (2, 60, kind),
+    "kind": (2, LINES, kind),
+    "term": (1, LINES, term),
+    "trainer": (2, LINES, trainer),
     "recovery-class": (2, LINES, recovery_class),
-    "metric": (1, LINES, metric),
-    "alert": (1, LINES, alert),
+    "figure": (2, LINES, figure),
 }
 """Each toy with the files and lines that it may write by hand."""
 

@@ -232,6 +232,10 @@ def pages() -> dict[Path, str]:
 
 def runbook(alert: dict[str, Any]) -> str:
     """The page of an alert."""
+    if missing := [key for key in ("severity", "line", "runbook") if key not in alert]:
+        sys.exit(
+            f"rules: {alert['alert']}: {' and '.join(missing)}: missing; see the head of alerts.yaml"
+        )
     return f"# {alert['alert']}\n\n{alert['runbook']}"
 
 
