@@ -222,9 +222,9 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 rejected=rejected,
             )
             if shapes.strategies.any():
-                price(axes, context, shapes, leaders, _scaled(advance, share / len(shapes.index)))
+                part = share / len(shapes.index)
+                price(axes, context, shapes, leaders, advance, part)
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
-
             columns = (leaders.index, leaders.memory, leaders.steps, leaders.scores)
             rows = zip(*(column.tolist() for column in columns), strict=True)
             best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
@@ -236,7 +236,12 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 leanest.append(_candidate(axes, case, nodes, *row, score=np.inf))
     return Ranking(
         best={
-            n: tuple(sorted(some, key=order)[: question.keep]) for n, some in best.items() if some
+            n: tuple(
+                # Of candidates with one score and step the plainer comes first.
+                sorted(some, key=lambda one: (one.score, one.step, one.index))[: question.keep]
+            )
+            for n, some in best.items()
+            if some
         },
         raw=full.raw,
         searched=searched,
@@ -247,15 +252,6 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         axes=axes,
         stuck=stuck,
     )
-
-
-def _scaled(advance: Callable[[float], None], part: float) -> Callable[[float], None]:
-    return lambda rows: advance(rows * part)
-
-
-def order(candidate: Candidate) -> tuple[float, float, int]:
-    """Better first; of equals the plainer."""
-    return candidate.score, float(candidate.step), candidate.index
 
 
 def _candidate(

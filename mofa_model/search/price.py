@@ -46,11 +46,12 @@ def price(
     context: AxisContext,
     shapes: Shapes,
     leaders: Leaders,
-    advance: Callable[[float], None] = lambda _: None,
+    advance: Callable[[float], None],
+    share: float,
 ) -> None:
     """Offer every strategy that fits to `leaders`, and count the others there.
 
-    `advance` is called with the number of shapes that are done.
+    `advance` is called with the share that is done: `share` for each shape.
     """
     every = np.arange(len(shapes.index))
     all_local = LocalShapes(context.workload, context.cluster, shapes.rows, every)
@@ -71,7 +72,7 @@ def price(
                 if layered is not None:
                     states = [state.of(layered.origin) for state in states]
                     _price_block(axes, context, layered, states, local, leaders)
-            advance(len(group.members))
+            advance(len(group.members) * share)
 
 
 def _price_block(
