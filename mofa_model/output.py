@@ -256,24 +256,24 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
     console = Console(file=out, highlight=False, markup=False)
     page = console.width
     for table in tables:
-        told = for_people(table, wide=wide)
-        told = told if wide else fitted(told, page - 2, gap=3)
+        printed = for_people(table, wide=wide)
+        printed = printed if wide else fitted(printed, page - 2, gap=3)
         drawing = Drawing(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
         )
-        for column in told.columns:
+        for column in printed.columns:
             side: Literal["left", "right"] = "right" if column.align == "right" else "left"
             drawing.add_column(Text(column.name), justify=side, no_wrap=True)
-        for row in told.rows:
+        for row in printed.rows:
             drawing.add_row(*(Text(str(cell)) for cell in row))
-        if told.title:
-            console.print("\n".join(broken(told.title, page)), style="bold")
+        if printed.title:
+            console.print("\n".join(broken(printed.title, page)), style="bold")
         console.width = 1 << 16
         console.width = max(
             page, console.measure(drawing).maximum
         )  # no number is cut: the terminal breaks the line
         console.print(drawing)
-        for note in told.notes:
+        for note in printed.notes:
             console.print("\n".join(broken(note, page)), style="italic")
         console.width = page

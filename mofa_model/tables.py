@@ -177,32 +177,32 @@ def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
 
 def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
     """Aligned text; without `wide`, text columns are wrapped so that lines fit into `width`."""
-    told = for_people(table, wide=wide)
-    told = told if wide else fitted(told, width)
-    cells = _cells(told)
+    printed = for_people(table, wide=wide)
+    printed = printed if wide else fitted(printed, width)
+    cells = _cells(printed)
     grid = [[cell.split("\n") for cell in row] for row in cells]
     widths = [
         max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)
     ]
-    lines = broken(told.title, width) if told.title else []
+    lines = broken(printed.title, width) if printed.title else []
     for number, row in enumerate(grid):
-        lines += _lines(row, widths, told.columns)
+        lines += _lines(row, widths, printed.columns)
         if number == 0:
             lines.append("  ".join("-" * size for size in widths))
-    lines += [line for note in told.notes for line in (broken(note, width) or [""])]
+    lines += [line for note in printed.notes for line in (broken(note, width) or [""])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
+def fitted(printed: Table, width: int, *, gap: int = 2) -> Table:
     """A table of text whose cells are broken into lines, so that its columns fit into `width`."""
-    columns = list(zip(*_cells(told), strict=True))
+    columns = list(zip(*_cells(printed), strict=True))
     sizes = [max(map(len, column)) for column in columns]
     room = width - gap * (len(sizes) - 1)
     if sum(sizes) > room:  # a heading of several words takes several lines
         sizes = [max(*map(len, column[1:]), *map(len, _words(column[0])), 1) for column in columns]
     words = [max(len(word) for cell in column for word in _words(cell)) for column in columns]
-    sizes = _narrowed(sizes, words, told.columns, room)
-    tighter = _narrowed(sizes, [_NARROWEST] * len(sizes), told.columns, room)
+    sizes = _narrowed(sizes, words, printed.columns, room)
+    tighter = _narrowed(sizes, [_NARROWEST] * len(sizes), printed.columns, room)
     if sum(tighter) <= room:  # words are broken only where that is enough
         sizes = tighter
 
@@ -210,20 +210,20 @@ def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
         return "\n".join(broken(str(cell), size)) if len(str(cell)) > size else str(cell)
 
     return Table(
-        title=told.title,
+        title=printed.title,
         columns=tuple(
-            replace(c, name=lines(c.name, n)) for c, n in zip(told.columns, sizes, strict=True)
+            replace(c, name=lines(c.name, n)) for c, n in zip(printed.columns, sizes, strict=True)
         ),
-        rows=tuple(tuple(map(lines, row, sizes)) for row in told.rows),
-        notes=told.notes,
+        rows=tuple(tuple(map(lines, row, sizes)) for row in printed.rows),
+        notes=printed.notes,
     )
 
 
-def _cells(told: Table) -> list[list[str]]:
+def _cells(printed: Table) -> list[list[str]]:
     """Headings and rows of a table of text."""
     return [
-        [column.name for column in told.columns],
-        *([str(cell) for cell in row] for row in told.rows),
+        [column.name for column in printed.columns],
+        *([str(cell) for cell in row] for row in printed.rows),
     ]
 
 
@@ -240,16 +240,16 @@ def broken(text: str, width: int) -> list[str]:
 
 def as_markdown(table: Table, *, wide: bool = True) -> str:
     """A table as most renderers of markdown know it; what people copy is a block of code."""
-    told = for_people(table, wide=wide)
-    rule = ["--:" if column.align == "right" else "---" for column in told.columns]
-    grid = [[column.name for column in told.columns], rule, *told.rows]
+    printed = for_people(table, wide=wide)
+    rule = ["--:" if column.align == "right" else "---" for column in printed.columns]
+    grid = [[column.name for column in printed.columns], rule, *printed.rows]
     escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in grid]
-    lines = [f"### {told.title}", ""] if told.title else []
-    if all(column.copied for column in told.columns):
-        lines += ["```", *(str(cell) for row in told.rows for cell in row), "```"]
+    lines = [f"### {printed.title}", ""] if printed.title else []
+    if all(column.copied for column in printed.columns):
+        lines += ["```", *(str(cell) for row in printed.rows for cell in row), "```"]
     else:
         lines += [f"| {' | '.join(row)} |" for row in escaped]
-    lines += ["", *told.notes] if told.notes else []
+    lines += ["", *printed.notes] if printed.notes else []
     return "\n".join(lines) + "\n"
 
 
@@ -273,21 +273,21 @@ _STYLE: Final = (
 )
 
 
-def _section(told: Table) -> str:
+def _section(printed: Table) -> str:
     from html import escape
 
     def row(cells: Sequence[Cell], tag: str) -> str:
-        marks = (' class="r"' if column.align == "right" else "" for column in told.columns)
+        marks = (' class="r"' if column.align == "right" else "" for column in printed.columns)
         tagged = (
             f"<{tag}{mark}>{escape(str(cell))}</{tag}>"
             for mark, cell in zip(marks, cells, strict=True)
         )
         return f"<tr>{''.join(tagged)}</tr>"
 
-    head = row([column.name for column in told.columns], "th")
-    rows = "\n".join(row(cells, "td") for cells in told.rows)
-    notes = "".join(f"\n<p>{escape(note)}</p>" for note in told.notes)
-    heading = f"<h2>{escape(told.title)}</h2>\n" if told.title else ""
+    head = row([column.name for column in printed.columns], "th")
+    rows = "\n".join(row(cells, "td") for cells in printed.rows)
+    notes = "".join(f"\n<p>{escape(note)}</p>" for note in printed.notes)
+    heading = f"<h2>{escape(printed.title)}</h2>\n" if printed.title else ""
     return f"{heading}<table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>{notes}"
 
 

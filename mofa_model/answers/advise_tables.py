@@ -29,18 +29,18 @@ SHOWN: Final = 3
 
 def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
     """What a person reads on one screen; `wide` adds all choices, measured runs and counts."""
-    found = [_first(advice)]
+    shown_tables = [_first(advice)]
     if advice.strategy is not None and (advice.alternatives or advice.current is not None):
         shown = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]
-        found += [_choices(advice, shown), _layouts(advice, shown)]
+        shown_tables += [_choices(advice, shown), _layouts(advice, shown)]
     elif advice.current is not None:
-        found.append(_layouts(advice, ()))
+        shown_tables.append(_layouts(advice, ()))
     if advice.probes:
-        found.append(_probes(advice))
+        shown_tables.append(_probes(advice))
     if advice.frontier:
-        found.append(_frontier(advice))
+        shown_tables.append(_frontier(advice))
     if advice.nearest:
-        found.append(
+        shown_tables.append(
             Table(
                 title="What would change the answer",
                 columns=(Column("change"),),
@@ -48,14 +48,16 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
             )
         )
     if wide and advice.basis is not None:
-        found.append(nearest_runs(advice.basis))
+        shown_tables.append(nearest_runs(advice.basis))
     if wide or advice.strategy is None:
-        found.append(_counts(advice))
+        shown_tables.append(_counts(advice))
     if launch is not None:
         rows = tuple((line,) for line in launch.text().rstrip().splitlines())
         columns = (Column("arguments", copied=True),)
-        found.append(Table(title=f"Launch with {launch.trainer}", columns=columns, rows=rows))
-    return found
+        shown_tables.append(
+            Table(title=f"Launch with {launch.trainer}", columns=columns, rows=rows)
+        )
+    return shown_tables
 
 
 def records(advice: Advice) -> Table:
@@ -69,17 +71,17 @@ def records(advice: Advice) -> Table:
     }
     facts = ("nodes", "precision", "checkpoint_interval_steps", "checkpoint_interval_seconds")
     ends = ("lower", "target", "upper")
-    names = [f"{one.name}_{end}" for one in fields(Predicted) for end in ends]
+    names = [f"{figure.name}_{end}" for figure in fields(Predicted) for end in ends]
     rows = [
         (
             kind,
-            *((None, None) if one.strategy is None else _layout(one.strategy)),
-            *(getattr(one, name, None) for name in facts),
-            getattr(one, "reason", None) or None,
-            *(_figure(one.predicted, *name.rsplit("_", 1)) for name in names),
+            *((None, None) if layout.strategy is None else _layout(layout.strategy)),
+            *(getattr(layout, name, None) for name in facts),
+            getattr(layout, "reason", None) or None,
+            *(_figure(layout.predicted, *name.rsplit("_", 1)) for name in names),
         )
         for kind, layouts in kinds.items()
-        for one in layouts
+        for layout in layouts
     ]
     figures = (name.removesuffix("_target") for name in names)
     columns = ("kind", "strategy", "gpus", *facts, "reason", *figures)
@@ -100,7 +102,7 @@ def _figure(predicted: Predicted | None, name: str, end: str) -> Cell:
 
 def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "") -> dict[str, Any]:
     """The answer for machines: SI numbers, strategies as text."""
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "status": advice.status.value,
         "explanation": advice.explanation,
         "model": advice.model,
@@ -138,7 +140,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "model_version": advice.model_version,
     }
     if advice.current is not None:
-        told["current"] = {
+        data["current"] = {
             "strategy": advice.current.text,
             "predicted": advice.current.predicted,
             "odds": advice.current.odds,
@@ -146,27 +148,27 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "gain": advice.current.gain,
         }
     if advice.probes:
-        told["probes"] = [_other(one) for one in advice.probes]
+        data["probes"] = [_other(one) for one in advice.probes]
     if launch is not None:
         names = ("trainer", "release", "starter", "arguments", "environment", "files", "notes")
-        told["launch"] = {name: getattr(launch, name) for name in names}
+        data["launch"] = {name: getattr(launch, name) for name in names}
     if unlaunched:
-        told["launch_refused"] = unlaunched
-    return told
+        data["launch_refused"] = unlaunched
+    return data
 
 
-def _other(one: Alternative) -> dict[str, Any]:
+def _other(other: Alternative) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "odds": one.odds,
-        "strategy": format_strategy(one.strategy),
-        "precision": one.precision,
-        "nodes": one.nodes,
-        "predicted": one.predicted,
-        "checkpoint_interval_steps": one.checkpoint_interval_steps,
-        "checkpoint_interval_seconds": one.checkpoint_interval_seconds,
-        "terms_seconds": one.terms,
-        "reason": one.reason,
+        "name": other.name,
+        "odds": other.odds,
+        "strategy": format_strategy(other.strategy),
+        "precision": other.precision,
+        "nodes": other.nodes,
+        "predicted": other.predicted,
+        "checkpoint_interval_steps": other.checkpoint_interval_steps,
+        "checkpoint_interval_seconds": other.checkpoint_interval_seconds,
+        "terms_seconds": other.terms,
+        "reason": other.reason,
     }
 
 
@@ -240,22 +242,26 @@ def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
     priced: list[tuple[str, Predicted | None, Odds | None]] = [
         ("first choice", advice.predicted, advice.odds)
     ]
-    priced += [(one.name, one.predicted, one.odds) for one in others]
+    priced += [(other.name, other.predicted, other.odds) for other in others]
     if today is not None and today.predicted is not None:
         priced.append(("today's", today.predicted, today.odds))
-    rows = tuple((name, *_figures(p), *_chances(odds)) for name, p, odds in priced if p is not None)
+    rows = tuple(
+        (name, *_figures(predicted), *_chances(odds))
+        for name, predicted, odds in priced
+        if predicted is not None
+    )
     return Table(title="Choices", columns=columns, rows=rows)
 
 
 def _layouts(advice: Advice, others: Sequence[Alternative]) -> Table:
     """Their layouts, as they can be given back, each with what speaks against it."""
     rows: list[tuple[Cell, ...]] = [
-        (one.name, f"{short_strategy(one.strategy)}: {one.reason}") for one in others
+        (other.name, f"{short_strategy(other.strategy)}: {other.reason}") for other in others
     ]
     if (today := advice.current) is not None:
         gain = gained(advice)
-        told = [today.reason, f"the advice is {gain}" if gain else ""]
-        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, told)) or 'it fits'}"))
+        said = [today.reason, f"the advice is {gain}" if gain else ""]
+        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, said)) or 'it fits'}"))
     columns = (Column("choice"), Column("layout, and what decides", align="left"))
     return Table(title="Why not", columns=columns, rows=tuple(rows))
 

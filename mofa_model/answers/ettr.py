@@ -163,12 +163,12 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
         ),
     ]
     if "watchdog" in answer:
-        found = answer["watchdog"]
-        timeout = units.format(found["timeout_s"], "s")
+        best_watchdog = answer["watchdog"]
+        timeout = units.format(best_watchdog["timeout_s"], "s")
         facts += [
             (
                 "ending hangs sooner",
-                f"a watchdog of {timeout} is worth {100 * found['worth']:.1f} points here",
+                f"a watchdog of {timeout} is worth {100 * best_watchdog['worth']:.1f} points here",
             )
         ]
     if "finish_s" in answer:
@@ -208,10 +208,10 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
 
 
 def _range(band: dict[str, float | None]) -> str:
-    def told(value: float | None) -> str:
+    def written(value: float | None) -> str:
         return "never" if value is None else units.format(value, "s")
 
-    return f"{told(band['target'])} ({told(band['lower'])} … {told(band['upper'])})"
+    return f"{written(band['target'])} ({written(band['lower'])} … {written(band['upper'])})"
 
 
 def _varied_row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
         steps = paper_form(job, 1)["steps"]
     band = model.ettr_band(job, steps, best.every, level=asked.level)
     form = paper_form(job, steps)
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "model": asked.method,
         "ettr": {
             "lower": float(band.lower),
@@ -280,14 +280,14 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
         ),
         "budget": model.budget(job, steps, best.every),
     }
-    if (found := interval.watchdog(job, steps, best.every)) is not None:
-        told["watchdog"] = {"timeout_s": found.timeout, "worth": found.worth}
+    if (best_watchdog := interval.watchdog(job, steps, best.every)) is not None:
+        document["watchdog"] = {"timeout_s": best_watchdog.timeout, "worth": best_watchdog.worth}
     if asked.method == "paper":
-        told["ettr"] = _paper_band(job, steps, asked.level)
-    told["curve"] = curve(job, steps, best.every, asked.curve, asked.level)
+        document["ettr"] = _paper_band(job, steps, asked.level)
+    document["curve"] = curve(job, steps, best.every, asked.curve, asked.level)
     if asked.total_steps:
-        told |= _ending(job, steps, best.every, asked)
-    return told
+        document |= _ending(job, steps, best.every, asked)
+    return document
 
 
 def curve(
@@ -400,13 +400,13 @@ def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -
         name: _finite(float(interval.finish_time(total, float(job.step_time), ettr, start)))
         for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
     }
-    told: dict[str, Any] = {"finish_s": times}
+    ending: dict[str, Any] = {"finish_s": times}
     if asked.deadline:
         limit = units.parse(asked.deadline, "s", field="--deadline")
-        told["deadline"] = {"nodes_needed": interval.nodes_for(job, total, limit, asked.scaling)}
+        ending["deadline"] = {"nodes_needed": interval.nodes_for(job, total, limit, asked.scaling)}
         if job.reliability.spares is not None:
-            told["deadline"]["spares_needed"] = interval.spares_for_deadline(job, total, limit)
-    return told
+            ending["deadline"]["spares_needed"] = interval.spares_for_deadline(job, total, limit)
+    return ending
 
 
 def _finite(value: float) -> float | None:

@@ -209,8 +209,8 @@ def term_records(document: Mapping[str, Any]) -> Table:
             unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
             rows.append(("stage", first, name, float(number), unit, None))
     for name, term in document["memory"].items():
-        told = zip(firsts, term["bytes"], strict=True)
-        rows += [("memory", first, name, size, "B", term["equation"]) for first, size in told]
+        sizes = zip(firsts, term["bytes"], strict=True)
+        rows += [("memory", first, name, size, "B", term["equation"]) for first, size in sizes]
     columns = ("part", "of", "quantity", "value", "unit", "equation")
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
 

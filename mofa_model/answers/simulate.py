@@ -47,10 +47,10 @@ class SimulateAnswer(UserAnswer):
         """Where nine of ten runs lie, with the exact model on it, and the tables."""
         from mofa_model.page.figures import band
 
-        told = self.document["ettr"]
+        ettr = self.document["ettr"]
         words = ("median of runs", "exact model")
-        runs = Range(lower=told["p05"], target=told["median"], upper=told["p95"])
-        drawn = band("ETTR of a run", runs, told["exact"], "{:.2%}", words)
+        runs = Range(lower=ettr["p05"], target=ettr["median"], upper=ettr["p95"])
+        drawn = band("ETTR of a run", runs, ettr["exact"], "{:.2%}", words)
         return [drawn, *super().shown()]
 
 
@@ -77,17 +77,17 @@ def simulate(
         advance(share - seen[0])
         seen[0] = share
 
-    found = runs.simulate_runs(
+    result = runs.simulate_runs(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
     line = (
         runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
     )
-    told = _document(
-        found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line
+    document = _document(
+        result, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line
     )
-    told["timeline"] = told["timeline"][: question.timeline]
-    return SimulateAnswer(question=question, document=told)
+    document["timeline"] = document["timeline"][: question.timeline]
+    return SimulateAnswer(question=question, document=document)
 
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
@@ -118,44 +118,50 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
 
 
 def _document(
-    found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[TimelineStretch, ...]
+    result: Runs,
+    exact: float,
+    steps: int,
+    every: tuple[int, ...],
+    line: tuple[TimelineStretch, ...],
 ) -> dict[str, Any]:
     import numpy as np
 
-    low, middle, high = (float(x) for x in np.quantile(found.ettr, (0.05, 0.5, 0.95)))
-    mean = float(np.mean(found.ettr))
+    low, middle, high = (float(x) for x in np.quantile(result.ettr, (0.05, 0.5, 0.95)))
+    mean = float(np.mean(result.ettr))
     return {
-        "duration_s": float(found.duration),
-        "runs": len(found.ettr),
+        "duration_s": float(result.duration),
+        "runs": len(result.ettr),
         "interval_steps": steps,
         "every": list(every),
         "ettr": {
             "mean": mean,
-            "error": float(np.std(found.ettr) / np.sqrt(len(found.ettr))),
-            "sd": float(np.std(found.ettr)),
+            "error": float(np.std(result.ettr) / np.sqrt(len(result.ettr))),
+            "sd": float(np.std(result.ettr)),
             "p05": low,
             "median": middle,
             "p95": high,
             "exact": exact,
         },
-        "failures": float(np.mean(found.failures)),
-        "lost_s": {name: seconds for name, seconds in found.lost.items() if seconds > 0},
+        "failures": float(np.mean(result.failures)),
+        "lost_s": {name: seconds for name, seconds in result.lost.items() if seconds > 0},
         "timeline": _merged(line),
     }
 
 
 def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
     """Stretches from failure to failure: recovering, then training with its saves."""
-    told: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
     for stretch in line:
         what = "recovering" if stretch.phase == "recovering" else "training"
         saves = int(stretch.phase == "saving" and not stretch.failure)
-        if told and told[-1]["what"] == what and not told[-1]["ended_by"]:
-            told[-1].update(
-                end_s=float(stretch.end), saves=told[-1]["saves"] + saves, ended_by=stretch.failure
+        if merged and merged[-1]["what"] == what and not merged[-1]["ended_by"]:
+            merged[-1].update(
+                end_s=float(stretch.end),
+                saves=merged[-1]["saves"] + saves,
+                ended_by=stretch.failure,
             )
         else:
-            told.append(
+            merged.append(
                 {
                     "start_s": float(stretch.start),
                     "end_s": float(stretch.end),
@@ -164,11 +170,11 @@ def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
                     "ended_by": stretch.failure,
                 }
             )
-    return told
+    return merged
 
 
-def _tables(told: dict[str, Any]) -> list[Table]:
-    ettr = told["ettr"]
+def _tables(document: dict[str, Any]) -> list[Table]:
+    ettr = document["ettr"]
     names = {
         "mean": "mean",
         "p05": "5 % of runs are below",
@@ -178,24 +184,24 @@ def _tables(told: dict[str, Any]) -> list[Table]:
         "error": "standard error of the mean",
         "exact": "exact model, long run",
     }
-    every = ", ".join(f"{told['interval_steps'] * n} steps" for n in told["every"])
+    every = ", ".join(f"{document['interval_steps'] * n} steps" for n in document["every"])
     tables = [
         Table(
-            title=f"{told['runs']} runs of {units.format(told['duration_s'], 's')}, saves every {every}",
+            title=f"{document['runs']} runs of {units.format(document['duration_s'], 's')}, saves every {every}",
             columns=(Column("effective training time"), Column("share", unit="%")),
             rows=tuple((text, ettr[name]) for name, text in names.items()),
-            notes=(f"{told['failures']:.4g} failures a run on average.",),
+            notes=(f"{document['failures']:.4g} failures a run on average.",),
         ),
         Table(
             title="Lost time of a run, on average",
             columns=(Column("to"), Column("time", unit="s"), Column("share", unit="%")),
             rows=tuple(
-                (name, seconds, seconds / told["duration_s"])
-                for name, seconds in told["lost_s"].items()
+                (name, seconds, seconds / document["duration_s"])
+                for name, seconds in document["lost_s"].items()
             ),
         ),
     ]
-    if told["timeline"]:
+    if document["timeline"]:
         columns = (
             Column("start s", unit="s"),
             Column("end s", unit="s"),
@@ -207,7 +213,7 @@ def _tables(told: dict[str, Any]) -> list[Table]:
             Table(
                 title="One run",
                 columns=(Column("from", unit="s"), Column("to", unit="s"), *columns[2:]),
-                rows=tuple(tuple(row[c.key] for c in columns) for row in told["timeline"]),
+                rows=tuple(tuple(row[c.key] for c in columns) for row in document["timeline"]),
             )
         )
     return tables

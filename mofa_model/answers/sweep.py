@@ -196,17 +196,17 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     if size is None:
         return list(rows)
     first: dict[tuple[Any, ...], tuple[float, float, float]] = {}
-    told = []
+    compared = []
     for row in sorted(range(len(rows)), key=lambda at: units.count(rows[at][size], field=size)):
-        one = rows[row]
-        if "step_seconds" not in one:
-            told.append((row, one))
+        figures = rows[row]
+        if "step_seconds" not in figures:
+            compared.append((row, figures))
             continue
-        step, tokens = one["step_seconds"], one["tokens_per_second"]
-        here = (step, units.count(one[size], field=size), tokens * step)
-        base = first.setdefault(tuple(one[name] for name in names if name != size), here)
-        told.append((row, {**one, "linearity": float(scaling_linearity(*here, base))}))
-    return [row for _, row in sorted(told, key=lambda pair: pair[0])]
+        step, tokens = figures["step_seconds"], figures["tokens_per_second"]
+        here = (step, units.count(figures[size], field=size), tokens * step)
+        base = first.setdefault(tuple(figures[name] for name in names if name != size), here)
+        compared.append((row, {**figures, "linearity": float(scaling_linearity(*here, base))}))
+    return [row for _, row in sorted(compared, key=lambda pair: pair[0])]
 
 
 def _figures(asked: SweepQuestion, point: Point) -> Row:
@@ -221,12 +221,14 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
     if "nodes" in point:
         changes["gpus"] = None
     interval = _steps(point[INTERVAL]) if INTERVAL in point else None
-    a = replace(asked, **changes)
-    if str(a.global_batch_size).endswith(_PER_GPU):
-        a = replace(a, global_batch_size=_batch(a))
-    request = _request(a, axes, {name: value for name, value in point.items() if "." in name})
-    if a.strategy:
-        return _priced(request, a, axes, interval)
+    question = replace(asked, **changes)
+    if str(question.global_batch_size).endswith(_PER_GPU):
+        question = replace(question, global_batch_size=_batch(question))
+    request = _request(
+        question, axes, {name: value for name, value in point.items() if "." in name}
+    )
+    if question.strategy:
+        return _priced(request, question, axes, interval)
     advice = advise(request)
     if (
         advice.status is Status.NO_RECOMMENDATION
@@ -234,22 +236,22 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         or advice.predicted is None
     ):
         return {"status": advice.status.value, "why": advice.explanation}
-    p = advice.predicted
+    predicted = advice.predicted
     row = {
         "status": advice.status.value,
-        "step_seconds": p.step_seconds.target,
-        "tokens_per_second": p.tokens_per_second.target,
-        "mfu": p.mfu.target,
-        "memory_bytes": p.memory_bytes.target,
+        "step_seconds": predicted.step_seconds.target,
+        "tokens_per_second": predicted.tokens_per_second.target,
+        "mfu": predicted.mfu.target,
+        "memory_bytes": predicted.memory_bytes.target,
         "interval_steps": advice.checkpoint_interval_steps,
-        "ettr": p.ettr.target,
+        "ettr": predicted.ettr.target,
         "nodes_used": advice.nodes,
         "fits": advice.odds.fits if advice.odds else None,
         "doubts": "; ".join(advice.doubts),
         "evidence": advice.basis.grade if advice.basis else None,
         "searched": advice.counts.searched,
         "strategy": format_strategy(advice.strategy),
-        **_run(p.duration_seconds.target, advice.gpus),
+        **_run(predicted.duration_seconds.target, advice.gpus),
     }
     return (
         row
@@ -258,11 +260,13 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
     )
 
 
-def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]) -> Request:
-    asked = training.request_of(a)
+def _request(
+    question: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]
+) -> Request:
+    asked = training.request_of(question)
     fixed = (
         ()
-        if a.strategy
+        if question.strategy
         else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     )
     return replace(
@@ -274,15 +278,17 @@ def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, 
     )
 
 
-def _batch(a: SweepQuestion) -> str:
+def _batch(question: SweepQuestion) -> str:
     """The global batch that so many sequences for each device make."""
-    each = str(a.global_batch_size).removesuffix(_PER_GPU)
-    gpus = float(training.problems_of(replace(a, global_batch_size="1"))[0].cluster.gpus)
+    each = str(question.global_batch_size).removesuffix(_PER_GPU)
+    gpus = float(training.problems_of(replace(question, global_batch_size="1"))[0].cluster.gpus)
     try:
         return f"{float(each) * gpus:.12g}"
     except ValueError:
         raise BadValue(
-            "global_batch", a.global_batch_size, "write sequences a device, for example 0.25/gpu"
+            "global_batch",
+            question.global_batch_size,
+            "write sequences a device, for example 0.25/gpu",
         ) from None
 
 
@@ -315,7 +321,7 @@ def _steps(text: str) -> int:
 
 
 def _priced(
-    request: Request, a: SweepQuestion, axes: Mapping[str, str], interval: int | None
+    request: Request, question: SweepQuestion, axes: Mapping[str, str], interval: int | None
 ) -> Row:
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
@@ -324,7 +330,7 @@ def _priced(
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
-    words = pairs_of(a.strategy, "--strategy") | {
+    words = pairs_of(question.strategy, "--strategy") | {
         name.replace("_", "-"): axes[name] for name in axes
     }
     text = ",".join(f"{name}={value}" for name, value in words.items())
@@ -334,30 +340,35 @@ def _priced(
         raise BadValue(
             "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
         )
-    one = priced(problem, strategy)
-    told, best = predicted(request, one, request.nodes)
-    at, rests = coordinates(problem.workload, problem.cluster, strategy), basis(request, one, told)
+    layout = priced(problem, strategy)
+    expected, best = predicted(request, layout, request.nodes)
+    here, evidence = (
+        coordinates(problem.workload, problem.cluster, strategy),
+        basis(request, layout, expected),
+    )
     row = {
-        "status": "Fits" if bool(one.estimate.memory.fits(problem.cluster)) else "OutOfMemory",
-        "step_seconds": one.step_time,
-        "tokens_per_second": told.tokens_per_second.target,
-        "mfu": told.mfu.target,
-        "memory_bytes": told.memory_bytes.target,
-        "activation_bytes": float(one.estimate.memory.activation_peak),
+        "status": "Fits" if bool(layout.estimate.memory.fits(problem.cluster)) else "OutOfMemory",
+        "step_seconds": layout.step_time,
+        "tokens_per_second": expected.tokens_per_second.target,
+        "mfu": expected.mfu.target,
+        "memory_bytes": expected.memory_bytes.target,
+        "activation_bytes": float(layout.estimate.memory.activation_peak),
         "interval_steps": best.steps,
-        "ettr": told.ettr.target,
-        "fits": fits(request, problem, at, float(one.estimate.memory.peak)),
-        "evidence": rests.grade,
+        "ettr": expected.ettr.target,
+        "fits": fits(request, problem, here, float(layout.estimate.memory.peak)),
+        "evidence": evidence.grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
-        **_run(told.duration_seconds.target, int(strategy.gpus)),
+        **_run(expected.duration_seconds.target, int(strategy.gpus)),
     }
     row |= {
-        f"{name}_seconds": float(getattr(one.step, name))
+        f"{name}_seconds": float(getattr(layout.step, name))
         for name in ("stages", "bubble", "hops", "data", "optimizer")
     }
     return (
-        row if interval is None else row | _at_interval(request, strategy, one.step_time, interval)
+        row
+        if interval is None
+        else row | _at_interval(request, strategy, layout.step_time, interval)
     )
 
 

@@ -137,8 +137,8 @@ def table(
     body = [
         line(
             *(
-                cell("td" if at else "th", at, one, None if at else "row")
-                for at, one in enumerate(row)
+                cell("td" if at else "th", at, content, None if at else "row")
+                for at, content in enumerate(row)
             )
         )
         for row in rows
@@ -221,7 +221,9 @@ def form(
     look: str = "ask",
 ) -> ET.Element:
     """A form without scripts; it asks by its address, so that an answer can be shared."""
-    content = [_field(one, values.get(one.name, ""), errors.get(one.name, "")) for one in fields]
+    content = [
+        _field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in fields
+    ]
     return el(
         "form",
         *content,
@@ -236,7 +238,7 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
     """What cannot be right, each with a link to its field; empty where all is well."""
     if not errors:
         return []
-    labels = {one.name: one.label for one in fields}
+    labels = {field.name: field.label for field in fields}
     items = [
         el("li", el("a", labels[name], href=f"#{name}"), f": {why}")
         if name in labels
@@ -253,39 +255,41 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
     ]
 
 
-def _field(one: FormField, value: str, error: str) -> ET.Element:
-    marks = [f"{one.name}-{kind}" for kind, said in (("hint", one.hint), ("error", error)) if said]
-    given: dict[str, str] = {"id": one.name, "name": one.name}
+def _field(field: FormField, value: str, error: str) -> ET.Element:
+    marks = [
+        f"{field.name}-{kind}" for kind, said in (("hint", field.hint), ("error", error)) if said
+    ]
+    given: dict[str, str] = {"id": field.name, "name": field.name}
     if marks:
         given["aria_describedby"] = " ".join(marks)
     if error:
         given["aria_invalid"] = "true"
     below: list[Node] = []
-    if one.only:
+    if field.only:
         options = [
             el(
                 "option",
-                word or one.empty,
+                word or field.empty,
                 value=word,
                 **({"selected": "selected"} if word == value else {}),
             )
-            for word in one.choices
+            for word in field.choices
         ]
         control = el("select", *options, **given)
     else:
-        if one.choices:
-            given["list"] = f"{one.name}-known"
+        if field.choices:
+            given["list"] = f"{field.name}-known"
             below = [
                 el(
                     "datalist",
-                    *(el("option", value=word) for word in one.choices),
-                    id=f"{one.name}-known",
+                    *(el("option", value=word) for word in field.choices),
+                    id=f"{field.name}-known",
                 )
             ]
         control = el("input", value=value, autocomplete="off", **given)
-    hint = el("small", one.hint, id=f"{one.name}-hint") if one.hint else None
-    wrong = el("small", error, id=f"{one.name}-error", class_="bad") if error else None
-    return el("div", el("label", one.label, for_=one.name), control, *below, hint, wrong)
+    hint = el("small", field.hint, id=f"{field.name}-hint") if field.hint else None
+    wrong = el("small", error, id=f"{field.name}-error", class_="bad") if error else None
+    return el("div", el("label", field.label, for_=field.name), control, *below, hint, wrong)
 
 
 def _name(key: str) -> str:

@@ -43,7 +43,7 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
-    """Refuse an unknown option, and name the one that was meant.
+    """Refuse an unknown option, and name the option that was meant.
 
     It is called so elsewhere, has the same word in its name or its help, or is spelled like it.
     """
@@ -55,13 +55,15 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
     name = flag.lstrip("-").replace("_", "-")
     called = [
-        f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options
+        f"--{option}"
+        for option in _CALLED.get(name, ())
+        if f"--{option.partition(' ')[0]}" in options
     ]
     alike = [
-        one
+        option
         for word in (name, *name.split("-"))
-        for one in options
-        if _means(word, one, options[one])
+        for option in options
+        if _means(word, option, options[option])
     ]
     aliases = dict(zip([flag], [*called, *alike], strict=False))
     raise UnknownName(
