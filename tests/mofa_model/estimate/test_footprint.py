@@ -12,6 +12,7 @@ from mofa_model import presets
 from mofa_model.blocks import Experts
 from mofa_model.estimate.activation_memory import stored_layers
 from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.terms import Footprint, terms_of
 from mofa_model.placement import stages_of
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import MemoryConstants, Training, Workload
@@ -31,17 +32,6 @@ NANOTRON = MemoryConstants(
 )
 MEGATRON = MemoryConstants(
     activation_scale=1.01, logit_copies=0.75, buffer=5.6e8, fragmentation=0.0
-)
-TERMS = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "buffers",
-    "reserve",
-    "activations",
-    "backward",
-    "logits",
-    "update",
 )
 
 
@@ -243,7 +233,7 @@ def test_the_peak_is_the_sum_of_the_terms_on_the_fullest_stage():
     found, _ = priced(
         "mixtral-8x7b", "h100-80gb-sxm", Strategy(pp=4, dp=8, ep=8), sequence=4096, batch=64
     )
-    total = sum(getattr(found, name) for name in (*TERMS, "fragmentation"))
+    total = sum(getattr(found, term.name) for term in terms_of(Footprint))
     assert float(found.peak) == pytest.approx(float(np.max(total)), rel=1e-12)
 
 
@@ -332,7 +322,7 @@ def test_rescaling_bytes_by_a_power_of_two_rescales_every_term_exactly(model, la
         )
 
     before, after = found(recipe, NANOTRON), found(wide, scaled)
-    for name in (*TERMS, "fragmentation"):
+    for name in (term.name for term in terms_of(Footprint)):
         assert np.array_equal(
             unit * np.asarray(getattr(before, name)), np.asarray(getattr(after, name))
         )
