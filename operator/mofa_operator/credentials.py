@@ -108,8 +108,8 @@ class Credentials:
 
 def namespace_of(context: str | None = None) -> str:
     """The namespace that a context of the kubeconfig stands in."""
-    every = _contexts()
-    chosen = every.get(context or "", next(iter(every.values()), {}))
+    contexts = _contexts()
+    chosen = contexts.get(context or "", next(iter(contexts.values()), {}))
     return str(chosen.get("namespace") or "default")
 
 
@@ -118,10 +118,10 @@ def _contexts() -> dict[str, dict[str, Any]]:
     from kubernetes import config
 
     try:
-        every, current = config.list_kube_config_contexts(os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
+        others, current = config.list_kube_config_contexts(os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 - whoever reads it as a whole says what is wrong with it
         return {}
-    return {one["name"]: one["context"] for one in (current, *every)}
+    return {context["name"]: context["context"] for context in (current, *others)}
 
 
 def _configuration(context: str | None = None) -> Any:
@@ -165,5 +165,5 @@ def _access(configuration: Any) -> Access:
 
 def _token(configuration: Any) -> str | None:
     """The value of the Authorization header."""
-    found: str | None = configuration.get_api_key_with_prefix("BearerToken")
-    return found
+    token: str | None = configuration.get_api_key_with_prefix("BearerToken")
+    return token

@@ -85,8 +85,8 @@ def ledger_of(profile: str) -> Key:
 
 def target_of(namespace: str, api_version: str, kind: str, name: str) -> Key | None:
     """The job of an existing kind that a targetRef names; None where it names none."""
-    found = job_kind(api_version, kind)
-    return Key(found, namespace, name) if found is not None and name else None
+    known = job_kind(api_version, kind)
+    return Key(known, namespace, name) if known is not None and name else None
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:

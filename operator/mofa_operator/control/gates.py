@@ -181,17 +181,17 @@ class AdmissionChecks:
                 answer = outgrown(question)
             except NoAnswer as error:
                 failure = error
-        said = answered(snapshot, answer, self.settings.loop)
-        if said.state and await self._have_policies_changed(key.namespace):
+        verdict = answered(snapshot, answer, self.settings.loop)
+        if verdict.state and await self._have_policies_changed(key.namespace):
             self._queue.add(key)
-        elif said.state:
-            self.store.wrote(key, await say(said, snapshot.workload, self.api))
-            self.exporter.count_check(said.state)
-            _log.info("%s: %s (%s)", key, said.state, said.message)
+        elif verdict.state:
+            self.store.wrote(key, await say(verdict, snapshot.workload, self.api))
+            self.exporter.count_check(verdict.state)
+            _log.info("%s: %s (%s)", key, verdict.state, verdict.message)
         elif failure is not None:
             raise failure
-        elif said.again is not None:
-            self._queue.add_after(key, said.again, urgent=True)
+        elif verdict.again is not None:
+            self._queue.add_after(key, verdict.again, urgent=True)
 
     async def _have_policies_changed(self, namespace: str) -> bool:
         """Whether policies are newer than their watch has shown: an answer is final."""

@@ -37,15 +37,15 @@ class Probes:
 
     def live(self) -> tuple[bool, list[str]]:
         """Whether work advances, and what does not."""
-        found = list(self._stuck())
-        return not found, found
+        reasons = list(self._stuck())
+        return not reasons, reasons
 
     def ready(self) -> tuple[bool, list[str]]:
         """Whether a job would be advised now; a standby is ready when it could take over."""
         if self.standby is not None:
             return self.model_pool.is_warm, [self.standby(), *self._cold()]
-        found = list(self._missing())
-        return not found, found
+        reasons = list(self._missing())
+        return not reasons, reasons
 
     def away(self) -> str:
         """Why there is nothing to show; empty where there is."""

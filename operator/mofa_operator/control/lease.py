@@ -125,15 +125,15 @@ class Lease:
     def _lost(self) -> str:
         """Why it was not renewed."""
         other = self.holder not in {None, self._identity}
-        said = [f"{self.holder} holds it now"] if other else []
+        reasons = [f"{self.holder} holds it now"] if other else []
         if self._standstill > self._settings.duration / _RETRIES:
-            said.append(
+            reasons.append(
                 f"this process stood still for {self._standstill:.1f} s of the {self._settings.duration:g} s for which a Lease holds: it got "
                 "no processor; give it more of one, or a longer --lease-duration"
             )
         elif not other:
-            said.append(self._why or "nobody holds it")
-        return "; ".join(said)
+            reasons.append(self._why or "nobody holds it")
+        return "; ".join(reasons)
 
     async def release(self, within: float = math.inf) -> None:
         """Give it back, so that the next holder need not wait; it runs out where that fails. [s]"""

@@ -137,16 +137,16 @@ def history_queue(
         if profile is None:
             warned.pop(key, None)
             return False
-        found = await ask(profile)
-        enqueuer.enqueue(store.set_history(key.name, found))
-        outcome = found.reason if isinstance(found, NoHistory) else "Answered"
+        answer = await ask(profile)
+        enqueuer.enqueue(store.set_history(key.name, answer))
+        outcome = answer.reason if isinstance(answer, NoHistory) else "Answered"
         exporter.count_history(settings.flavour, outcome)
-        if isinstance(found, History):
+        if isinstance(answer, History):
             exporter.success(Loop.HISTORY)
             warned.pop(key, None)
-        elif warned.get(key) != found.message:
-            warned[key] = found.message
-            _log.warning("%s: %s: %s", key, found.reason, found.message)
+        elif warned.get(key) != answer.message:
+            warned[key] = answer.message
+            _log.warning("%s: %s: %s", key, answer.reason, answer.message)
         return True
 
     return PeriodicQueue(look, settings.interval)
@@ -189,10 +189,10 @@ class JobObserver:
         """Look at every job once."""
         jobs = {where.job: (seen, where) async for seen, where in self._watched()}
         now = time.time()
-        found: Mapping[JobName, Telemetry] = {}
+        telemetry: Mapping[JobName, Telemetry] = {}
         try:
             if jobs and self.ask is not None:
-                found = await self.ask([where for _, where in jobs.values()], now)
+                telemetry = await self.ask([where for _, where in jobs.values()], now)
         except MofaError as error:
             if str(error) != self._warned:
                 _log.warning("running jobs cannot be seen: %s", error)
@@ -215,7 +215,7 @@ class JobObserver:
             job = seen if self.ask is None else self.store.live(seen.key)
             if job is not None:
                 there.append(job)
-                self._take(job, found.get(name, Telemetry()), pools, now)
+                self._take(job, telemetry.get(name, Telemetry()), pools, now)
         self._records.keep(there)
         self.succeeded()
 
@@ -348,11 +348,11 @@ class PoolObserver:
             self.enqueuer.enqueue(self.store.set_watched(name, days))
 
     async def _pools(self) -> dict[str, WatchedPool]:
-        found: dict[str, WatchedPool] = {}
+        pools: dict[str, WatchedPool] = {}
         for profile in self.store.profiles():
             await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
             name = profile.key.name
             nodes = ((node, self.store.node(node)) for node in self.store.nodes(name).names)
             known = {node: facts for node, facts in nodes if facts is not None}
-            found[name] = WatchedPool(profile=profile, nodes=known)
-        return found
+            pools[name] = WatchedPool(profile=profile, nodes=known)
+        return pools

@@ -64,13 +64,13 @@ class Pages:
         )
 
     async def _jobs(self, namespace: str | None) -> list[ShownJob]:
-        found = []
+        jobs = []
         for number, key in enumerate(self.store.keys(*JOBS)):
             if namespace in {None, key.namespace} and (shown := self._advised(key)) is not None:
-                found.append(shown)
+                jobs.append(shown)
             if number % _CHUNK == 0:
                 await asyncio.sleep(0)
-        return found
+        return jobs
 
     def _advised(self, key: Key) -> ShownJob | None:
         """A job that has, or awaits, an outcome of ours."""
@@ -89,15 +89,15 @@ class Pages:
         return None
 
     async def _profiles(self) -> list[LiveProfile]:
-        found = []
+        profiles = []
         for number, key in enumerate(
             sorted(self.store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
         ):
             if (profile := self.store.profile(key.name)) is not None:
-                found.append(profile)
+                profiles.append(profile)
             if number % _CHUNK == 0:
                 await asyncio.sleep(0)
-        return found
+        return profiles
 
     async def _curves(self, resource: str, namespace: str, name: str) -> Curves | str:
         """What was predicted and seen of a job; a sentence where nobody can say."""

@@ -150,9 +150,9 @@ class Reconciler:
             """The job as it stands now, where it still asks the same."""
             question = snapshot.question
             named = Named(config_maps=question.config_maps, beside=question.beside)
-            found = self.store.snapshot(key, time.time(), named)
-            if isinstance(found, JobSnapshot) and found.question == question:
-                return found
+            fresh = self.store.snapshot(key, time.time(), named)
+            if isinstance(fresh, JobSnapshot) and fresh.question == question:
+                return fresh
             return None
 
         try:
