@@ -33,6 +33,7 @@ from mofa_model.advice.candidates import (
 from mofa_model.advice.choice import chosen, replayed
 from mofa_model.advice.predictions import (
     basis,
+    caveats_of,
     confidence,
     failure_inputs,
     job_of,
@@ -124,7 +125,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         return replace(
             plain,
             explanation="; ".join((*doubted, why)),
-            current=_today(request)[0],
+            current=_today(request),
         )
     return _answered(result, result.first, others, plain)
 
@@ -138,13 +139,18 @@ def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
     """
     if not results[0].candidates:
         return list(results)
-    return sorted(chosen(results), key=_rank)
+    by_expected = sorted(chosen(results), key=lambda one: _first(one).expected)
+    return sorted(by_expected, key=_is_doubtful)
 
 
-def _rank(result: TrainerResult) -> tuple[bool, float]:
-    request, first = result.request, result.first or result.finalists[0]
+def _first(result: TrainerResult) -> WeighedCandidate:
+    return result.first or result.finalists[0]
+
+
+def _is_doubtful(result: TrainerResult) -> bool:
+    request, first = result.request, _first(result)
     own = known(request).own
-    return request.odds and not is_sure(first.fits, first.unmeasured, own=own), first.expected
+    return request.odds and not is_sure(first.fits, first.unmeasured, own=own)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,9 +174,10 @@ def _answered(
     request, best = result.request, first.exact
     figures, interval = predicted(request, best, first.nodes)
     rests_on = basis(request, best, figures)
-    sure, caveats = confidence(request, best, rests_on)
+    sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
-    today, baseline = _today(request)
+    today = _today(request)
+    baseline = _baseline(request, today)
     beats = None if baseline is None else baseline.beaten_by(first.at, pace)
     baseline = baseline or _Baseline(request=request, at=first.at, pace=pace)
     odds = Odds(fits=first.fits, beats=beats)
@@ -206,7 +213,7 @@ def _answered(
         confidence=sure,
         doubts=doubts,
         basis=rests_on,
-        caveats=(*doubts, *caveats),
+        caveats=(*doubts, *caveats_of(request, best, rests_on)),
     )
 
 
@@ -335,30 +342,47 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     return tuple(found)
 
 
-def _today(request: Request) -> tuple[Current | None, _Baseline | None]:
-    """Today's layout on its own devices, and as a baseline if it can run; None if not given."""
-    first, strategy = request.problems[0], request.current
+def _today(request: Request) -> Current | None:
+    """Today's layout on its own devices; None if not given."""
+    strategy = request.current
     if strategy is None:
-        return None, None
+        return None
     if isinstance(strategy, Unplaced):
         return Current(
             strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0
-        ), None
-    gpus = int(strategy.gpus)
-    problem = replace(first, cluster=replace(first.cluster, gpus=gpus))
+        )
+    problem = _problem_of(request, strategy)
     reason = _cannot_run(problem, strategy)
     if reason:
-        return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0), None
+        return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
     full = priced(problem, strategy)
-    nodes = max(1, round(gpus / float(first.cluster.gpus_per_node)))
-    figures, _ = predicted(request, full, nodes)
+    figures, _ = predicted(request, full, _nodes_of(problem))
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
     at = coordinates(problem.workload, problem.cluster, strategy)
     odds = Odds(fits=fits(request, problem, at, peak))
-    today = Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
-    return today, _Baseline(request=request, at=at, pace=_pace(request, figures, nodes))
+    return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
+
+
+def _baseline(request: Request, today: Current | None) -> _Baseline | None:
+    """Today's layout as a baseline, if it can run."""
+    if today is None or today.strategy is None or today.predicted is None:
+        return None
+    problem = _problem_of(request, today.strategy)
+    at = coordinates(problem.workload, problem.cluster, today.strategy)
+    pace = _pace(request, today.predicted, _nodes_of(problem))
+    return _Baseline(request=request, at=at, pace=pace)
+
+
+def _problem_of(request: Request, strategy: Strategy) -> SearchCase:
+    """The preferred precision on as many devices as a layout occupies."""
+    first = request.problems[0]
+    return replace(first, cluster=replace(first.cluster, gpus=int(strategy.gpus)))
+
+
+def _nodes_of(problem: SearchCase) -> int:
+    return max(1, round(float(problem.cluster.gpus) / float(problem.cluster.gpus_per_node)))
 
 
 def _time(figures: Predicted) -> float:

@@ -285,9 +285,14 @@ def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
     return replace(found, within=figures.step_seconds.upper / figures.step_seconds.target - 1.0)
 
 
-def confidence(request: Request, one: PricedLayout, found: Basis) -> tuple[Ratio, tuple[str, ...]]:
-    """Probability that the bounds hold, and sentences about it beside grade and doubts."""
-    sure, caveats = found.confidence, [*request.notes]
+def confidence(request: Request, found: Basis) -> Ratio:
+    """Probability that the bounds hold. [1]"""
+    return min(found.confidence, DOUBTED) if request.caveats else found.confidence
+
+
+def caveats_of(request: Request, one: PricedLayout, found: Basis) -> tuple[str, ...]:
+    """What lowers confidence, one sentence each, beside the grade of evidence and the doubts."""
+    caveats = [*request.notes]
     if not found.runs:
         if not request.tried:
             caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
@@ -297,9 +302,7 @@ def confidence(request: Request, one: PricedLayout, found: Basis) -> tuple[Ratio
         )
     if not one.replayed and one.strategy.pp > 1:
         caveats.append("the pipeline is too long to replay; its closed form was used")
-    if request.caveats:
-        sure = min(sure, DOUBTED)
-    return sure, tuple(caveats)
+    return tuple(caveats)
 
 
 def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
