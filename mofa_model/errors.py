@@ -12,7 +12,7 @@
     ├── NoFeasibleStrategy      the search space holds nothing that runs: exit code 3
     └── SourceUnreachable       a cluster or server did not answer: exit code 4
 
-A strategy that does not fit is not an error: it is an answer with a reason (`search.verdict`).
+A strategy that does not fit is not an error: it is an answer with a reason (`axes.rejection`).
 Every message names the field, the value, and what would be right, on one line.
 """
 

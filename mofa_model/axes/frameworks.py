@@ -40,7 +40,6 @@ class Framework:
     """The capabilities of one trainer."""
 
     name: str
-    """Its id."""
     given: Mapping[str, Any]
     """Its entry of frameworks.toml."""
 

@@ -61,11 +61,9 @@ class AxisContext:
     """What the values and rules of axes depend on, beside the strategy."""
 
     workload: Workload
-    """Model and training."""
     cluster: Cluster
     """Devices; rules do not read their number."""
     framework: Framework = field(default_factory=framework)
-    """Trainer."""
     nodes: tuple[int, ...] = (1,)
     """Numbers of nodes that may be used."""
     precisions: tuple[str, ...] = ("bf16",)

@@ -90,9 +90,7 @@ class ShapeBlock:
     origin: NDArray[np.int64]
     """The row of the same shape in the block without a column of layers."""
     layout: Strategy
-    """Degrees and schedule."""
     micro_batches: Array
-    """Micro-batches of a step."""
     shapes: NDArray[np.int64]
     """Raw index of each row's shape: with the first value on every axis of features."""
     index: NDArray[np.int64]
@@ -100,7 +98,6 @@ class ShapeBlock:
     layers: Array | None
     """Layers of a stage that are recomputed, [rows]; None = as the option of a micro-batch says."""
     stages: Stages
-    """What lies on which stage."""
     allowed: Mapping[str, Array]
     """For each axis of features the values that each row can have, [bundles, values, rows]."""
     overlaps: tuple[Overlaps, ...]

@@ -53,7 +53,6 @@ class SearchQuestion:
     nodes: tuple[int, ...]
     """Node counts that may be used."""
     framework: Framework = field(default_factory=framework)
-    """Trainer."""
     constraints: tuple[Constraint, ...] = ()
     """What fixes, lists or bounds axes."""
     lifted: frozenset[Rejection] = frozenset()
@@ -88,11 +87,9 @@ class Candidate:
     problem: SearchCase
     """Its precision, with its machines and their number."""
     nodes: int
-    """Nodes."""
     score: float
     """Objective; lower is better."""
     step: Seconds
-    """Step time. [s]"""
     memory: Bytes
     """What it takes on the fullest device. [B]"""
     index: int
@@ -119,7 +116,6 @@ class Ranking:
     leanest: Candidate | None
     """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
-    """Axes and values that were searched."""
     stuck: tuple[str, Rejection] | None = None
     """Where no shape is legal: the axis at which the last ones fell, and why, on the most nodes."""
 

@@ -55,7 +55,6 @@ class ShapeGroup:
     """Shapes of one schedule, by rising bound."""
 
     schedule: Schedule
-    """Their schedule."""
     members: Array
     """Their positions in the table."""
     bounds: Array

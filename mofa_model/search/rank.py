@@ -50,7 +50,6 @@ class Leaders:
     keep: int
     """How many are kept."""
     score: Score
-    """What is minimised."""
     apart: bool = False
     """Whether of the strategies of one shape only the best is kept."""
     effort: Effort = field(default_factory=Effort)
