@@ -53,9 +53,13 @@ print(json.dumps(told))
 LINES = 40
 """Lines that a toy may write by hand, apart from a block and a schedule, whose mathematics is theirs."""
 GENERATORS = (
-    ("tools/rules.py",), ("tools/reference.py",), ("tools/metrics.py",), ("tools/chart.py",), ("tools/dashboards.py",),
     ("-m", "mofa_model.manifest.crds"),
-)  # fmt: skip
+    ("tools/rules.py",),
+    ("tools/reference.py",),
+    ("tools/metrics.py",),
+    ("tools/chart.py",),
+    ("tools/dashboards.py",),
+)
 """What a contributor runs before a commit, as CONTRIBUTING says."""
 
 
