@@ -1,12 +1,13 @@
-"""Take out of the image's environment what no verb of ours can reach; run once while the image is built, with its Python.
+"""Remove from the image what no verb reaches; run once while the image is built.
 
     kubernetes           123 MB, 22 stay: what reading a kubeconfig imports, and no second client for asyncio
     scipy                112 MB, 12 stay: what special functions import; the lab's optimisers and statistics are not in the image
     numpy, and others     20 MB less: tests, stubs for type checkers, headers and libraries to link against
 
-Byte code is counted in: it stands beside the sources because the image is read-only. What is imported is found out by importing it,
-so another version of these packages needs no other list. `tests/test_image.py` compares `USED` with the imports of the product, and
-runs every verb without the rest.
+Byte code is counted in: it stands beside the sources because the image is read-only. What is
+imported is found out by importing it, so another version of these packages needs no other list.
+`tests/test_image.py` compares `USED` with the imports of the product, and runs every verb without
+the rest.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
     found = {}
     for member, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(member, ast.Assign) and isinstance(text, ast.Expr):
-            found[ast.literal_eval(member.value)] = ast.literal_eval(text.value)
+            said = " ".join(ast.literal_eval(text.value).split())
+            found[ast.literal_eval(member.value)] = said
     if missing := [member.value for member in owner if member.value not in found]:
         raise Missing(
             f"operator/mofa_operator/words.py: {owner.__name__} has no docstring under {', '.join(missing)}"

@@ -1,4 +1,7 @@
-"""What to do about a snapshot: frozen, and nothing is done yet. `act` does it, `metrics` shows its figures."""
+"""What to do about a snapshot: frozen, and nothing is done yet.
+
+`act` does it, `metrics` shows its figures.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The model's answer to a question. Equal questions have equal answers, so each is made once and kept."""
+    """The model's answer to a question.
+
+    Equal questions have equal answers, so each is made once and kept.
+    """
 
     digest: str
     """The inputs hash."""
     outcome: str = ""
-    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput. Empty before the search."""
+    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput.
+    Empty before the search."""
     explanation: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """All our annotations but computed-at."""
@@ -37,7 +44,8 @@ class Answer:
     reason: str = ""
     """Reason of the condition Ready; before the search the reason that advice would have."""
     figures: Mapping[str, Range] = field(default_factory=dict)
-    """Predictions by name, rounded as in a status: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
+    """Predictions by name, rounded as in a status: tokens_per_second, step_seconds, ettr, mfu,
+    memory_bytes."""
     device_bytes: float = 0.0
     """Memory of a device. [B]"""
     room_bytes: float = 0.0
@@ -140,7 +148,7 @@ class CheckAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFigures:
-    """What is exported of one job: copies of a few numbers, for an exporter that keeps thousands of them."""
+    """What is exported of one job: a few numbers, because thousands of jobs are kept."""
 
     key: Key
     profile: str
@@ -173,7 +181,7 @@ class JobFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolFigures:
-    """What `metrics.declared` reads of one ClusterProfile: the very records that its decision rests on."""
+    """What `metrics.declared` reads of one ClusterProfile: the records of its decision."""
 
     snapshot: ProfileSnapshot
     """The profile with its nodes, and what Prometheus said of it."""

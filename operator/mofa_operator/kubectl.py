@@ -1,4 +1,4 @@
-"""`kubectl mofa VERB`: the same command under the name by which kubectl finds its plugins; `explain` takes a job there."""
+"""`kubectl mofa VERB`: the same command under the name by which kubectl finds it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def complete() -> int:
-    """Answer kubectl, which asks `kubectl_complete-mofa` what may follow: a line each, then how it is to be taken."""
+    """Answer kubectl's question what may follow: a line each, then how it is to be taken."""
     words = sys.argv[1:] or [""]
     try:
         found = cli.offered("kubectl mofa", words, OWN)

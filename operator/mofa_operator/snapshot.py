@@ -1,4 +1,7 @@
-"""What was seen: everything that a decision needs, frozen. The moment is part of it, so deciding needs no clock."""
+"""What was seen: everything that a decision needs, frozen.
+
+The moment is part of it, so deciding needs no clock.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,20 @@ COVERED: Final = 90
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """All that an answer depends on, as plain values: it is sent to a worker process, and its bytes identify the answer."""
+    """All that an answer depends on, as plain values; its bytes identify the answer."""
 
     job: Body
     """apiVersion, kind, metadata (name, namespace, labels, our input annotations) and spec."""
     profiles: tuple[Body, ...]
-    """ClusterProfiles that it may mean, with name, spec and status; of a TrainingJob the named one."""
+    """ClusterProfiles that it may mean, with name, spec and status; of a TrainingJob the named one.
+    """
     policies: tuple[Body, ...] = ()
     """AdvisorPolicies of its namespace; none for a TrainingJob."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Data of the ConfigMaps that it names and that exist, by name."""
     beside: tuple[Body, ...] = ()
-    """Other existing objects that it or its pods name: runtimes, claim templates, device classes."""
+    """Other existing objects that it or its pods name: runtimes, claim templates, device classes.
+    """
     changes: Mapping[str, str] = field(default_factory=dict)
     """Values that somebody changed on the page, by parameter; none for the job's own answer."""
 
@@ -117,10 +122,11 @@ class JobSnapshot:
     target: LiveObject | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
-    """Name of the object that is answered instead: a TrainingJob whose targetRef names this job or the same target, or the
-    job of another kind that made this one."""
+    """Name of the object that is answered instead: a TrainingJob whose targetRef names this job or the
+    same target, or the job of another kind that made this one."""
     profile: LiveProfile | None = None
-    """The ClusterProfile that a TrainingJob names; its verdicts and conditions are shown with the job."""
+    """The ClusterProfile that a TrainingJob names; its verdicts and conditions are shown with the
+    job."""
     running: Running | None = None
     """What it was seen to do; None = it does not run, or nobody looked."""
     alive: Alive | None = None
@@ -130,14 +136,15 @@ class JobSnapshot:
     unseen: str = ""
     """Why it cannot be seen, where its own spec is the reason."""
     asks_anew: bool = False
-    """Whether what running jobs teach changed since the jobs of the profile were last asked with it."""
+    """Whether what running jobs teach changed since the jobs of the profile were last asked with
+    it."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curves:
-    """Tokens per second of one job over time, predicted and observed: moments of the epoch, and values. [(s, 1/s)]"""
+    """Tokens per second of one job over time, as moments of the epoch and values. [(s, 1/s)]"""
 
     predicted: tuple[tuple[float, float], ...] = ()
     observed: tuple[tuple[float, float], ...] = ()
@@ -153,7 +160,8 @@ class CheckSnapshot:
     job: JobSnapshot | None
     """Its job, the TrainingJob about that, or itself; None = not seen yet."""
     question: Question | None = None
-    """The question for the size that there is room for; None = it has no job, or that size cannot be asked for."""
+    """The question for the size that there is room for; None = it has no job, or that size cannot
+    be asked for."""
     policy: Body | None = None
     """The AdvisorPolicy of its job."""
     selectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -192,7 +200,8 @@ class NodeCount:
     names: tuple[str, ...] = ()
     """Names of the nodes, sorted."""
     away: tuple[float, ...] = ()
-    """Since when nodes of the pool are not ready or gone, if lately; in seconds of the epoch. [s]"""
+    """Since when nodes of the pool are not ready or gone, if lately; in seconds of the epoch. [s]
+    """
     joined: tuple[float, ...] = ()
     """Since when new nodes of the pool are ready. [s]"""
     unsure_there: tuple[float, ...] = ()

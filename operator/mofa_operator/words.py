@@ -27,7 +27,8 @@ class Aspect(StrEnum):
     MEMORY_ACCURATE = "MemoryAccurate"
     """The device memory that is seen agrees with what was predicted, and leaves room."""
     LAUNCH_VERIFIED = "LaunchVerified"
-    """In mode Apply: the trainer's own checks took such launches in the version that the target names, so it may be written."""
+    """In mode Apply: the trainer's own checks took such launches in the version that the target
+    names, so it may be written."""
     ASSUMPTIONS_HOLD = "AssumptionsHold"
     """The failures that were counted agree with those that the ClusterProfile assumes."""
     NODES_EXCLUSIVE = "NodesExclusive"
@@ -68,11 +69,14 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     """The paused annotation is set; what stands, stands."""
     ANNOTATIONS_REFUSED = "AnnotationsRefused"
-    """The job was answered, but the API server does not take the annotations; the message says what refuses them."""
+    """The job was answered, but the API server does not take the annotations; the message says what
+    refuses them."""
     QUARANTINED = "Quarantined"
-    """The question needs more memory or time than one may have; it is not asked again until it changes."""
+    """The question needs more memory or time than one may have; it is not asked again until it
+    changes."""
     INTERNAL_ERROR = "InternalError"
-    """The model failed over this question: our fault, not the question's; what stood before still stands."""
+    """The model failed over this question: our fault, not the question's; what stood before still
+    stands."""
     # ModelValid
     UNDERSTOOD = "Understood"
     """Every field was understood."""
@@ -88,7 +92,8 @@ class Reason(StrEnum):
     NO_FAILURES_SEEN = "NoFailuresSeen"
     """The window is covered and holds no failure; the rate comes from the assumption."""
     NODE_NAMES_DIFFER = "NodeNamesDiffer"
-    """The series name nodes that the API server does not know, so nothing is counted; what was learned before is used."""
+    """The series name nodes that the API server does not know, so nothing is counted; what was
+    learned before is used."""
     NOT_CONFIGURED = "NotConfigured"
     """The operator was given no Prometheus; advice rests on assumptions."""
     # ConfidenceSufficient
@@ -96,7 +101,8 @@ class Reason(StrEnum):
     """Evidence is enough."""
     # ObservationAvailable, PredictionAccurate
     NOT_RUNNING = "NotRunning"
-    """No step advances, and nothing says that the job is there: it waits, was suspended, or has ended."""
+    """No step advances, and nothing says that the job is there: it waits, was suspended, or has
+    ended."""
     OBSERVED = "Observed"
     """Throughput was seen."""
     NO_OBSERVATION = "NoObservation"
@@ -110,11 +116,13 @@ class Reason(StrEnum):
     STUCK = "Stuck"
     """The job is there, its trainer is seen, and a step is overdue: the next one, or the first."""
     NOT_SEEN = "NotSeen"
-    """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
+    """The job is there, but no series of its trainer is, though steps were due: whether it trains,
+    nobody can say."""
     SERIES_REFUSED = "SeriesRefused"
     """Its series cannot be asked for, or the answer was refused; the message says why."""
     IMPLAUSIBLE = "Implausible"
-    """What is seen is more than its devices can do or hold, or far more than what was predicted: it is shown, and teaches nothing."""
+    """What is seen is more than its devices can do or hold, or far more than what was predicted: it
+    is shown, and teaches nothing."""
     # MemoryAccurate
     OUTSIDE_BAND = "OutsideBand"
     """The device memory that is seen lies outside the predicted band."""
@@ -126,14 +134,16 @@ class Reason(StrEnum):
     VERIFIED = "Verified"
     """The trainer's own checks took such launches in the version that the target names."""
     NOT_VERIFIED = "NotVerified"
-    """They were not asked, or the target names no version; its launch is left as it is, and the message says what to name."""
+    """They were not asked, or the target names no version; its launch is left as it is, and the
+    message says what to name."""
     NOT_LAUNCHED = "NotLaunched"
     """There is no advice, no target, or no trainer whose arguments could be written."""
     # ClusterProfile
     NOT_SHARED = "NotShared"
     """No node belongs to another ClusterProfile as well."""
     NODES_SHARED = "NodesShared"
-    """Nodes belong to another ClusterProfile as well, so that their failures count in both; the message says which."""
+    """Nodes belong to another ClusterProfile as well, so that their failures count in both; the
+    message says which."""
     NO_NODES = "NoNodes"
     """No node matches the selector."""
     NO_READY_NODES = "NoReadyNodes"
@@ -153,12 +163,16 @@ class Reason(StrEnum):
 
 
 class Health(StrEnum):
-    """How a running job does, in one word: `status.health`, the column HEALTH, and the page. Empty where none runs, or it starts."""
+    """How a running job does, in one word: `status.health`, the column HEALTH, and the page.
+
+    Empty where none runs, or it starts.
+    """
 
     HEALTHY = "Healthy"
     """Steps advance, and nothing that is seen speaks against the prediction."""
     DRIFTING = "Drifting"
-    """Steps advance, and throughput has left the predicted band, or what is seen of throughput or device memory cannot be."""
+    """Steps advance, and throughput has left the predicted band, or what is seen of throughput or
+    device memory cannot be."""
     STUCK = "Stuck"
     """A step is overdue although the job is there and its trainer is seen."""
     NOT_SEEN = "NotSeen"
@@ -171,11 +185,13 @@ class Happened(StrEnum):
     RECOMMENDED = "Recommended"
     """A job was advised for the first time."""
     LOW_CONFIDENCE = "LowConfidence"
-    """The same with something that speaks against the advice, which the message names first: today's layout may be the better one."""
+    """The same with something that speaks against the advice, which the message names first:
+    today's layout may be the better one."""
     RECOMMENDATION_CHANGED = "RecommendationChanged"
     """The inputs have changed, and with them strategy, checkpoint interval or outcome."""
     MODEL_CHANGED = "ModelChanged"
-    """Another version of the model answered anew, after an upgrade, and what it advises stays; the message says which."""
+    """Another version of the model answered anew, after an upgrade, and what it advises stays; the
+    message says which."""
     NO_FEASIBLE_LAYOUT = "NoFeasibleLayout"
     """No legal strategy fits."""
     INVALID_INPUT = "InvalidInput"
@@ -193,7 +209,8 @@ class Happened(StrEnum):
     PREDICTION_DRIFT = "PredictionDrift"
     """A running job left the predicted band."""
     APPLIED_BEFORE_LAUNCH = "AppliedBeforeLaunch"
-    """The advised arguments were written into a job that waits in mode Apply; the message says to which field."""
+    """The advised arguments were written into a job that waits in mode Apply; the message says to
+    which field."""
     APPLY_SKIPPED = "ApplySkippedRunning"
     """The launch of a job in mode Apply was left alone, because it did not wait for it."""
     GATE_RELEASED = "GateReleased"

@@ -71,7 +71,7 @@ class LiveWorkload(LiveObject):
 
     @property
     def reserved(self) -> float | None:
-        """Since when there is room for it, in seconds of the epoch; None = there is none, or it has ended. [s]"""
+        """Since when there is room for it, in seconds of the epoch; None = there is none. [s]"""
         status = self._status
         over = status.since("Finished") is not None or status.since("Evicted") is not None
         return None if over or self.is_going else status.since("QuotaReserved")

@@ -1,4 +1,4 @@
-"""From snapshots to decisions: pure, without clock, cluster or event loop; the only room that asks the model.
+"""From snapshots to decisions: pure, and the only room that asks the model.
 
 policy          whether a job is to be advised, and the status of an AdvisorPolicy
 question        a job's question, understood as a TrainingJob with its ClusterProfile

@@ -1,4 +1,4 @@
-"""Our AdmissionCheck of Kueue: what it says of a Workload that there is room for, before its pods are made.
+"""Our AdmissionCheck of Kueue: what it says of a Workload before its pods are made.
 
     nobody asks for advice, or it cannot be given    Ready, and why
     advice                                           Ready, with the advice as annotations of the pods, and with the node
@@ -6,10 +6,11 @@
     nothing fits, or the objective is out of reach   as the policy says: Ready, Retry or Rejected
     `gate_longest` after there was room              Ready, whatever was decided
 
-The first Retry names no time, because Kueue (0.15, 0.16) keeps the room of a Workload that waits for a time, and gives the
-room of one without a time to others. Only a later Retry, when nobody else wanted the room, says how long to wait.
-Launch arguments are given in mode Apply alone, and only verified ones. Keys that pods have already are left alone, because
-Kueue refuses a key with two values.
+The first Retry names no time, because Kueue (0.15, 0.16) keeps the room of a Workload that waits
+for a time, and gives the room of one without a time to others. Only a later Retry, when nobody else
+wanted the room, says how long to wait. Launch arguments are given in mode Apply alone, and only
+verified ones. Keys that pods have already are left alone, because Kueue refuses a key with two
+values.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def is_ours(check: LiveObject) -> bool:
 
 
 def active(check: LiveObject, now: float) -> Written | None:
-    """The condition of an AdmissionCheck of ours; None where it stands. `now` in seconds of the epoch [s]"""
+    """The condition of an AdmissionCheck of ours; None where it stands.
+
+    `now` in seconds of the epoch [s]
+    """
     given = part(check.body, "spec", "parameters")
     said = f"{given.get('kind')} {given.get('name')}"
     why = f"spec.parameters: {said}: there are none; what it does stands in AdvisorPolicies, under spec.admission"

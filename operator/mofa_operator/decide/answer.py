@@ -1,7 +1,7 @@
-"""The model's answer to a question, as annotations and status: the same calls as `mofa annotate` makes.
+"""The model's answer to a question, by the same calls as `mofa annotate` makes.
 
-Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput with its message.
-Only our own faults are raised.
+Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput with
+its message. Only our own faults are raised.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from mofa_operator.words import Reason
 MOSTLY: Final = 0.5
 """Failure rates are said to be mostly assumption above this share of it. Ours. [1]"""
 FOUND: Final[dict[str, Answer]] = {}
-"""Answers by inputs hash: questions that differ only in what the hash rounds away need no second search."""
+"""Answers by inputs hash: questions that differ only in what the hash rounds away need no second
+search."""
 MOST: Final = 512
 """Answers that are kept; the oldest goes first. [1]"""
 _WORDING: Final = (
@@ -71,7 +72,7 @@ def answer(question: Question) -> Answer:
 
 
 def unsearched(question: Question) -> Answer:
-    """What can be said without a search: an answer without outcome, or InvalidInput, which needs no search."""
+    """What can be said without a search: an answer without outcome, or InvalidInput."""
     try:
         found = asked(question)
         return _before_search(found, request_of(found), sizes_of(found))
@@ -96,7 +97,10 @@ def view(question: Question) -> AdviceView | Refusal | None:
 
 
 def outgrown(question: Question) -> Answer:
-    """The answer to a question that killed its process. Its hash marks the object until the author changes something."""
+    """The answer to a question that killed its process.
+
+    Its hash marks the object until the author changes something.
+    """
     return _without_advice(_OUTGROWN, Reason.QUARANTINED, _digest(question, outgrown=True))
 
 
@@ -131,7 +135,10 @@ def _before_search(found: JobQuestion, request: Request, sizes: Sizes) -> Answer
 
 
 def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
-    """The answer to a request. Its figures are rounded as in the status, because the next look compares with that."""
+    """The answer to a request.
+
+    Its figures are rounded as in the status, because the next look compares with that.
+    """
     advice = advise(request)
     cluster = request.of(advice.trainer).problems[0].cluster
     words = launch_words(request, advice)
@@ -171,7 +178,7 @@ def _launch(request: Request, advice: Advice) -> Launch | None:
 
 
 def _refused(question: Question, error: MofaError) -> Answer:
-    """The answer to a question that cannot be understood; its hash covers what its author can mend."""
+    """The answer to a question that cannot be understood; its hash covers what can be mended."""
     message = str(error)
     for offline, here in _WORDING:
         message = message.replace(offline, here)

@@ -1,21 +1,25 @@
-"""What running jobs teach about the model on their machines: a factor on the step time of a pool, and one on device memory.
+"""What running jobs teach: a factor on the step time of a pool, and one on device memory.
 
     taught(snapshot, answer)     what one job says of its pool: observed over predicted, without any factor
     calibration(profile, live)   `status.calibration`, from what it remembers and what runs now
 
-Each job says x, the logarithm of its observed over its predicted step time, and the same of its device memory where that
-is seen. `mofa_model.calibrate.system.system_factor` joins them, as at the desk, with weights 2^(-age / half-life): one
-job moves most of the way, three nearly all of it, and old evidence fades to a factor of 1.
+Each job says x, the logarithm of its observed over its predicted step time, and the same of its
+device memory where that is seen. `mofa_model.calibrate.system.system_factor` joins them, as at the
+desk, with weights 2^(-age / half-life): one job moves most of the way, three nearly all of it, and
+old evidence fades to a factor of 1.
 
-- x is taken against the prediction without the factor (`ratio_of`); otherwise a factor would work against its own evidence.
-- An outlier says more of itself than of the pool. So x is clipped to `CLIP` prior deviations, to `ALONE` for a single
-  job; jobs farther than `HUBER` job deviations from the median weigh less; jobs that disagree are trusted less.
+- x is taken against the prediction without the factor (`ratio_of`); otherwise a factor would work
+  against its own evidence.
+- An outlier says more of itself than of the pool. So x is clipped to `CLIP` prior deviations, to
+  `ALONE` for a single job; jobs farther than `HUBER` job deviations from the median weigh less;
+  jobs that disagree are trusted less.
 - Where several namespaces teach, each has one vote: the median of its jobs.
 
-A factor is part of every later question, and a job that was answered keeps its answer until a factor matters to it
-(`stored_answer`). So a factor moves in steps of two percent, at most once in `quiet` seconds, and one step a day where
-several namespaces teach. Between steps only the evidence beside it is renewed. Evidence of a job that has ended loses
-half its weight with each half-life, and is dropped at last.
+A factor is part of every later question, and a job that was answered keeps its answer until a
+factor matters to it (`stored_answer`). So a factor moves in steps of two percent, at most once in
+`quiet` seconds, and one step a day where several namespaces teach. Between steps only the evidence
+beside it is renewed. Evidence of a job that has ended loses half its weight with each half-life,
+and is dropped at last.
 """
 
 from __future__ import annotations
@@ -86,9 +90,10 @@ def learned(
 ) -> Learned:
     """The factor that jobs teach, Ours. [1]
 
-    Three jobs at 85 % of the predicted throughput, so steps 1/0.85 = 1.176 times as long: k = 0.405, θ̂ = 0.1625 · 3/3.405.
-    The next job is predicted at 0.867 of the model's throughput, and its residual is −2 % where it was −15 %; one job alone
-    makes it −5 %, and after two half-lives the three weigh 0.75 and −6 % is left.
+    Three jobs at 85 % of the predicted throughput, so steps 1/0.85 = 1.176 times as long: k =
+    0.405, θ̂ = 0.1625 · 3/3.405. The next job is predicted at 0.867 of the model's throughput, and
+    its residual is −2 % where it was −15 %; one job alone makes it −5 %, and after two half-lives
+    the three weigh 0.75 and −6 % is left.
 
     >>> three = [JobEvidence(job="a/x", log_ratio=math.log(1 / 0.85), at=0.0)] * 3
     >>> factor = learned(three, 0.0).factor
@@ -112,9 +117,10 @@ def learned(
 
 
 def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
-    """Logarithm of an observed step time over the predicted one, without the factor that the prediction contains, Ours. [1]
+    """Logarithm of observed over predicted step time, without the prediction's factor, Ours. [1]
 
-    Steps of 11.16 s that were predicted at 11.16 s with a factor of 1.116: the model alone still says 10 s.
+    Steps of 11.16 s that were predicted at 11.16 s with a factor of 1.116: the model alone still
+    says 10 s.
 
     >>> round(ratio_of(11.16, 11.16, applied=1.116), 4) == round(math.log(1.116), 4)
     True
@@ -125,7 +131,7 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
 def remembered(
     evidence: Sequence[JobEvidence], new: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
-    """Evidence with one job's replaced or added. Above `most`, the oldest of the largest namespace is dropped.
+    """Evidence with one job's replaced or added; above `most`, one is dropped.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
     >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
@@ -144,7 +150,7 @@ def remembered(
 def _votes(
     evidence: Sequence[JobEvidence], now: float, half_life: float
 ) -> list[tuple[float, float]]:
-    """The votes with their weights by age: one for each job, or one for each namespace where there are several.
+    """The votes with their weights by age: one for each job, or for each of several namespaces.
 
     >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in (("a", 0.1), ("a", 0.3), ("b", 0.5))]
     >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
@@ -190,9 +196,11 @@ WORTHLESS: Final = 5 * HALF_LIFE
 _ROUNDING: Final = 1e-9
 """By how much a step may be less than it is for the sake of the last bit. [1]"""
 INFLUENCE: Final = MOST_INFLUENCE / 100
-"""Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it at once. [1]"""
+"""Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it
+at once. [1]"""
 IN_ADVANCE: Final = ("maxtext",)
-"""Trainers whose framework takes device memory in advance, so that what is in use says nothing of the layout (JAX)."""
+"""Trainers whose framework takes device memory in advance, so that what is in use says nothing of
+the layout (JAX)."""
 _NO_LIMITS: Final[Mapping[str, float]] = {}
 AGAIN: Final = 3600.0
 """Time between two looks at evidence that only ages. [s]"""
@@ -211,9 +219,10 @@ class TaughtCalibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """What a job says of its pool; None where it is not believed, or has not run for `quiet` seconds yet.
+    """What a job says of its pool; None where it is not believed, or runs too short.
 
-    It is believed where its pods run on the pool's nodes and its throughput is plausible and near the prediction.
+    It is believed where its pods run on the pool's nodes and its throughput is plausible and near
+    the prediction.
     """
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
@@ -236,7 +245,7 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
 
 
 def _memory(running: Running, answer: Answer) -> float | None:
-    """What a job says of device memory; None where that is unseen, implausible, or reserved whatever the layout needs."""
+    """What a job says of device memory; None where that is unseen or says nothing of its layout."""
     seen, band = figure(running.memory_bytes), predicted_memory(answer)
     if seen is None or band is None or not running.whole_device or answer.trainer in IN_ADVANCE:
         return None
@@ -256,7 +265,8 @@ def calibration(
 ) -> TaughtCalibration:
     """What to remember, given a profile's status and what its running jobs say now.
 
-    `influence` limits how much jobs of a namespace move a factor in a day; with 0 they are not heard. [1]
+    `influence` limits how much jobs of a namespace move a factor in a day; with 0 they are not
+    heard. [1]
     """
     status = profile.status
     current = [one for one in live if influence.get(one.namespace, INFLUENCE)]
@@ -325,7 +335,7 @@ def _factor(
     influence: Mapping[str, float],
     **spreads: float,
 ) -> _Factor:
-    """What the evidence says now; where several namespaces teach, as far as the factor may move today."""
+    """What the evidence says now, as far as the factor may move today."""
     found = learned(evidence, now, **spreads)
     aim = found.factor.target
     if _are_several(evidence):
@@ -335,7 +345,7 @@ def _factor(
 
 
 def _of_memory(memory: _Factor | None) -> Written:
-    """The factor on device memory, and how much jobs differ from it, in whole steps so that it seldom changes."""
+    """The factor on device memory and its spread, in whole steps so that it seldom changes."""
     if memory is None:
         return {}
     spread = STEP * math.ceil(memory.found.each / STEP - _ROUNDING)
@@ -370,7 +380,7 @@ def _pulling(
 def _bounded(
     ratio: float, stands: float, since: float | None, now: float, influence: float
 ) -> float:
-    """A factor after today's step: one whole step once enough days have passed for the influence, else none."""
+    """A factor after today's step: a whole one once enough days have passed, else none."""
     most = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
     return max(stands * (1 - most), min(stands * (1 + most), ratio))
 

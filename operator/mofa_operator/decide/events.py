@@ -1,4 +1,4 @@
-"""The Event of a decision: new advice, advice that changed, drift, or values of ours that somebody overwrote."""
+"""The Event of a decision: new advice, changed advice, drift, or overwritten values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def news(
 ) -> tuple[Note, ...]:
     """The Event of a decision, if any.
 
-    `changed` are keys that somebody overwrote, and who; `material` is the least relative change of an interval. [1]
+    `changed` are keys that somebody overwrote, and who; `material` is the least relative change of
+    an interval. [1]
     """
     note = _advised(snapshot, answer, material) or _drift(snapshot, seen) or _overwritten(changed)
     return () if note is None else (note,)
@@ -129,7 +130,7 @@ def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> Note | None:
 
 
 def _overwritten(changed: Mapping[str, str]) -> Note | None:
-    """Values of ours that somebody changed: one Event for equal changes, however often they are made."""
+    """Values of ours that somebody changed: one Event for equal changes."""
     if not changed:
         return None
     names = [name.removeprefix(PREFIX) for name in sorted(changed)]

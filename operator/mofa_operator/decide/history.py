@@ -1,10 +1,11 @@
-"""The past of a pool, judged: what Prometheus says, what the watch saw, what was remembered, and the rates that follow.
+"""The past of a pool, judged, and the failure rates that follow.
 
-A reading joins the ledger day by day (`decide.ledger`), so a server that forgets takes nothing away. When Prometheus is
-away, a series is missing or a reading cannot be, only the watch adds to the ledger, and the condition says so.
+A reading joins the ledger day by day (`decide.ledger`), so a server that forgets takes nothing
+away. When Prometheus is away, a series is missing or a reading cannot be, only the watch adds to
+the ledger, and the condition says so.
 
-`status.failures` of a version without days, or written by hand, stands until the ledger has half its exposure or covers
-the window.
+`status.failures` of a version without days, or written by hand, stands until the ledger has half
+its exposure or covers the window.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class HistoryReading:
 
 
 def read(snapshot: ProfileSnapshot, before: History | None, window: float) -> HistoryReading:
-    """The past of a pool, given what was remembered before; `window` is how far back it counts. [s]"""
+    """The past of a pool, given what is remembered; `window` is how far back it counts. [s]"""
     return _Look(snapshot, before, window).reading()
 
 
@@ -143,7 +144,7 @@ class _Look:
     def _without(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
     ) -> HistoryReading:
-        """A reading that says nothing itself: the memory of before stays, with what the watch saw since."""
+        """A reading that says nothing itself: the memory stays, with what the watch saw since."""
         before = self._before
         kept = (
             "rates are the assumption's"
@@ -156,7 +157,7 @@ class _Look:
         return HistoryReading(memory=self._of_ledger(days), condition=found, days=days)
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
-        """The reading where no Prometheus is configured: it rests on what the watch has seen, if that is anything."""
+        """The reading where no Prometheus is configured: it rests on the watch."""
         found, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
         if found is None or not dates:
             return reading
@@ -170,7 +171,8 @@ class _Look:
     def _of_ledger(self, days: tuple[Day, ...]) -> History | None:
         """The sum of the ledger; None where the memory of before says more.
 
-        A watch's first hours say nothing until something fails: exposure alone is written once a day is worth it.
+        A watch's first hours say nothing until something fails: exposure alone is written once a
+        day is worth it.
         """
         found = ledger.memory(days, self._window)
         if found is None or found.node_days <= 0 or self._is_thin(found):
@@ -183,7 +185,7 @@ class _Look:
         return found if ledger.failures(found) or is_due else None
 
     def _is_thin(self, fresh: History) -> bool:
-        """Whether the memory holds much more than this reading and the stored ledger, and the window is not covered."""
+        """Whether much more is remembered than is read, and the window is not covered."""
         before = self._before
         if before is None or percent(fresh) >= COVERED:
             return False
@@ -243,8 +245,9 @@ def assessed(
 ) -> Reports:
     """The check of a profile's assumptions against the evidence, safe to repeat at every look.
 
-    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A
-    class that could not be counted keeps its assumption, and then there is no total.
+    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all,
+    shared out by rate. A class that could not be counted keeps its assumption, and then there is no
+    total.
     """
     assumed: dict[str, float] = {
         one.name: float(one.failures_per_thousand_node_days) / 1000
@@ -296,7 +299,10 @@ def verdict(memory: History | None, reports: Reports) -> NewCondition:
 
 
 def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Range]:
-    """Mean recovery times with 90 % bounds, from the number seen and the assumed spread. Ours. [s]"""
+    """Mean recovery times with 90 % bounds, from the number seen and the assumed spread.
+
+    Ours. [s]
+    """
     found: dict[str, Range] = {}
     for one in classes_of(spec.failures):
         seen = None if memory is None else memory.classes.get(one.name)

@@ -4,8 +4,9 @@
     failed(snapshot, why)    the decision where the model itself failed
     refused(snapshot, …)     the decision where the API server does not take the annotations
 
-Deciding twice writes once. What we wrote stands while the inputs hash is equal, even if a fresh answer differs in what the
-hash does not cover: the longer a pool is watched, the narrower are the bands. A value that somebody else wrote is put back.
+Deciding twice writes once. What we wrote stands while the inputs hash is equal, even if a fresh
+answer differs in what the hash does not cover: the longer a pool is watched, the narrower are the
+bands. A value that somebody else wrote is put back.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
 
 
 def failed(snapshot: JobSnapshot, why: str) -> Decision:
-    """What to do where the model itself failed: earlier advice stands, and Ready says what happened."""
+    """What to do where the model failed: earlier advice stands, and Ready says what happened."""
     job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
     if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
         found = [NewCondition(Aspect.READY, "Unknown", error, why)]
@@ -100,7 +101,7 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
 
 
 def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
-    """What to do where the API server refuses the annotations: the status has the answer, and Ready says why."""
+    """What to do where annotations are refused: the status has the answer, and Ready says why."""
     job, status, outcome = snapshot.job, None, Reason.ANNOTATIONS_REFUSED.value
     seen = observed_status(snapshot, answer, settings)
     figures = _figures(snapshot, answer, seen)
@@ -151,7 +152,10 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
 
 
 def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Annotate | None:
-    """The annotations to write; None where they stand whole and untouched. A new record of a run joins what stands."""
+    """The annotations to write; None where they stand whole and untouched.
+
+    A new record of a run joins what stands.
+    """
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
         if stands.get(RECORD, "") == record:
@@ -164,7 +168,7 @@ def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> A
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Keys of a standing answer that somebody changed or removed, and who did; none where the answer is new."""
+    """Keys of a standing answer that somebody changed or removed, and who did."""
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
     return differing if stood else {}
@@ -194,7 +198,7 @@ def _takes(job: LiveObject) -> bool:
 def _status(
     snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, computed: str, refusal: str = ""
 ) -> Written:
-    """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
+    """The status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _answered(snapshot, answer)
     if refusal:
         ready = NewCondition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
@@ -261,7 +265,7 @@ def _history(profile: LiveProfile | None) -> NewCondition:
 
 
 def _target_caveat(snapshot: JobSnapshot) -> str:
-    """Why the object that targetRef names is not annotated; empty where it is, or where there is none."""
+    """Why the object that targetRef names is not annotated; empty where it is."""
     job = snapshot.job
     if not isinstance(job, LiveTrainingJob) or not job.names_a_target:
         return ""

@@ -1,14 +1,16 @@
-"""Evidence of failures by day, by week and in sum: what each witness saw, without counting anything twice. Pure.
+"""Evidence of failures by day, by week and in sum; nothing is counted twice. Pure.
 
     a profile's days ─▶ merged(…) with what both witnesses say now ─▶ memory(…): their sum
                            └─▶ ledger_status(…): what the FailureLedger keeps
 
 Two rules join the days:
 
-1. A new entry replaces the stored one unless it covers less of its day, or lacks a class that the stored one saw. So a
-   server that forgets a day takes nothing away, and data that arrives late is taken.
-2. For each day and class one witness counts, and nothing is added up across witnesses. A witness that saw jobs comes
-   before one that saw only nodes; then the larger exposure counts, doubled for Prometheus, because it sees pods.
+1. A new entry replaces the stored one unless it covers less of its day, or lacks a class that the
+   stored one saw. So a server that forgets a day takes nothing away, and data that arrives late is
+   taken.
+2. For each day and class one witness counts, and nothing is added up across witnesses. A witness
+   that saw jobs comes before one that saw only nodes; then the larger exposure counts, doubled for
+   Prometheus, because it sees pods.
 
 Days older than the window are added to their week, so that a year is some fifty rows.
 """
@@ -106,7 +108,10 @@ def merged(
     window: float,
     now: float,
 ) -> tuple[Day, ...]:
-    """The stored days with what both witnesses say now, within the window. `window` and `now` in [s]."""
+    """The stored days with what both witnesses say now, within the window.
+
+    `window` and `now` in [s].
+    """
     kept = {_order(day): day for day in stands}
     for day in (*prometheus, *watch):
         classes = {
@@ -148,7 +153,10 @@ def counts(entries: Iterable[Day], name: str) -> Day | None:
 
 
 def due(stands: Iterable[Day], days: Iterable[Day], now: float) -> bool:
-    """Whether days alone are worth a write: one is complete, or much more of one is known. `now` in [s]."""
+    """Whether days alone are worth a write: one is complete, or much more of one is known.
+
+    `now` in [s].
+    """
     known = {_order(day): day.covered for day in stands}
     today = date_of(now)
     return any(
@@ -159,7 +167,10 @@ def due(stands: Iterable[Day], days: Iterable[Day], now: float) -> bool:
 
 
 def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
-    """The days to keep: of those that are over, only the entry that counts for each class. `now` in [s]."""
+    """The days to keep: of those that are over, only the entry that counts for each class.
+
+    `now` in [s].
+    """
     today, kept = date_of(now), []
     for date, entries in _by_date(days):
         if date >= today:
@@ -206,7 +217,10 @@ def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
 def weeks_with(
     weeks: Iterable[DatedEvidence], stood: Iterable[Day], days: Iterable[Day]
 ) -> tuple[DatedEvidence, ...]:
-    """The weeks, with stored days that are older than all `days` now. A week that `days` cover again is dropped."""
+    """The weeks, with stored days that are older than all `days` now.
+
+    A week that `days` cover again is dropped.
+    """
     first = min((day.date for day in days), default="")
     found = {
         week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)
@@ -231,7 +245,7 @@ def ledger_status(
 
 
 def ledger_is_due(pool: LiveProfile, fresh: Iterable[Day], now: float) -> bool:
-    """Whether the ledger is written for its own sake: a day is complete, or the profile holds days of version 0.1.0."""
+    """Whether the ledger is due: a day is complete, or the profile holds days of version 0.1.0."""
     return bool(pool.unmoved) or due(pool.days, trimmed(fresh, now), now)
 
 
@@ -264,7 +278,10 @@ def _rows(classes: ByClass) -> list[Written]:
 
 
 def _replaces(known: Day, fresh: Day) -> bool:
-    """Whether a new entry replaces the stored one. The watch continues its own entries, so it always knows best."""
+    """Whether a new entry replaces the stored one.
+
+    The watch continues its own entries, so it always knows best.
+    """
     sees_all = fresh.witness != PROMETHEUS or set(known.classes) <= set(fresh.classes)
     return fresh.covered >= known.covered and sees_all
 

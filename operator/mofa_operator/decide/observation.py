@@ -1,8 +1,8 @@
-"""What a running job does, against what was predicted of it: figures, conditions, and one word for its health.
+"""What a running job does, against its prediction: figures, conditions, and its health.
 
-Figures have three digits and are seldom written: when one moved by `material` and `quiet` seconds have passed. The time
-of the last write stands beside them, so a restart forgets nothing. Conditions speak of the written figures, and so they
-do not flicker.
+Figures have three digits and are seldom written: when one moved by `material` and `quiet` seconds
+have passed. The time of the last write stands beside them, so a restart forgets nothing. Conditions
+speak of the written figures, and so they do not flicker.
 
 A step is due, counted from the last look, so that no step can be missed while nobody looks:
 
@@ -32,15 +32,19 @@ from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
 
 DEVICE, ALLOCATOR = "Device", "Allocator"
-"""Source of the memory figure: the exporter of the device, or the trainer's allocator, which sees only a part."""
+"""Source of the memory figure: the exporter of the device, or the trainer's allocator, which sees
+only a part."""
 STARTS: Final = 3.0
 """Mean recoveries of a whole job that its start may last. Ours. [1]"""
 MOST_COUNTED: Final = 10_000_000
-"""Most interruptions that a status holds; a tenant may claim more, and the whole status would be refused. [1]"""
+"""Most interruptions that a status holds; a tenant may claim more, and the whole status would be
+refused. [1]"""
 MOST_MFU: Final = 0.9
-"""No figure above this model FLOPs utilisation is believed: the best published runs reach 0.6 to 0.7. Ours. [1]"""
+"""No figure above this model FLOPs utilisation is believed: the best published runs reach 0.6 to
+0.7. Ours. [1]"""
 FARTHEST: Final = (0.25, 2.0)
-"""A job outside these ratios of observed to predicted throughput teaches nothing; above, it is not believed. Ours. [1]"""
+"""A job outside these ratios of observed to predicted throughput teaches nothing; above, it is not
+believed. Ours. [1]"""
 _FIGURES: Final = (
     "tokens_per_second", "step_milliseconds", "checkpoint_interval_seconds", "ettr", "memory_bytes", "interruptions", "lost",
 )  # fmt: skip
@@ -77,7 +81,10 @@ class ObservedStatus:
 
     @property
     def health(self) -> str:
-        """The column HEALTH. Memory that cannot be means that other devices are seen, so the job is not Healthy."""
+        """The column HEALTH.
+
+        Memory that cannot be means that other devices are seen, so the job is not Healthy.
+        """
         word = _HEALTH.get(self.found[1].reason, "")
         is_doubtful = word == Health.HEALTHY and self.memory.reason == Reason.IMPLAUSIBLE
         return Health.DRIFTING if is_doubtful else word
@@ -117,7 +124,7 @@ def observed_status(
 
 
 def residual(running: Running | None, answer: Answer) -> float | None:
-    """Observed over predicted throughput, minus one; None where nothing is predicted of what runs. [1]"""
+    """Observed over predicted throughput, minus one; None where nothing is predicted. [1]"""
     seen, target = seen_tokens(running), predicted_tokens(answer)
     return None if seen is None or not target else seen / target - 1
 
@@ -169,7 +176,7 @@ def implausible(seen: float, answer: Answer) -> str:
 
 
 def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
-    """Limits of device memory: the upper end of the prediction, and where allocators begin to retry. [B]"""
+    """Limits of device memory: end of the prediction, and where allocators retry. [B]"""
     seen = None if running is None else figure(running.memory_bytes)
     if seen is None or implausible(seen, answer):
         return _NONE
@@ -183,8 +190,9 @@ def drifts(
 ) -> bool:
     """Whether an observed throughput is outside its band and off the target by the threshold.
 
-    The residual counts to the percent, as it is shown. A job that drifts does so until it is back in the band or off by
-    less than two thirds of the threshold, so that the verdict does not flicker.
+    The residual counts to the percent, as it is shown. A job that drifts does so until it is back
+    in the band or off by less than two thirds of the threshold, so that the verdict does not
+    flicker.
 
     >>> band = Range(lower=92.0, target=100.0, upper=110.0)
     >>> drifts(85.0, band), drifts(88.0, band), drifts(92.0, band)
@@ -201,7 +209,8 @@ def drifts(
 def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float | None:
     """When the next step is due, in seconds of the epoch; None where that cannot be said. [s]
 
-    A trainer that counts no steps is held to its first step alone: while it publishes a speed, it trains.
+    A trainer that counts no steps is held to its first step alone: while it publishes a speed, it
+    trains.
     """
     alive, running = snapshot.alive, snapshot.running
     if alive is None or (running is not None and alive.step_at is None):
@@ -222,7 +231,7 @@ def _has_stepped(alive: Alive) -> bool:
 
 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
-    """The longest time expected of a step: as advised, as predicted of today's layout, as observed. [s]"""
+    """The longest time of a step: as advised, as predicted of today's layout, as observed. [s]"""
     advised, today = answer.figures.get("step_seconds"), _of_layout(answer).get("step_seconds")
     expected = [0.0 if predicted is None else predicted.target for predicted in (advised, today)]
     return max(*map(number, expected), number(alive.step_seconds))

@@ -1,4 +1,4 @@
-"""Which jobs are advised: by their mode, their annotations and the AdvisorPolicy of their namespace."""
+"""Which jobs are advised: by mode, annotations, and AdvisorPolicy of the namespace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Handling(Enum):
     PAUSED = Reason.PAUSED.value
     """It stays as it is."""
     OWNED = "Owned"
-    """It is left alone: a TrainingJob names it and writes there, or a job of another kind made it and is advised itself."""
+    """It is left alone: a TrainingJob names it and writes there, or a job of another kind made it
+    and is advised itself."""
     GOING = "Going"
     """It is being deleted."""
     UNREAD = "Unread"

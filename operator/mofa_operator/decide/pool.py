@@ -1,19 +1,22 @@
 """A ClusterProfile's snapshot to a decision: its nodes at once, its history seldom.
 
-The status is the memory of history, and jobs read it from there; the days behind it are in the FailureLedger. Both are
-written the first time, when a verdict changes, and when a figure moved by `material` and `quiet` seconds have passed.
-Rates, verdicts and columns always follow from what is remembered. So a changed assumption shows at once, and a reading
-that waits for its time shows in the metrics alone.
+The status is the memory of history, and jobs read it from there; the days behind it are in the
+FailureLedger. Both are written the first time, when a verdict changes, and when a figure moved by
+`material` and `quiet` seconds have passed. Rates, verdicts and columns always follow from what is
+remembered. So a changed assumption shows at once, and a reading that waits for its time shows in
+the metrics alone.
 
-The size of a pool is the number of nodes that advice is for where a job does not state one. Short losses do not change it:
+The size of a pool is the number of nodes that advice is for where a job does not state one. Short
+losses do not change it:
 
     a node that is away                       counts until it was away for `steady` seconds
     a new node                                counts once it was there for `steady` seconds
     a node first seen at the operator's start counts as the stored size says, until `steady` seconds are over
 
-Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is younger than `steady`
-seconds, or has no node yet, takes changes at once. The size and the time since which another number is ready are stored
-in the status, so a restarted operator goes on from there; of nodes deleted meanwhile nothing else is known.
+Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is
+younger than `steady` seconds, or has no node yet, takes changes at once. The size and the time
+since which another number is ready are stored in the status, so a restarted operator goes on from
+there; of nodes deleted meanwhile nothing else is known.
 """
 
 from __future__ import annotations
@@ -101,7 +104,10 @@ def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
 
 
 def _standing(pool: LiveProfile) -> tuple[int, float | None]:
-    """The stored size, 0 where there is none, and since when as many nodes are ready as now. Version 0.1.0 stored ready nodes."""
+    """The stored size, 0 where there is none, and since when as many nodes are ready as now.
+
+    Version 0.1.0 stored ready nodes.
+    """
     status = pool.status
     size = status.ready if status.steady is None else status.steady
     return int(size or 0), seconds(status.since)
@@ -261,7 +267,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
 
 
 def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
-    """What was learned, and which factors every job was asked with, if those are the ones that stand."""
+    """What was learned, and the factors that every job was asked with if they still stand."""
     pool, factors = snapshot.profile, taught_factors(written)
     kept = {name: one for name, one in written.items() if name != "asked"}
     stood = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
@@ -270,7 +276,10 @@ def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
 
 
 def _says_the_same(stands: NewCondition, complete: NewCondition) -> bool:
-    """Whether two readings differ in figures alone. An overruled id that names no incident is more than that."""
+    """Whether two readings differ in figures alone.
+
+    An overruled id that names no incident is more than that.
+    """
 
     def told(one: NewCondition) -> object:
         unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]

@@ -1,4 +1,4 @@
-"""A job's question as the TrainingJob that it amounts to; on the page with values that somebody changed."""
+"""A job's question, understood as a TrainingJob; on the page with changed values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def example() -> Request:
 
 
 def _training_job(question: Question) -> JobQuestion:
-    """A TrainingJob as it is. Errors name `spec` and not the job, because equal specs share one answer."""
+    """A TrainingJob as it is.
+
+    Errors name `spec` and not the job, because equal specs share one answer.
+    """
     spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
     if not question.profiles:
         name = spec.cluster.profile
@@ -108,7 +111,7 @@ def changed(found: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
 
 
 def by_parameter(error: MofaError) -> dict[str, str]:
-    """The message of an error under the parameter whose field it names; under an empty name where it names none."""
+    """The message of an error under the parameter that it names, else under an empty name."""
     said = str(error)
     for name, (parts, _) in PLACES.items():
         for root in ("spec", "job"):

@@ -1,4 +1,4 @@
-"""Mode Apply: launch arguments for a job that waits, and the gate that holds it. Every gate of ours opens at last.
+"""Mode Apply: launch arguments for a job that waits, and the gate that holds it.
 
     kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor,…   Kueue admits it once every name is gone; we remove ours
     advisor.mofa.dev/gate: suspend                          it was made suspended, and we resume it
@@ -11,9 +11,9 @@
     any other outcome                            let go, with the reason, once what came with the job was seen
     paused, or decided by another                waits for the bound
 
-Only Kueue resumes what Kueue manages: our own gate would pass by its quota. A job without a gate of ours is never resumed.
-Its arguments are written only if it says mode Apply itself and is suspended at generation 1: then nobody has changed its
-spec, so it cannot have run.
+Only Kueue resumes what Kueue manages: our own gate would pass by its quota. A job without a gate of
+ours is never resumed. Its arguments are written only if it says mode Apply itself and is suspended
+at generation 1: then nobody has changed its spec, so it cannot have run.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def is_suspended(job: LiveObject) -> bool:
 
 
 def consents(job: LiveObject) -> bool:
-    """Whether an object itself lets its launch be written; the fence sees the object, and no policies."""
+    """Whether an object itself lets its launch be written; the fence sees no policies."""
     return is_gated(job) or job.annotations.get(PREFIX + "mode") == "Apply"
 
 
 def deadline(job: LiveObject, settings: LoopSettings) -> float:
-    """When an object is let go at the latest, in seconds of the epoch; 0 where its age is unknown. [s]"""
+    """When an object is let go at the latest, in seconds of the epoch; 0 = unknown. [s]"""
     made = job.made
     return 0.0 if made is None else made + settings.gate_longest
 
@@ -70,7 +70,7 @@ def guard(job: LiveObject) -> tuple[Operation, ...]:
 
 
 def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
-    """The patch that writes an answer's arguments; empty where they stand, an `InputError` where they cannot be written."""
+    """The patch that writes the arguments; empty where they stand already."""
     kind = job.key.kind
     if not isinstance(kind, JobKind):
         raise InputError(f"a {kind.kind} of {kind.group} has no launch arguments")
@@ -81,7 +81,7 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
 
 
 def unproven(job: LiveObject, answer: Answer) -> str:
-    """Why an answer's arguments are not verified for the job's version of the trainer; empty where they are.
+    """Why the arguments are not verified for the trainer's version; empty where they are.
 
     The version is that of our annotation, else of the spec, else of the tag of the trainer's image.
     """
@@ -168,7 +168,10 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]
 
 
 def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:
-    """The release of a job whose longest wait is over; None for others. `now` in seconds of the epoch [s]"""
+    """The release of a job whose longest wait is over; None for others.
+
+    `now` in seconds of the epoch [s]
+    """
     if not is_gated(job) or job.is_going or now < deadline(job, settings):
         return None
     return _gated(job, False, None, now, settings)
@@ -246,7 +249,7 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
 def _launch(
     job: LiveObject, wants: bool, answer: Answer | None
 ) -> tuple[tuple[Operation, ...], str]:
-    """The patch that writes the arguments, or why there is none; neither where they stand already."""
+    """The patch that writes the arguments, or why there is none; neither where they stand."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
     if not answer.strategy or keeps(answer.says.odds.beats):

@@ -1,4 +1,4 @@
-"""What every status needs: conditions, moments and messages as text, and whether two states are equal."""
+"""What every status needs: conditions, moments and messages as text, equality of states."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
 
 
 def left(since: float | None, quiet: float, now: float) -> float:
-    """Time until something written at a moment may be written again; 0 where that moment is unknown. [s]
+    """Time until what was written at a moment may be written again; 0 = that is unknown. [s]
 
     >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
     (100.0, 0.0)
@@ -115,7 +115,10 @@ class NewCondition:
 
 
 def conditions(stands: LiveObject, found: Iterable[NewCondition], now: float) -> list[Written]:
-    """Conditions as rows; the time of one whose state stays is kept. `now` in seconds of the epoch. [s]"""
+    """Conditions as rows; the time of one whose state stays is kept.
+
+    `now` in seconds of the epoch. [s]
+    """
     known = {one.type: one for one in stands.conditions}
     rows: list[Written] = []
     for one in found:
@@ -139,7 +142,7 @@ def of_generation(stands: LiveObject, status: Written) -> Written:
 
 
 def standing(stands: LiveObject, aspect: Aspect) -> NewCondition | None:
-    """The condition that stands; None where there is none, or one that could not be written again."""
+    """The condition that stands; None where there is none that could be written again."""
     one = next((given for given in stands.conditions if given.type == aspect.value), None)
     if one is None or one.status not in ("True", "False", "Unknown"):
         return None

@@ -1,11 +1,12 @@
-"""The answer that an object already carries, so that nothing is searched for or written where all is done.
+"""The answer that an object already carries: nothing is searched for where all is done.
 
     stands(snapshot, known)         the answer as it was written; None where it is not whole and untouched
     as_answered(question, job)      the question with what running jobs had taught when it was answered
     matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
 
-What is read back has the digits that were written. What running jobs teach belongs to the pool: a job takes it over only
-where that changes its strategy or its interval, or leads out of the band that it was given.
+What is read back has the digits that were written. What running jobs teach belongs to the pool: a
+job takes it over only where that changes its strategy or its interval, or leads out of the band
+that it was given.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def axes_of(strategy: str) -> dict[str, str]:
 
 
 def stands(snapshot: JobSnapshot, known: Answer) -> Answer | None:
-    """The answer that an object carries; None where it is not whole, not untouched or of another hash.
+    """The answer that an object carries; None where it is not whole or was touched.
 
     `known` is what can be said of the same question without a search.
     """
@@ -91,7 +92,7 @@ def as_answered(question: Question, job: LiveObject) -> Question:
 
 
 def matters(stood: Answer, fresh: Answer, material: float) -> bool:
-    """Whether a fresh answer has another strategy, an interval that moved by `material`, or a figure out of its band. [1]"""
+    """Whether strategy, interval (by `material`) or a figure's band makes a write worth it. [1]"""
     if (stood.reason, stood.strategy) != (fresh.reason, fresh.strategy):
         return True
     if moved(stood.checkpoint_interval, fresh.checkpoint_interval, material):
@@ -151,7 +152,7 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
 
 
 def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
-    """The answer with what the annotation `recommendation` says; None where something needed had no room there."""
+    """The answer with what `recommendation` says; None where something needed had no room there."""
     figures = {name: band for name, band in predicted_in(told).items() if name in _FIGURES}
     is_told = "launch" in told or not answer.trainer or not consents(job)
     if "current" in told or (answer.strategy and (len(figures) < len(_FIGURES) or not is_told)):
@@ -170,7 +171,7 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
 
 
 def _factors(job: LiveObject) -> Written:
-    """`status.calibration` of the profile when a job's answer was made; empty where nothing was learned yet."""
+    """`status.calibration` as it was when the job was answered; empty where nothing was learned."""
     if isinstance(job, LiveTrainingJob):
         step, memory = job.status.learned, job.status.learned_memory
         spread = job.status.learned_spread

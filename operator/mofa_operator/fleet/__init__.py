@@ -1,4 +1,4 @@
-"""A cluster as a person sees it through their own kubeconfig: what its jobs cost and lose, and what our installation lacks.
+"""A cluster as a person sees it: what its jobs lose, and what our installation lacks.
 
 Reads, and writes nothing; `verbs` prints what comes out. The operator does not use this room.
 

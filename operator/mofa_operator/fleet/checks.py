@@ -1,4 +1,7 @@
-"""What our installation lacks: definitions, operator, rights, fence. Pure; each check says what it found and what mends it."""
+"""What our installation lacks: definitions, operator, rights, fence.
+
+Pure; each check says what it found and what mends it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ _MANIFESTS: Final = "deploy/manifests"
 
 
 def _upgrade(release: str, namespace: str, sets: str = "") -> str:
-    """The command that brings a release of helm to what this chart says, and what is set beside it."""
+    """The command that upgrades a release of helm to this chart, with what is set."""
     command = f"helm upgrade {release} charts/mofa-advisor --namespace {namespace} --reset-then-reuse-values"
     return f"{command} --set {sets}" if sets else command
 
@@ -171,7 +174,7 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
 
 
 def _install(site: Site) -> str:
-    """The command that brings an operator: as the rest of its installation came, where some of that is there."""
+    """The command that installs an operator, by the hand that brought the rest."""
     for name, namespace in sorted(site.releases):
         return (
             _upgrade(name, namespace) if name else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"

@@ -1,4 +1,4 @@
-"""Everything in a cluster that tells of jobs, each kind listed once; and which job a person means by a name."""
+"""Everything in a cluster that tells of jobs; and which job a person means by a name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class ClusterSeen:
     refused: Mapping[Kind, str]
     """Kinds that may not be listed, and what the API server said."""
     beside: Mapping[Key, Beside]
-    """What jobs name that says how many GPUs they have, of those that do not say it themselves: a TrainJob's runtime."""
+    """What jobs name that says how many GPUs they have, of those that do not say it themselves: a
+    TrainJob's runtime."""
     now: float
     """When it was read, in seconds of the epoch. [s]"""
 
@@ -113,7 +114,7 @@ async def _listed(api: Api, kind: Kind, namespace: str) -> list[Body] | str | No
 
 
 async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
-    """What jobs name, and what that names in turn; each object is read once, and one that may not be read is as none."""
+    """What jobs name, and what that names in turn; each object is read once."""
     read: dict[Key, Body | None] = {}
     found: dict[Key, Beside] = {}
     for job in jobs:
@@ -137,7 +138,7 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
 
 
 def _gangs(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
-    """Jobs without those that another of them made: a TrainJob makes a JobSet, and this makes Jobs, of the same pods."""
+    """Jobs without those that another made: a TrainJob makes a JobSet, and this makes Jobs."""
     every = list(jobs)
     uids = {job.uid for job in every}
     return {job.key: job for job in every if not job.owners & uids}
@@ -154,7 +155,7 @@ def named(key: Key) -> str:
 
 
 def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
-    """The job that NAME or KIND/NAME names in a namespace; a TrainingJob before what it speaks for."""
+    """The job that NAME or KIND/NAME names; a TrainingJob before what it speaks for."""
     word, slash, name = text.rpartition("/")
     kinds = kinds_of(word) if slash else JOBS
     here = [key for key in jobs if key.namespace == namespace]
@@ -176,7 +177,7 @@ def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
 
 
 def kinds_of(word: str) -> list[Kind]:
-    """The kinds that a word means, as kubectl takes it: jobset, jobsets, jobsets.jobset.x-k8s.io, tjob."""
+    """The kinds that a word means to kubectl: jobset, jobsets, jobsets.jobset.x-k8s.io, tjob."""
     low = word.lower()
     known: dict[Kind, tuple[str, ...]] = {
         kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS

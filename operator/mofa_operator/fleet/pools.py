@@ -128,7 +128,7 @@ def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
 
 
 def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
-    """The pool of a job: the only one that it may mean and whose nodes its pods can use; empty where that is not clear."""
+    """The only pool that a job may mean and whose nodes its pods can use; empty = not clear."""
     speaker = fleet.speaker(key)
     if speaker is not None:
         return speaker.spec.profile
@@ -143,7 +143,7 @@ def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
 
 
 def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, str]) -> bool:
-    """Whether pods with a selector can run on a node of a pool; where no node of it is seen, whether no label differs."""
+    """Whether pods with a selector can run on a node of a pool, as far as nodes are seen."""
     of_pool = profile.spec.node_selector
     if any(of_pool.get(label, value) != value for label, value in selector.items()):
         return False
@@ -153,7 +153,7 @@ def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, st
 
 
 def is_kept(site: Site) -> bool:
-    """Whether an operator outside of this cluster keeps the ClusterProfiles: each has its spec and nodes as they are now."""
+    """Whether an operator outside the cluster keeps the ClusterProfiles as they are now."""
     nodes = site.fleet.nodes
     found = []
     for profile in site.fleet.store.profiles():
@@ -241,7 +241,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 
 
 def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
-    """The command that brings a node into a pool: that of nodes with its GPU, else one of its own."""
+    """The command that brings a node into a pool: of nodes with its GPU, else one of its own."""
     name, product = lone[0], fleet.nodes[lone[0]].product
     for profile in profiles:
         selector = profile.spec.node_selector

@@ -1,4 +1,4 @@
-"""Which series Prometheus has that we read: one query for each exporter, and what is missing without it."""
+"""Which series that we read Prometheus has, and what is missing without them."""
 
 from __future__ import annotations
 

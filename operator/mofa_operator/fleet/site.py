@@ -1,4 +1,4 @@
-"""Our installation as it stands in a cluster, each object read once, and the rights of its account."""
+"""Our installation as it stands in a cluster, and the rights of its account."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Site:
 
     @cached_property
     def releases(self) -> frozenset[tuple[str, str]]:
-        """Releases of helm that brought what of ours is there, by name and namespace; empty texts = somebody applied it himself."""
+        """Helm releases of ours, by name and namespace; empty texts = applied by hand."""
         ours = (
             body
             for body in self.of(*_INSTALLED)
@@ -219,7 +219,7 @@ _EVENT: Final = Kind("", "v1", "Event", "events")
 
 
 def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
-    """What the operator does, as (verb, group, resource); `kinds` are the existing kinds that it looks at."""
+    """What the operator does, as (verb, group, resource); `kinds` are those it watches."""
     kinds = tuple(kinds)
     for kind in (NODE, CLUSTER_PROFILE, FAILURE_LEDGER, ADVISOR_POLICY, TRAINING_JOB, *kinds):
         yield from ((verb, kind.group, kind.plural) for verb in _READ)
@@ -233,7 +233,7 @@ def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
 def lacking(
     roles: Sequence[Body], bindings: Sequence[Body], one: Deployed, kinds: Iterable[Kind]
 ) -> list[str]:
-    """What it does and may not; Roles in a namespace that it watches count as much as ClusterRoles."""
+    """What it does and may not; Roles in a namespace count as much as ClusterRoles."""
     held = {
         (text_of(role.get("kind")), text_of(at(role, "metadata", "namespace")), named(role)): role
         for role in roles

@@ -8,7 +8,8 @@ What is lost has three parts, which do not overlap:
     slow      of the rest, the share by which today's layout is slower than the advised one: by the observed throughput, else
               by what both are predicted to take
 
-What is unknown is None, and not zero. A loss is a sum of seconds that were seen; what is only predicted is no loss.
+What is unknown is None, and not zero. A loss is a sum of seconds that were seen; what is only
+predicted is no loss.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ MOST: Final = 1e9
 
 
 _FAR: Final = 1.5
-"""Least ratio of the used to the advised checkpoint interval, either way, that is worth a change. Ours. [1]"""
+"""Least ratio of the used to the advised checkpoint interval, either way, that is worth a change.
+Ours. [1]"""
 _SMALL: Final = 0.02
 """Least share of a job's GPU-hours that is worth a change. Ours. [1]"""
 
@@ -99,7 +101,8 @@ class Spending:
     slow: float | None = None
     """GPU-hours lost to its layout. [h]"""
     status: str = ""
-    """What its answer says: Recommended, LowConfidence, NoRecommendation, InvalidInput; empty = nobody asks."""
+    """What its answer says: Recommended, LowConfidence, NoRecommendation, InvalidInput; empty =
+    nobody asks."""
     health: str = ""
     """The operator's word on it."""
     wrong: str = ""
@@ -125,7 +128,7 @@ def spending(
     now: float,
     beside: Beside = NOTHING,
 ) -> Spending:
-    """What a job held and lost: by its object, its answer `told`, and the TrainingJob that speaks for it. `now` in [s].
+    """What a job held and lost; `told` is its answer, `speaker` its TrainingJob, `now` in [s].
 
     `beside` holds objects that the job names and that say how many GPUs it has.
     """
@@ -220,9 +223,10 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
 def _stopped(
     speaker: LiveTrainingJob | None, seen: Observation, trained: float, begun: float
 ) -> float | None:
-    """Time that interruptions cost since the moment `begun`, when the GPUs were taken; None where that is unknown. [s]
+    """Time lost to interruptions since the moment `begun`; None where that is unknown. [s]
 
-    A job that was preempted and came back holds its GPUs only since then, but its losses are counted from before.
+    A job that was preempted and came back holds its GPUs only since then, but its losses are
+    counted from before.
     """
     if speaker is not None and (shown := speaker.status.observed).source:
         room = any(one.cause in _MADE_ROOM for one in shown.interruptions_by)
@@ -234,7 +238,7 @@ def _stopped(
 
 
 def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
-    """Share of its training time that the advised layout would save; None where that is unknown. [1]"""
+    """Share of its training time that the advised layout would save; None = unknown. [1]"""
     if keeps(said.beats):  # today's layout is most likely better
         return 0.0
     advised, step = said.target("tokens_per_second"), said.target("step_seconds")
@@ -255,7 +259,10 @@ def change(
     *,
     shown: bool = False,
 ) -> str:
-    """What to do about a job; empty where there is nothing to do. `shown` says that its interruptions stand beside it."""
+    """What to do about a job; empty where there is nothing to do.
+
+    `shown` says that its interruptions stand beside it.
+    """
     if spent.state is JobState.ENDED:
         return ""
     if spent.wrong:
@@ -289,7 +296,8 @@ def _fails(key: Key, *, shown: bool) -> str:
 def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tuple[float, str]:
     """GPU-hours that another interval of checkpoints would save, and what to do for them. [h]
 
-    Saves and lost steps cost one as much as the other at the best interval; r times as far apart they cost (r + 1/r) / 2 of that.
+    Saves and lost steps cost one as much as the other at the best interval; r times as far apart
+    they cost (r + 1/r) / 2 of that.
     """
     advised, share = (
         figure(told.get("checkpoint-interval-seconds")),
@@ -316,7 +324,7 @@ def _unasked(stance: Handling, job: LiveObject) -> str:
 
 
 def likely_model(job: LiveObject) -> str:
-    """The model that a job's command or its name names; a guess for people, and empty where there is none."""
+    """The model that a job's command or its name names, as a guess; empty where none is."""
     if not isinstance(job.key.kind, JobKind):
         return ""
     try:

@@ -45,7 +45,7 @@ def unanswered(fleet: ClusterSeen) -> list[Key]:
 
 
 async def named(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Named]:
-    """What jobs name, read as the operator reads it; what we may not read is as what is not there."""
+    """What jobs name, as the operator reads it; what we may not read is left out."""
     objects = References(api, fleet.store)
     return {key: await objects.read(key) for key in keys}
 
@@ -59,7 +59,10 @@ def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:
 def asked(
     fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
 ) -> dict[Key, Told]:
-    """Answers to the questions of these jobs; equal questions are answered once. `tell` hears the share that is done."""
+    """Answers to the questions of these jobs; equal questions are answered once.
+
+    `tell` hears the share that is done.
+    """
     by_question: dict[bytes, Told] = {}
     found: dict[Key, Told] = {}
     for key, one in names.items():
@@ -95,13 +98,13 @@ def survey(
 async def read_survey(
     api: Api, namespace: str, *, answer: bool
 ) -> tuple[ClusterSeen, dict[Key, Named]]:
-    """What has to be read for it; `answer` says whether jobs without an answer are to get one here."""
+    """What has to be read; `answer` says whether jobs without an answer get one here."""
     fleet = await read_fleet(api, namespace)
     return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}
 
 
 def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
-    """Every gang of pods once; a TrainingJob whose targetRef names a job speaks for it and has no line of its own."""
+    """Each gang of pods once; a TrainingJob with a targetRef has no line of its own."""
     found = []
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):

@@ -1,4 +1,4 @@
-"""What the operator exports, declared once: name, labels, unit, sentence, and what each metric reads.
+"""What the operator exports, declared once, with what each metric reads.
 
 declared    the table of every metric; docs/metrics.md, deploy/rules and deploy/grafana are held to it
 counts      histograms and counters, which only grow

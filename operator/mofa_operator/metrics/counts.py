@@ -39,7 +39,7 @@ class Distribution:
 
 
 class Counted:
-    """What only grows while a job lives: a source that forgets, or an outage, must not make a counter fall."""
+    """Counters of a job: a source that forgets must not make them fall."""
 
     __slots__ = ("interruptions", "last_step", "lost", "moved", "recent", "recoveries")
 
@@ -58,7 +58,7 @@ class Counted:
         """When it was first seen."""
 
     def take(self, running: Running, now: float) -> None:
-        """Count what was seen at `now`; from the first look on there are zeros, so that the first failure is an increase."""
+        """Count what was seen at `now`; counters start at zero, so that the first failure shows."""
         for one in RecoveryClass:
             self.interruptions.setdefault((one, FAILURE), 0.0)
             self.recoveries.setdefault(one, Distribution(RECOVERY_BUCKETS))
@@ -77,7 +77,7 @@ class Counted:
 
 
 def appended(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
-    """What was appended to a list of which only the last items are kept; nothing where the list was cut short.
+    """What was appended to a list that keeps only its last items; nothing where it was cut.
 
     >>> appended((60.0, 90.0, 60.0), (90.0, 60.0, 60.0, 30.0))
     (60.0, 30.0)

@@ -1,4 +1,4 @@
-"""Every metric that we export, in one table, with what it reads; docs/metrics.md is written from it, and rules and dashboards are held to it."""
+"""Every metric that we export, in one table, with what it reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Loop(StrEnum):
     """Values of the label `loop`: what must succeed again and again."""
 
     RECONCILE = "reconcile"
-    """An object was decided on, and what followed was written; rests when there is nothing to do."""
+    """An object was decided on, and what followed was written; rests when there is nothing to do.
+    """
     HISTORY = "history"
     """Prometheus answered for a profile; exported only where a Prometheus is configured."""
     SIGHTINGS = "sightings"
@@ -46,13 +47,15 @@ class Gate(StrEnum):
     RELEASED = "released"
     """Advice was written, and the job let go."""
     UNADVISED = "unadvised"
-    """There was nothing to write, or it was refused, and the job let go without advice; an Event says why."""
+    """There was nothing to write, or it was refused, and the job let go without advice; an Event
+    says why."""
     EXPIRED = "expired"
     """The longest wait was over, and the job let go without advice."""
 
 
 Value: TypeAlias = float | Distribution | Mapping[Any, "float | Distribution | None"] | None
-"""What a metric reads: a number or a histogram, or those by its own labels (one, or a tuple of several); None = no series."""
+"""What a metric reads: a number or a histogram, or those by its own labels (one, or a tuple of
+several); None = no series."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +75,8 @@ class Declared:
     buckets: tuple[float, ...] = ()
     """Upper edges of a histogram's buckets, without the last, which is infinite."""
     read: Callable[..., Value] | None = None
-    """What it reads: of a pool from its figures, of a job from its figures and what was counted; the operator counts its own."""
+    """What it reads: of a pool from its figures, of a job from its figures and what was counted;
+    the operator counts its own."""
 
     @property
     def family(self) -> str:

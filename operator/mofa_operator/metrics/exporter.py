@@ -1,4 +1,4 @@
-"""The exporter: keeps the latest figures of every object, and makes samples of them only when somebody scrapes."""
+"""The exporter keeps the latest figures, and makes samples of them when somebody scrapes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ FAMILY = {name: declared.name for declared in TABLE for name in declared.series}
 
 
 class Exporter(Collector):
-    """What the operator exports. Showing is cheap and may be done as often as one likes; a scrape pays for the text."""
+    """What the operator exports.
+
+    Showing is cheap and may be done as often as one likes; a scrape pays for the text.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,8 @@ class Exporter(Collector):
         self._gates = {outcome: Distribution(GATE_BUCKETS) for outcome in Gate}
         self._queue: Callable[[], tuple[int, float]] | None = None
         self.registry = registry if registry is not None else CollectorRegistry()
-        """The registry that this exporter is in; a new one has the figures of the process as well."""
+        """The registry that this exporter is in; a new one has the figures of the process as well.
+        """
         if registry is None:
             ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -94,7 +98,7 @@ class Exporter(Collector):
         self._jobs[figures.key] = figures, counted
 
     def rest(self, key: Key) -> None:
-        """A job that is paused, or could not be judged: what it does now is not known, and has no series; counts stay."""
+        """A job that is paused or not judged: its counts stay, its present figures go."""
         if (known := self._jobs.get(key)) is not None:
             self._jobs[key] = (
                 replace(known[0], running=None, residual=None, step_due=None),

@@ -1,4 +1,4 @@
-"""A read-only page: jobs with predicted and observed, one job's advice, pools with assumed and counted failures.
+"""A read-only page: jobs with predicted and observed, their advice, and pools.
 
 job       one job: predicted, observed, its last day, and the form that asks for other values
 jobs      the list of jobs, those in most trouble first

@@ -87,7 +87,7 @@ class ShownJob:
 
     @property
     def health(self) -> str:
-        """Its health: from its status, which outlives the operator; of other kinds as the operator judged last."""
+        """Its health from its status; of other kinds as the operator judged last."""
         return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
 
     @property
@@ -112,7 +112,7 @@ def job_page(
     lately: Curves | str | None = None,
     changes: Mapping[str, str] = _NOTHING,
 ) -> str:
-    """One job: predicted and observed, its last day, the form for other values, the advice in full, the conditions."""
+    """One job: predicted and observed, its last day, the form, the advice, the conditions."""
     sections: list[Node] = [el("h1", shown.name)]
     does = (", ", el("strong", health(shown))) if shown.health else ()
     said = shown.said("explanation")

@@ -38,7 +38,7 @@ _FIELDS: Final = (
 def jobs_page(
     jobs: Iterable[ShownJob], namespace: str | None = None, words: str = "", number: int = 1
 ) -> str:
-    """A page of the list of jobs, those in most trouble first; `namespace` is the one whose jobs they are, `words` are what was searched.
+    """A page of the list of jobs of a namespace that have the `words`, most trouble first.
 
     A number beyond the last page means the last.
     """
@@ -92,7 +92,7 @@ def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:
 
 
 def trouble(one: ShownJob) -> tuple[int, float, str]:
-    """Its place in the list: what stands still, what has no answer, what falls behind and by how much, what nobody can see, the rest."""
+    """Its place in the list: stuck, without an answer, drifting and by how much, the rest."""
     seen, predicted = one.status.observed.tokens_per_second, one.predicted.get("tokens_per_second")
     pace = seen / predicted.target if seen is not None and predicted and predicted.target else 1.0
     ranks = (one.health == "Stuck", one.state in BAD, one.health == "Drifting", not one.is_well)

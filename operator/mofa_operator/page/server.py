@@ -1,4 +1,4 @@
-"""The routes of the page: read-only, without cookies and scripts, and with headers that forbid both."""
+"""The routes of the page: read-only, no cookies, no scripts, and headers that forbid both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from mofa_operator.page.profiles import profile_page, profiles_page
 from mofa_operator.snapshot import Curves, Refusal
 
 PATH: Final = "/runbooks/"
-"""Where they are served; they say nothing of a cluster, so whoever reaches the port may read them."""
+"""Where they are served; they say nothing of a cluster, so whoever reaches the port may read them.
+"""
 INDEX: Final = "README"
 """The list of all."""
 _HERE: Final = Path(__file__).resolve()
@@ -31,7 +32,7 @@ _FOLDERS: Final = (_HERE.parents[1] / "runbooks", _HERE.parents[3] / "docs" / "r
 
 @cache
 def runbook_page(name: str) -> str | None:
-    """A runbook by the name of its alert; the list of all for an empty name; None where there is none."""
+    """A runbook by the name of its alert; the list for an empty name; None where there is none."""
     found = _pages().get(name.removesuffix(".md") or INDEX)
     if found is None:
         return None
@@ -66,15 +67,15 @@ AGAIN: Final = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Where the page takes what it shows: all of it from what the operator holds already, but for histories."""
+    """Where the page takes what it shows: from what the operator holds, except for curves."""
 
     jobs: Callable[[str | None], Awaitable[Sequence[ShownJob]]]
     """Every job that is advised, of one namespace or of all."""
     job: Callable[[str, str, str], ShownJob | None]
     """One job by resource, namespace and name."""
     view: Callable[[str, str, str, Mapping[str, str]], Awaitable[AdviceView | Refusal | str | None]]
-    """The same job's advice in full, with changes to its question; a sentence that says why it cannot be shown now; None where there
-    is none."""
+    """A job's advice in full, with changes to its question; a sentence where it cannot be shown now;
+    None where there is none."""
     curves: Callable[[str, str, str], Awaitable[Curves | str]]
     """What was predicted and seen of it over time; a sentence where nobody can say."""
     profiles: Callable[[], Awaitable[Sequence[LiveProfile]]]
@@ -84,7 +85,10 @@ class Source:
 
 
 def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
-    """Handlers of the page; what they show is written beside the event loop. `away` says why there is nothing to show."""
+    """Handlers of the page; what they show is written beside the event loop.
+
+    `away` says why there is nothing to show.
+    """
 
     async def jobs(request: web.Request) -> web.Response:
         namespace = request.query.get("namespace", "").strip() or None
@@ -119,7 +123,7 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
         )
 
     def there(shown: Handler) -> Handler:
-        """What is shown, where this operator has something to show: one that stands by knows of no job, and must not say so."""
+        """The page where this operator leads; one that stands by knows of no job."""
 
         async def handle(request: web.Request) -> web.Response:
             return _elsewhere(why) if (why := away()) else await shown(request)
@@ -145,7 +149,7 @@ def runbooks() -> list[web.RouteDef]:
 
 
 def _elsewhere(why: str) -> web.Response:
-    """That another operator has what is asked for; the next try comes over a new connection, which a Service may give to that one."""
+    """That another operator has it; a new connection may reach that one through the Service."""
     again = f"It is asked for again in {AGAIN} s, and a Service of several operators may then lead to the one that has it."
     words = (
         f"{why[:1].upper()}{why[1:]}.",

@@ -1,4 +1,4 @@
-"""One file a command-line verb of this distribution: `mofa operator` and `mofa observe`, found by entry points.
+"""The command-line verbs of this distribution, one file each.
 
 May import: everything. Imported by: nothing.
 """

@@ -1,4 +1,7 @@
-"""Options of verbs that look at a cluster, or at one job of it, through a person's own kubeconfig. Not a verb."""
+"""Options of verbs that look at a cluster, or at one job of it, through a person's own kubeconfig.
+
+Not a verb.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ T = TypeVar("T")
 
 
 def add_options(parser: ArgumentParser, *, namespace: str) -> None:
-    """Give a verb --kubeconfig, --context and -n; `namespace` says what holds where nobody gives one."""
+    """Give a verb --kubeconfig, --context and -n; `namespace` says its default."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, ~/.kube/config)"
@@ -107,7 +110,7 @@ def add_job_options(parser: ArgumentParser) -> None:
 
 
 def _names(parsed_args: Namespace, **_: object) -> list[str]:
-    """Jobs of the namespace, for a shell that completes; none where the cluster does not say them at once."""
+    """Jobs of the namespace, for a shell that completes; none where the cluster is slow."""
     from mofa_model.errors import MofaError
     from mofa_operator.fleet.fleet import read_fleet
 

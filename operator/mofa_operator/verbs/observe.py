@@ -22,7 +22,8 @@ from mofa_operator.trainer.progress import Progress, with_line
 PORT: Final = 9400
 """Port of /metrics."""
 PATIENCE: Final = 3
-"""Lines with a speed that may pass before tokens per second must be known: what they need may be on the next line."""
+"""Lines with a speed that may pass before tokens per second must be known: what they need may be on
+the next line."""
 _REMEMBERED: Final = 10_000
 """Lines whose step times make the median of --once."""
 

@@ -211,7 +211,8 @@ def _docstrings() -> dict[tuple[str, str], str]:
                     and isinstance(field.target, ast.Name)
                     and isinstance(text, ast.Expr)
                 ):
-                    found[owner.name, field.target.id] = ast.literal_eval(text.value)
+                    said = " ".join(ast.literal_eval(text.value).split())
+                    found[owner.name, field.target.id] = said
     return found
 
 

@@ -122,7 +122,7 @@ def _rows(
 
 
 def _interruptions(speaker: LiveTrainingJob | None) -> str:
-    """How often a job was interrupted, by what, and what that cost; empty where no operator looks at it."""
+    """How often a job was interrupted, by what, and the cost; empty where nobody looks at it."""
     if speaker is None or (shown := speaker.status.observed).interruptions is None:
         return ""
     by = ", ".join(
