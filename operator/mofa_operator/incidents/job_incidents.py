@@ -1,6 +1,7 @@
 """Outages of jobs as incidents: when training stopped and went on, in which phases, and why.
 
-The cause is looked for in this order: what happened to its nodes, what somebody decided, how its containers ended.
+The cause is looked for in this order: what happened to its nodes, what somebody decided, how its
+containers ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Outages of a job: times in which a place of it had no running pod; those that belong together are one.
 
-A place is out from the end of its container or pod until the next one runs. Places that go out while others still are, or
-before training can have begun again, have the same cause.
+A place is out from the end of its container or pod until the next one runs. Places that go out
+while others still are, or before training can have begun again, have the same cause.
 """
 
 from __future__ import annotations

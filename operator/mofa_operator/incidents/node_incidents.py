@@ -1,7 +1,8 @@
 """What happened to one node: its outages, the faults of its parts, and outages that its whole domain shares.
 
-An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it is its repair.
-Events that are close in time are one incident: an XID just before the host dies is its first sign.
+An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it
+is its repair. Events that are close in time are one incident: an XID just before the host dies is
+its first sign.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ _GONE: Final = re.compile(r"fallen.?off", re.IGNORECASE)
 _WARNING: Final = re.compile(r"non.?fatal", re.IGNORECASE)
 """Node conditions that are no failure.
 
-NVSentinel sets GpuMemWatch, SysLogsXIDError, SysLogsGPUFallenOff, NVSwitchDown and the like for fatal errors only; DCGMError
-speaks of the exporter's own daemon, CSPMaintenance of a plan. Source: NVSentinel, "Integration Guide", node conditions.
+NVSentinel sets GpuMemWatch, SysLogsXIDError, SysLogsGPUFallenOff, NVSwitchDown and the like for
+fatal errors only; DCGMError speaks of the exporter's own daemon, CSPMaintenance of a plan. Source:
+NVSentinel, "Integration Guide", node conditions.
 """
 
 

@@ -93,7 +93,8 @@ class ValueRun:
 def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
     """Usual time between two samples; 0 where there are too few. [s]
 
-    Two Prometheus servers that scrape in turns leave short and long gaps: the long one is the spacing.
+    Two Prometheus servers that scrape in turns leave short and long gaps: the long one is the
+    spacing.
 
     >>> spacing_of([(0, 1), (20, 1), (120, 1), (140, 1), (240, 1)])
     100
@@ -107,8 +108,9 @@ def value_runs(
 ) -> tuple[ValueRun, ...]:
     """Samples as runs of one value, in order; `silence` times the spacing without a sample ends a run.
 
-    >>> value_runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
-    (ValueRun(start=0, end=60, value=1), ValueRun(start=120, end=120, value=0), ValueRun(start=600, end=600, value=0))
+    >>> runs = value_runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
+    >>> [(run.start, run.end, run.value) for run in runs]
+    [(0, 60, 1), (120, 120, 0), (600, 600, 0)]
     """
     runs: list[ValueRun] = []
     for at, value in sorted(points):
@@ -141,7 +143,8 @@ def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...
 def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
     """When a series had a value.
 
-    The value holds from halfway after the sample before to halfway before the next one, and at most half the spacing.
+    The value holds from halfway after the sample before to halfway before the next one, and at most
+    half the spacing.
     """
     found: list[Span] = []
     half = spacing / 2
@@ -161,7 +164,8 @@ def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Spa
 class Signal:
     """One kind of series about nodes.
 
-    Reading every sample of a fleet costs too much: `read_when` says which aggregate shows that a node's samples are needed.
+    Reading every sample of a fleet costs too much: `read_when` says which aggregate shows that a
+    node's samples are needed.
 
         low      a sample was 0, and 1 is the healthy value
         high     a sample was not 0, and 0 is the healthy value

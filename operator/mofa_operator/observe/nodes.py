@@ -52,7 +52,8 @@ class NodeFacts:
     def counts_as(self, selector: Mapping[str, str]) -> CountedAs | None:
         """What of it a pool's count shows; None where it is not of the pool.
 
-        A selector of no labels means every node with GPUs: a pool of all nodes would count the control plane too.
+        A selector of no labels means every node with GPUs: a pool of all nodes would count the
+        control plane too.
         """
         if any(self.labels.get(key) != value for key, value in selector.items()):
             return None
@@ -145,9 +146,9 @@ class _Turn:
 class Attendance:
     """Nodes of one pool that came or went lately: when, and whether they belonged to the pool before.
 
-    A node belongs to its pool after it was there for the whole patience, and no longer after it was away for the whole patience. In
-    between it stays what it was. Of a node that was there before the operator, nobody knows what it was; its condition has the
-    moment since when it is as it is.
+    A node belongs to its pool after it was there for the whole patience, and no longer after it was
+    away for the whole patience. In between it stays what it was. Of a node that was there before
+    the operator, nobody knows what it was; its condition has the moment since when it is as it is.
     """
 
     def __init__(self, patience: float, clock: Callable[[], float] = time.time) -> None:

@@ -1,8 +1,9 @@
 """What commands without an operator ask: `mofa rates --prometheus`, and `mofa profile --from-cluster`.
 
-The functions are sources of the entry-point group `mofa.sources`. A profile is the name of a bundled one, a file, or, where a
-kubeconfig exists, the live object of that name. The flavour and credentials of Prometheus come from the operator's environment
-variables (MOFA_PROMETHEUS_FLAVOUR, …_BEARER_TOKEN_FILE, …).
+The functions are sources of the entry-point group `mofa.sources`. A profile is the name of a
+bundled one, a file, or, where a kubeconfig exists, the live object of that name. The flavour and
+credentials of Prometheus come from the operator's environment variables (MOFA_PROMETHEUS_FLAVOUR,
+…_BEARER_TOKEN_FILE, …).
 """
 
 from __future__ import annotations

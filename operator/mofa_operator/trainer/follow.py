@@ -1,8 +1,8 @@
 """Lines of a log while it is written: a file, a pattern of files, or standard input.
 
-A pattern means the files of one run in the order in which they were written, and later ones when they appear. A file may appear late,
-be rotated, truncated or replaced; a line may be cut in two, be very long, or be no text. Carriage returns end lines too, as progress
-bars write them.
+A pattern means the files of one run in the order in which they were written, and later ones when
+they appear. A file may appear late, be rotated, truncated or replaced; a line may be cut in two, be
+very long, or be no text. Carriage returns end lines too, as progress bars write them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def follow(
 ) -> Iterator[tuple[float, list[bytes]]]:
     """Lines as they appear, with the moment at which they were written, in seconds of the epoch.
 
-    `once` ends at the end of what is there; else it goes on for ever, looks every `poll` seconds [s], and calls `waiting`
-    with a sentence where there is no file yet. Standard input, `-`, ends where it ends.
+    `once` ends at the end of what is there; else it goes on for ever, looks every `poll` seconds
+    [s], and calls `waiting` with a sentence where there is no file yet. Standard input, `-`, ends
+    where it ends.
     """
     return _stream(0) if log == "-" else _Files(log, once=once, poll=poll, waiting=waiting).lines()
 

@@ -8,8 +8,9 @@
                  … step=10, skipped=0, …      steps: 10 loss: 8.1 iter time (s): 1.234 samples/sec: 51.8
     nanotron     … iteration: 10 / 15 | … | elapsed_time_per_iteration_ms: 8.34K | tokens_per_sec: 7.86K | …
 
-The name of a pattern's group says what its number means, with its unit; whatever else a line holds does not matter.
-Beside the steps, a trainer says when it saved, from where it resumed, and what it was started with.
+The name of a pattern's group says what its number means, with its unit; whatever else a line holds
+does not matter. Beside the steps, a trainer says when it saved, from where it resumed, and what it
+was started with.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """What a log has shown so far: the last step, its speed, checkpoints, restarts and the steps that these cost.
 
-A restart is a step that goes back. When several ranks write to one log, lines of one step come several times and a slow rank's line
-may come after the next step's: so a line of the step before the last is no restart, unless the trainer said that it starts.
+A restart is a step that goes back. When several ranks write to one log, lines of one step come
+several times and a slow rank's line may come after the next step's: so a line of the step before
+the last is no restart, unless the trainer said that it starts.
 
-What a step's own line says wins over what was given (batches ramp up), and that over what the trainer printed at its start.
+What a step's own line says wins over what was given (batches ramp up), and that over what the
+trainer printed at its start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The series of `mofa observe` on /metrics, from what the log has shown so far.
 
-What is unknown has no series: a missing number is never 0. Speeds go when the log has been silent for long, because they hold no
-longer; the step and its moment stay.
+What is unknown has no series: a missing number is never 0. Speeds go when the log has been silent
+for long, because they hold no longer; the step and its moment stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Objects as bytes: what is kept of a body, and digests that show whether a new body differs.
 
-Of each object two digests are kept: `theirs` covers what a decision depends on (spec, labels, the annotations that people write),
-`ours` covers what we write (the other annotations under our prefix, and the status of our kinds). Resource versions, managed fields
-and the status of foreign kinds are in neither.
+Of each object two digests are kept: `theirs` covers what a decision depends on (spec, labels, the
+annotations that people write), `ours` covers what we write (the other annotations under our prefix,
+and the status of our kinds). Resource versions, managed fields and the status of foreign kinds are
+in neither.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Questions: exactly what an answer depends on, so that jobs with equal questions are answered once.
 
-Names, conditions, verdicts and what is only displayed are left out. A count of nodes is reduced to what can matter: with
-`nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
+Names, conditions, verdicts and what is only displayed are left out. A count of nodes is reduced to
+what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with
+each node.
 """
 
 from __future__ import annotations

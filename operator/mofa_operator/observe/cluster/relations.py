@@ -168,7 +168,8 @@ def dependencies_of(
 ) -> Dependencies:
     """What a job depends on; `policies` are those of its namespace, `kinds` those of jobs that are watched.
 
-    A job that another watched one made is advised through that one: some makers copy all annotations.
+    A job that another watched one made is advised through that one: some makers copy all
+    annotations.
     """
     if isinstance(job, LiveTrainingJob):
         asked = job.spec

@@ -4,8 +4,9 @@
     wrote(key, body)                                         what the API server answered to a write of ours
     snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete and frozen; nothing in it points back here
 
-A change that no decision depends on returns no key: heartbeats, resource versions, the status of foreign kinds, the echo of our own
-writes. An edit of somebody else that came with such an echo returns its key when the echo arrives.
+A change that no decision depends on returns no key: heartbeats, resource versions, the status of
+foreign kinds, the echo of our own writes. An edit of somebody else that came with such an echo
+returns its key when the echo arrives.
 """
 
 from __future__ import annotations
@@ -376,7 +377,8 @@ class Measurements:
     ) -> bool:
         """Take in what a job does; a later moment is new where the job is there, as a step may be due.
 
-        `unseen` means that this is unknown; it holds the reason where the job's own spec is the reason, and is empty otherwise.
+        `unseen` means that this is unknown; it holds the reason where the job's own spec is the
+        reason, and is empty otherwise.
         """
         before = self._jobs.pop(key, {})
         if unseen is None:

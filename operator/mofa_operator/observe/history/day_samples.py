@@ -1,6 +1,7 @@
 """What the samples of one day show of a pool: its nodes, the pods of training jobs on them, and when they were sampled.
 
-A window is read day by day in UTC, so that a day that is over gives the same answer an hour later and can be kept.
+A window is read day by day in UTC, so that a day that is over gives the same answer an hour later
+and can be kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The failure history of a pool: exposure first, then counts, and every doubt said.
 
-No failure, no samples and no answer are three things. Exposure comes from the samples that are there, never from the length of
-the window; a series that does not exist makes its class unknown and is named in `missing`; a server that does not answer gives
-no history at all.
+No failure, no samples and no answer are three things. Exposure comes from the samples that are
+there, never from the length of the window; a series that does not exist makes its class unknown and
+is named in `missing`; a server that does not answer gives no history at all.
 
-A recovery is seen only where a job runs, so exposure is the node-days with a training pod. Where these are less than a tenth of
-the ready node-days, node failures say more: they count as class pod over all ready node-days.
+A recovery is seen only where a job runs, so exposure is the node-days with a training pod. Where
+these are less than a tenth of the ready node-days, node failures say more: they count as class pod
+over all ready node-days.
 """
 
 from __future__ import annotations

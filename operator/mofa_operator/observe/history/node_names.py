@@ -1,8 +1,9 @@
 """The label of the series that names the node, and whether its values are the nodes that the API server knows.
 
-kube-state-metrics calls it `node`; a scrape that keeps its own label there makes `exported_node` of it, and a relabelling may
-put it elsewhere. So the label is found by its values: as many as there are machines. Series whose names are no nodes of the
-API server would count one node for many, or no failure: they are refused, with what to change.
+kube-state-metrics calls it `node`; a scrape that keeps its own label there makes `exported_node` of
+it, and a relabelling may put it elsewhere. So the label is found by its values: as many as there
+are machines. Series whose names are no nodes of the API server would count one node for many, or no
+failure: they are refused, with what to change.
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ class _Grid:
 async def step_edges(prometheus: Prometheus, pool: Pool, day: Span) -> list[StepEdges]:
     """Stops and new starts of every job in a day.
 
-    A series counts for the namespace in which the scrape places its target, and for no other. Each namespace has its own grid, so
-    that what one publishes changes nothing of another; namespaces with equal grids share queries.
+    A series counts for the namespace in which the scrape places its target, and for no other. Each
+    namespace has its own grid, so that what one publishes changes nothing of another; namespaces
+    with equal grids share queries.
     """
     at, span = day.end, day.seconds
     most = await prometheus.query(TRAINER.most_samples(pool, span), at)
@@ -81,9 +82,9 @@ async def _edges(
 ) -> list[StepEdges]:
     """Stops and new starts in namespaces that share a grid.
 
-    Between the last change of a series and the moment at which it stands still lie `wait` less one sample, which is taken off
-    again; shorter stalls are not seen. Both ends show at the next sample and then at the next moment of the grid, so half of each
-    is taken off as well.
+    Between the last change of a series and the moment at which it stands still lie `wait` less one
+    sample, which is taken off again; shorter stalls are not seen. Both ends show at the next sample
+    and then at the next moment of the grid, so half of each is taken off as well.
     """
     stops, starts = await asyncio.gather(
         prometheus.query(TRAINER.stops(pool, day.seconds, grid.wait, grid.look), day.end),

@@ -3,10 +3,12 @@
     nodes      time for which they were ready and not cordoned; those that went down unplanned
     jobs       node-time under running jobs; interruptions and recoveries by class, from their objects
 
-Where training jobs filled a tenth of the ready node-time or more, their interruptions are the evidence and their node-time the
-exposure; else nodes that went down are class pod over all ready node-time, and other classes are unknown: the rule of
-`observe.history.history`. What was so at the first look counts nothing, and while nothing was watched there is neither exposure
-nor count. Suspensions, evictions and preemptions are no failures. A node is lost once it has been away for a while.
+Where training jobs filled a tenth of the ready node-time or more, their interruptions are the
+evidence and their node-time the exposure; else nodes that went down are class pod over all ready
+node-time, and other classes are unknown: the rule of `observe.history.history`. What was so at the
+first look counts nothing, and while nothing was watched there is neither exposure nor count.
+Suspensions, evictions and preemptions are no failures. A node is lost once it has been away for a
+while.
 """
 
 from __future__ import annotations
@@ -101,8 +103,9 @@ def innermost(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
 def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
     """The pool on whose nodes a job runs, and on how many; None where that is unknown.
 
-    It is the pool that is named, else the only one, else the only one whose nodes its pods select. A job whose pods ask for other
-    nodes is of no pool. A node counts as a whole, whatever part of it the job has: it is lost as a whole.
+    It is the pool that is named, else the only one, else the only one whose nodes its pods select.
+    A job whose pods ask for other nodes is of no pool. A node counts as a whole, whatever part of
+    it the job has: it is lost as a whole.
     """
     selector = job.demand.selector
     if job.profile:

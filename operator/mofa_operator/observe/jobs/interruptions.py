@@ -1,16 +1,18 @@
 """The next record of a running job: what one more observation of it means.
 
-One interruption shows at several levels: a node dies, its pods go, the job starts again. It is counted once, as the class that
-recovered it. Progress shows what belongs together: an interruption lasts until steps advance again, and everything in between is part
-of it. Where no steps are seen, readiness takes their place, and where that is not seen either, everything within `WINDOW` of the first
-sign is one interruption: so counts are lower bounds, never too high.
+One interruption shows at several levels: a node dies, its pods go, the job starts again. It is
+counted once, as the class that recovered it. Progress shows what belongs together: an interruption
+lasts until steps advance again, and everything in between is part of it. Where no steps are seen,
+readiness takes their place, and where that is not seen either, everything within `WINDOW` of the
+first sign is one interruption: so counts are lower bounds, never too high.
 
     sign      something happened at a known moment: a pod failed, was preempted, a condition turned
     counter   an object's own count went up at some moment since the last look; the count itself is exact
 
-A sign that is seen again falls into the interruption that it made; a counter is remembered by its highest value. So a look may come
-twice, late or out of order, as long as the looks at one interruption come before those at the next. `mofa_model.kinds` makes signs
-and counters from objects.
+A sign that is seen again falls into the interruption that it made; a counter is remembered by its
+highest value. So a look may come twice, late or out of order, as long as the looks at one
+interruption come before those at the next. `mofa_model.kinds` makes signs and counters from
+objects.
 """
 
 from __future__ import annotations
@@ -261,8 +263,8 @@ def _recovered(
 ) -> RunRecord:
     """The record after training went on at a moment: open interruptions are over, and time and steps are those of the last.
 
-    A step that `fell` back was finished after the interruption, however coarsely both are dated. Another step that is dated within the
-    second of a known moment may have been finished before it.
+    A step that `fell` back was finished after the interruption, however coarsely both are dated.
+    Another step that is dated within the second of a known moment may have been finished before it.
     """
     incidents = list(record.incidents)
     open_ones = [

@@ -4,12 +4,14 @@
     pod       a slot got a new pod within an attempt, when the new pod was created
     job       the restart attempt grew, and the pods of the new attempt were created
 
-A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those whose job label bears the name of
-the object that the TrainingJob is about: its targetRef, else the TrainingJob itself.
+A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those
+whose job label bears the name of the object that the TrainingJob is about: its targetRef, else the
+TrainingJob itself.
 
-Device memory comes from NVIDIA's DCGM exporter: all that is in use on a device. Where the scrape keeps the exporter's labels
-(honorLabels), `namespace` and `pod` are the training pod's, and a series counts for the namespace that it names. Where it does not,
-they are the exporter's own, and the training pod's are `exported_namespace` and `exported_pod`; anybody may publish those, so they
+Device memory comes from NVIDIA's DCGM exporter: all that is in use on a device. Where the scrape
+keeps the exporter's labels (honorLabels), `namespace` and `pod` are the training pod's, and a
+series counts for the namespace that it names. Where it does not, they are the exporter's own, and
+the training pod's are `exported_namespace` and `exported_pod`; anybody may publish those, so they
 count only from trusted namespaces.
 """
 
@@ -109,8 +111,8 @@ async def gangs(
 ) -> dict[JobName, Gang]:
     """The pods of some jobs, by job; a job without pods has no entry.
 
-    `jobs` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted job of the same name.
-    Device memory is that of `lately` [s]; `exporters` are trusted namespaces.
+    `jobs` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted
+    job of the same name. Device memory is that of `lately` [s]; `exporters` are trusted namespaces.
     """
     namespaces = sorted({namespace for namespace, _ in jobs})
     conditions = [matcher(name, value) for name, value in sorted(matchers.items())]
@@ -185,8 +187,9 @@ def gang(
 ) -> Gang:
     """The pods of one job.
 
-    `ends` are when a container last ended [s], `starts` when the containers of living pods last started, 0 where none runs [s], both
-    by pod; `memory` is what devices of pods hold, by namespace and name of the pod. [B]
+    `ends` are when a container last ended [s], `starts` when the containers of living pods last
+    started, 0 where none runs [s], both by pod; `memory` is what devices of pods hold, by namespace
+    and name of the pod. [B]
     """
     living = {uid: pod for uid, pod in pods.items() if uid in starts}
     begun = [starts[uid] for uid in living]

@@ -1,7 +1,7 @@
 """What is remembered of a running job, and its figures: interruptions, recoveries, lost time, effective time.
 
-Everything here is a value; `observe.jobs.interruptions` makes the next record from an observation. As text it stands in the job's
-status, so that a restart of the operator forgets nothing.
+Everything here is a value; `observe.jobs.interruptions` makes the next record from an observation.
+As text it stands in the job's status, so that a restart of the operator forgets nothing.
 """
 
 from __future__ import annotations

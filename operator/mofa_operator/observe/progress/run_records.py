@@ -3,15 +3,17 @@
     Prometheus   steps one by one, throughput, pods         `Telemetry`
     watches      the object behind targetRef, nodes         its kind of jobs, the store
 
-A job is there to train, whatever its steps do, where its object, its pods or its trainer shows it and none shows that it is over:
+A job is there to train, whatever its steps do, where its object, its pods or its trainer shows it
+and none shows that it is over:
 
     object    all of it is ready                 its kind of jobs, from the watch
     pods      every one that lives has a node    kube-state-metrics, `Gang`
     trainer   its series exist                   `Telemetry.there`
 
-A missing step would be seen where the trainer's series exist, where steps were seen before, and where pods have nodes and do not run.
-A job whose pods wait for nodes waits in a queue. A job that starts again and again without a step is still the same start: only the
-end or the suspension of its object, or `AWAY` without any of the three, makes the next one a new start.
+A missing step would be seen where the trainer's series exist, where steps were seen before, and
+where pods have nodes and do not run. A job whose pods wait for nodes waits in a queue. A job that
+starts again and again without a step is still the same start: only the end or the suspension of its
+object, or `AWAY` without any of the three, makes the next one a new start.
 """
 
 from __future__ import annotations

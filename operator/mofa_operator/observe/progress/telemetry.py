@@ -1,11 +1,12 @@
 """One look at all running jobs: what their trainers' series show, step by step, and what kube-state-metrics shows of their pods.
 
-A series counts for a job where the scrape places its target in the job's namespace, whatever its own labels claim. So every query
-names one namespace, and what another one publishes is not even seen. Jobs that share queries fail together, and no other job with
-them; without an answer about pods, only causes and classes of interruptions are unknown.
+A series counts for a job where the scrape places its target in the job's namespace, whatever its
+own labels claim. So every query names one namespace, and what another one publishes is not even
+seen. Jobs that share queries fail together, and no other job with them; without an answer about
+pods, only causes and classes of interruptions are unknown.
 
-A job runs while its last finished step changes; one whose series stand still or are gone has no entry. Numbers that an exporter does
-not publish stay None, never zero.
+A job runs while its last finished step changes; one whose series stand still or are gone has no
+entry. Numbers that an exporter does not publish stay None, never zero.
 """
 
 from __future__ import annotations
@@ -335,7 +336,8 @@ async def _figures(
 def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
     """Observed effective training time ratio, Ours: steps gained, times the time of one, over the time elapsed; at most 1. [1]
 
-    Steps that are trained again count once, so the cost of a recovery shows. None where less than ten steps' time has passed.
+    Steps that are trained again count once, so the cost of a recovery shows. None where less than
+    ten steps' time has passed.
 
     >>> ettr(900, 2.0, 2000.0)
     0.9
@@ -409,8 +411,9 @@ async def finished_steps(
 ) -> dict[JobName, Path]:
     """Steps of all jobs whose exporter counts them, in the last `span` seconds.
 
-    A step that a sample shows was finished after the sample before it. That moment is taken: it is never later than the truth, and the
-    last step before an interruption and the first one after it are early alike, so the time between them is right on average.
+    A step that a sample shows was finished after the sample before it. That moment is taken: it is
+    never later than the truth, and the last step before an interruption and the first one after it
+    are early alike, so the time between them is right on average.
     """
 
     async def of_exporter(exporter: _Exporter) -> dict[JobName, Path]:
@@ -444,7 +447,8 @@ def step_grid(span: float, jobs: int) -> tuple[float, float]:
 def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
     """The path of a job from its step at each moment, and from when what was read then had been sampled.
 
-    Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished after 10.
+    Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished
+    after 10.
 
     >>> read = [(10.0, 7.0), (12.0, 7.0), (14.0, 7.0), (16.0, 8.0), (18.0, 8.0), (20.0, 8.0)]
     >>> path = path_of(read, [(10.0, 10.0), (12.0, 10.0), (14.0, 10.0), (16.0, 15.0), (18.0, 15.0), (20.0, 20.0)])

@@ -5,9 +5,10 @@
         answer.samples      # finite numbers, no series twice
         answer.warnings     # what the server warned of, a partial answer included
 
-Every failure is a `SourceUnreachable` with one line. Temporary failures (the network, 429, 502, 503, 504) are tried three times,
-permanent ones once; a 401 makes the token be read again, once. Redirects are refused, answers are read as a stream and cut off at the
-limit, and no secret stands in a message. Of an answer:
+Every failure is a `SourceUnreachable` with one line. Temporary failures (the network, 429, 502,
+503, 504) are tried three times, permanent ones once; a 401 makes the token be read again, once.
+Redirects are refused, answers are read as a stream and cut off at the limit, and no secret stands
+in a message. Of an answer:
 
     NaN or infinite value   left out, and a warning counts them
     the same series twice   a failure: either one may be wrong

@@ -2,12 +2,12 @@ r"""Queries built from parts, so that no text of a user can leave its quotes.
 
     selector("up", cluster='a"b')  ->  up{cluster="a\"b"}
 
-Values of labels are quoted, names are checked, durations are whole milliseconds. Free PromQL comes only from a ClusterProfile,
-which is the administrator's.
+Values of labels are quoted, names are checked, durations are whole milliseconds. Free PromQL comes
+only from a ClusterProfile, which is the administrator's.
 
-Series about nodes, devices and pods of others count only from trusted exporters: those that run in namespaces that the
-ClusterProfile names, or that no scrape places in a namespace, as a static target of an administrator. Where a target runs, the
-scrape says, and the target itself cannot.
+Series about nodes, devices and pods of others count only from trusted exporters: those that run in
+namespaces that the ClusterProfile names, or that no scrape places in a namespace, as a static
+target of an administrator. Where a target runs, the scrape says, and the target itself cannot.
 
     kube_node_*, node_*, problem_*   their label `namespace` is the target's
     kube_pod_*, kube_job_*           it may be the pod's (honorLabels), so job and instance of the exporter are compared
@@ -103,8 +103,8 @@ def duration(seconds: float) -> str:
 def node_label(label: str) -> str:
     """The name that kube-state-metrics gives to a label of a node or a pod.
 
-    Source: kube-state-metrics, allowed labels of kube_node_labels: what is no letter, digit or _ becomes _, and camel case
-    becomes snake case.
+    Source: kube-state-metrics, allowed labels of kube_node_labels: what is no letter, digit or _
+    becomes _, and camel case becomes snake case.
 
     >>> node_label("nvidia.com/gpu.product"), node_label("nodePool")
     ('label_nvidia_com_gpu_product', 'label_node_pool')
@@ -165,8 +165,8 @@ _DISRUPTED: Final = matcher(
 class Pool:
     """The nodes of a profile in Prometheus, and the queries about them.
 
-    All are instant queries at the end of a piece of time of `span` seconds. Duplicates of a second replica or a restarted
-    exporter are reduced to one first (`max by`).
+    All are instant queries at the end of a piece of time of `span` seconds. Duplicates of a second
+    replica or a restarted exporter are reduced to one first (`max by`).
     """
 
     matchers: tuple[str, ...]
@@ -259,7 +259,8 @@ class Pool:
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
         """Facts of these pods: one series for each of the wanted `POD_FACTS`, whose name stands in the label `fact`.
 
-        The node stands in the label of that name; the restarts are those of the container that has most.
+        The node stands in the label of that name; the restarts are those of the container that has
+        most.
         """
         within = f"[{duration(span)}]"
         gone = self.series("kube_pod_status_reason", _MADE_ROOM)

@@ -4,8 +4,8 @@
     prime-rl   its own exporter
     megatron   Megatron core's OpenTelemetry names, dots as underscores; it publishes no step number
 
-torchtitan publishes nothing to Prometheus: use `mofa observe` beside it. Values are of the whole job and every rank may publish
-the same one, so they are reduced by the largest and never added up.
+torchtitan publishes nothing to Prometheus: use `mofa observe` beside it. Values are of the whole
+job and every rank may publish the same one, so they are reduced by the largest and never added up.
 """
 
 from __future__ import annotations
