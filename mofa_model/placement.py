@@ -73,8 +73,8 @@ class Stages:
         )
 
 
-def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
-    """The kinds of stages of a family's layouts; `axes` is 1 where the question has other arrays."""
+def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int = 0) -> Stages:
+    """The kinds of stages of a family's layouts; `dimensions` is 1 where other things are arrays."""
     rule = _rule(model, rule)
     patterns = _patterns(model)
     given = (strategy.pp, strategy.vpp, *_numbers(model))
@@ -87,7 +87,7 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     padded = np.zeros((4 + len(model.kinds), width, len(tables)))
     for index, table in enumerate(tables):
         padded[:, : len(table), index] = np.array(table, dtype=float).T
-    shape = shape if len(shape) >= axes else (1,) * axes
+    shape = shape if len(shape) >= dimensions else (1,) * dimensions
     columns_of_kinds = np.take(padded, inverse, axis=2).reshape((len(padded), width, *shape))
     return Stages(
         count=columns_of_kinds[0],

@@ -58,7 +58,7 @@ class Overlaps:
 
     bundles: tuple[int, ...]
     """Positions of the bundles."""
-    choices: tuple[FeatureValues, ...]
+    values: tuple[FeatureValues, ...]
     """What can be chosen."""
     repeated: Array | int
     """Strategies of a row that share its memory: one for each choice, [rows]."""
@@ -68,8 +68,7 @@ class Overlaps:
         return Overlaps(
             self.bundles,
             tuple(
-                FeatureValues(some.fields, some.offset[rows], some.ok[rows])
-                for some in self.choices
+                FeatureValues(some.fields, some.offset[rows], some.ok[rows]) for some in self.values
             ),
             self.repeated if isinstance(self.repeated, int) else self.repeated[rows],
         )

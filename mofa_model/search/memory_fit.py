@@ -37,7 +37,7 @@ class Fit:
     states: OptimizerStates
     fits: Array
     """[states, rows]"""
-    near: Array | None
+    near_bytes: Array | None
     """Bytes where it almost fits, else zero, [states, rows]; None where nothing does. [B]"""
     peak: Array
     """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""

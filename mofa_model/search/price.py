@@ -100,11 +100,11 @@ def _price_block(
                 _remember_leanest(block, option, overlaps, fits, leaders)
             wanted = np.zeros(len(block.index), dtype=bool)
             for fit in fits:
-                some = fit.fits if fit.near is None else fit.fits | (fit.near > 0)
+                some = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
                 wanted |= np.any(some, axis=0)
             columns = np.flatnonzero(wanted)
             if len(columns):
-                leaders.effort.spend(len(overlaps.choices) * (WORK + CELL * len(columns)))
+                leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
                 _time(context, block, option, overlaps, fits, local, columns, leaders)
 
 
@@ -116,7 +116,7 @@ def _remember_leanest(
         state, row = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
         least = float(fit.peak[state, row])
         if least < leaders.leanest_memory:
-            offset = fit.states.offset[state, 0] + option.offset + overlaps.choices[0].offset[row]
+            offset = fit.states.offset[state, 0] + option.offset + overlaps.values[0].offset[row]
             leaders.leanest_memory = least
             leaders.leanest_index = int(block.index[row] + offset)
 
@@ -139,7 +139,7 @@ def _time(
         degrees = (*DEGREES, "recompute_layers")
         base = varied(base, **{name: _picked(getattr(base, name), columns) for name in degrees})
     m, position = block.micro_batches[columns], local.position[block.members[columns]]
-    for overlap in overlaps.choices:
+    for overlap in overlaps.values:
         s = varied(base, **overlap.fields)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
         pipeline, hops = pipeline_times(w, c, s, stage, m)
@@ -172,8 +172,8 @@ def _time(
             step = np.asarray(step_time(inputs).total)
             fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
             leaders.offer(step, index, block.shapes[rows], states, rows, fitting, peak)
-            if fit.near is not None:
-                leaders.miss(step, index, states, np.take(fit.near, rows, axis=1))
+            if fit.near_bytes is not None:
+                leaders.miss(step, index, states, np.take(fit.near_bytes, rows, axis=1))
 
 
 def _picked(value: Any, columns: Array) -> Any:

@@ -107,14 +107,14 @@ class Leaders:
             index = index[column] + states.offset[state, 0]
             self._take(scores, step[chosen], memory[chosen], index, shapes[column])
 
-    def miss(self, step: Array, index: Array, states: OptimizerStates, near: Array) -> None:
-        """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
-        times = np.where(near > 0, step, np.inf)
+    def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
+        """Remember the fastest that almost fits; `near_bytes` is zero elsewhere."""
+        times = np.where(near_bytes > 0, step, np.inf)
         best = float(times.min())
         if not np.isfinite(best) or best > self.near_step:
             return
         nearest, memory = min(
-            (int(index[column] + states.offset[state, 0]), float(near[state, column]))
+            (int(index[column] + states.offset[state, 0]), float(near_bytes[state, column]))
             for state, column in zip(*np.nonzero(times == best), strict=True)
         )
         if (best, nearest) < (self.near_step, self.near_index):
