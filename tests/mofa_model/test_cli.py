@@ -252,6 +252,16 @@ def test_help_imports_nothing_slow():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("verb", ["advise", "explain", "sweep", "ettr", "simulate"])
+def test_help_of_a_verb_reads_its_question_and_imports_no_numpy(verb):
+    program = (
+        f"import sys; from mofa_model import cli\ntry: cli.main([{verb!r}, '--help'])\n"
+        "except SystemExit: sys.exit('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
