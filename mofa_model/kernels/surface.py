@@ -46,7 +46,7 @@ class CallWork:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sheet:
-    """Rates of a data sheet, of which a law has shares."""
+    """Rates of a data sheet. A law reaches shares of them."""
 
     peak: FlopPerSecond
     """Of the matrix units in the operator's format. [FLOP/s]"""

@@ -31,7 +31,7 @@ class Fabric:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
-    """A trainer's habits, whatever the layout."""
+    """Habits of a trainer that do not depend on the layout."""
 
     name: str
     """Preset id."""
@@ -124,7 +124,7 @@ def stack(name: str) -> Stack:
 
 
 def stack_of(trainer: str) -> str:
-    """The id of a trainer's own stack; `default`, which nobody measured, where there is none.
+    """The id of a trainer's own stack, or `default`, which was not measured.
 
     >>> stack_of("megatron"), stack_of("any")
     ('megatron-core', 'default')
@@ -147,7 +147,7 @@ def family(name: str) -> frozenset[str]:
 
 
 def _root(name: str) -> str:
-    while above := _stack(name).like:
+    while above := entries.entry("stacks", name).get("like"):
         name = above
     return name
 

@@ -30,7 +30,7 @@ _ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory
 
 
 class _Entries(Mapping[str, Entry]):
-    """Entries of a file; each is parsed when it is asked for, because a command asks for few."""
+    """Entries of a file. Each is parsed at its first use, because a command uses few."""
 
     def __init__(self, file: str) -> None:
         self._file = file

@@ -92,7 +92,7 @@ def measured(
     """What an estimate asks of a device's kernels in a recipe, `laws` naming operators that are
     priced otherwise.
 
-    None where nobody measured them.
+    None where they were not measured.
 
     >>> measured("mi300x", "bf16") is None, measured("h200", "bf16") is measured("h200", "bf16")
     (True, True)

@@ -2,7 +2,7 @@
 hardware.
 
 Each constant may depend on device, precision, stack, operator and link; never on a model, a layout
-or a cluster. The values here are the defaults for a stack nobody has measured; presets replace
+or a cluster. The values here are the defaults for a stack that was not measured; presets replace
 them, with source and scatter.
 """
 
@@ -33,12 +33,18 @@ LAWS: Final = MappingProxyType(
 """Constants of laws, and the operator of measured kernels that each prices otherwise."""
 
 
-def _check(constants: Any) -> None:
-    not_negative(**{item.name: getattr(constants, item.name) for item in fields(constants)})
+class _Constants:
+    """Constants of one kind: each is zero or more."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        constants: Any = self
+        not_negative(**{item.name: getattr(self, item.name) for item in fields(constants)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ComputeConstants:
+class ComputeConstants(_Constants):
     """What kernels reach of the device."""
 
     gemm_efficiency: Ratio = 0.75
@@ -91,12 +97,9 @@ class ComputeConstants:
     expert_scale: Ratio = 1.0
     """The same for layers with experts alone. [1]"""
 
-    def __post_init__(self) -> None:
-        _check(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostConstants:
+class HostConstants(_Constants):
     """Time the host needs to launch work: a maximum with the device's time, not a sum."""
 
     layer: Seconds = 3.9e-3
@@ -131,9 +134,6 @@ class HostConstants:
     """How unlike kernels of a layer are in length, so that some wait for launches where work is
     longer in all: 0 = alike. [1]"""
 
-    def __post_init__(self) -> None:
-        _check(self)
-
     def of_layer(self, *, routed: bool) -> tuple[Seconds, Seconds]:
         """Forward and backward of a layer, where tensors are sharded and where they are not. [s]"""
         return (
@@ -144,7 +144,7 @@ class HostConstants:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LinkConstants:
+class LinkConstants(_Constants):
     """What collectives reach of the links."""
 
     scale_up_efficiency: Ratio = 0.7
@@ -175,12 +175,9 @@ class LinkConstants:
     host_link_efficiency: Ratio = 0.8
     """Share of the host link that offloading reaches. [1]"""
 
-    def __post_init__(self) -> None:
-        _check(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OverlapConstants:
+class OverlapConstants(_Constants):
     """How much communication hides behind compute, and what that costs."""
 
     tensor: Ratio = 0.9
@@ -209,12 +206,9 @@ class OverlapConstants:
     straggler: Ratio = 0.005
     """Growth of the step per doubling of the nodes. [1]"""
 
-    def __post_init__(self) -> None:
-        _check(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryConstants:
+class MemoryConstants(_Constants):
     """What a stack keeps in device memory beyond the bare tensors."""
 
     activation_scale: Ratio = 1.0
@@ -264,9 +258,6 @@ class MemoryConstants:
     """Reserved over allocated memory, minus one. [1]"""
     usable: Ratio = 0.94
     """Share of the device memory that a run can reserve before it fails. [1]"""
-
-    def __post_init__(self) -> None:
-        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

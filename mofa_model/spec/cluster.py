@@ -144,7 +144,7 @@ def places(gpus: int, per_node: int, pod: int = 0) -> tuple[int, int] | None:
     """
     if gpus <= per_node:
         return 1, gpus
-    if not 0 < pod <= per_node:  # one pod over several nodes is nobody's, but its nodes are whole
+    if not 0 < pod <= per_node:  # a pod that spans nodes has whole ones
         return None if gpus % per_node else (gpus // per_node, per_node)
     pods = gpus // pod
     together = max(count for count in range(1, per_node // pod + 1) if pods % count == 0)

@@ -57,7 +57,7 @@ class FailureEvidence:
 
 
 ByClass: TypeAlias = Mapping[str, FailureEvidence]
-"""Evidence by recovery class; a class that nobody can see has no entry, for unknown is not zero."""
+"""Evidence by recovery class. A class that cannot be seen has no entry: unknown is not zero."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -91,9 +91,9 @@ class XidMeaning(StrEnum):
     PROGRAM = "program"
     """Programs make it; the GPU goes on."""
     NOTE = "note"
-    """It is told and work goes on."""
+    """A notice: work goes on."""
     CLEAN_UP = "clean-up"
-    """What the driver says of a program that ended, whatever ended it."""
+    """Reported when a program ends, for any reason."""
 
 
 _PROGRAM: Final = frozenset(

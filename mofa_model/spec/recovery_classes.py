@@ -24,10 +24,9 @@ class RecoveryClass(StrEnum):
     told: str
     """What happens, as a sentence for generated documents."""
     share: float
-    """Share of all failures where nobody assumes anything; 0 = it has to be stated or counted.
-    [1]"""
+    """Default share of all failures; 0 = it has to be stated or counted. [1]"""
     seconds: float
-    """Recovery time where nobody assumes anything. [s]"""
+    """Default recovery time. [s]"""
     keeps_pods: bool
     """Whether the pods stay: then the nearest checkpoint survives, and nothing waits in the
     scheduler's queue."""

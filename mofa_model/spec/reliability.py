@@ -23,10 +23,10 @@ PRIOR_WEIGHT = 2.0
 interval of Gamma(2)."""
 
 PAPER_RATE = 0.005
-"""Failures per node-day where nobody assumes anything: section 5 of the paper. [1/d]"""
+"""Default failures per node-day: section 5 of the paper. [1/d]"""
 
 COPY_SLOWDOWN = 0.88
-"""Slowdown of steps while a copy is in flight where nobody says, at its worst: 372 of 700 tokens/s
+"""Default slowdown of steps while a copy is in flight, at its worst: 372 of 700 tokens/s
 and GPU while a process beside the trainer writes. Source: PyTorch on 1,856 H200s, Llama 3 70B
 (pytorch.org, 30 April 2025). [1]"""
 
@@ -146,7 +146,7 @@ class CheckpointTier:
     latency: Seconds = 0.0
     """Time of a save with no payload. [s]"""
     stall: Seconds = 0.0
-    """Time that training waits at a save whatever its size: barrier, planning, thread start. [s]"""
+    """Time that training waits at a save of any size: barrier, planning, thread start. [s]"""
     every: int | None = None
     """Saves of the nearest tier for one of this; None = choose the best. [1]"""
 

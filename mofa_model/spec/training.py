@@ -32,7 +32,9 @@ class PackedDocuments:
     """How many documents of each length there are, in any unit."""
 
     def mean(self, sequence: Numeric, of: Callable[[Numeric], Numeric]) -> Numeric:
-        """The mean over tokens of what a token's document is asked: a long one has more of them."""
+        """Mean over tokens of `of(length of a token's document)`: a long document has more
+        tokens.
+        """
         tokens: Numeric = 0.0
         total: Numeric = 0.0
         for length, share in zip(self.lengths, self.shares, strict=True):
@@ -214,7 +216,7 @@ def read_batch(text: object, sequence: int, field: str) -> int:
 
 
 def doubt_of(training: Training) -> str:
-    """Why nobody can mean so large a batch; empty where it is one that somebody trains with."""
+    """Why so large a batch must be a mistake; empty where batches of this size are trained with."""
     tokens = float(training.global_batch) * float(training.sequence)
     if tokens <= DOUBTED:
         return ""

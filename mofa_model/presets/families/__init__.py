@@ -1,10 +1,10 @@
 """What the config.json of each architecture means: the layers of a model, from the fields of its
 file.
 
-`fields` asks for fields and refuses what nobody asked for, and `parts` are what many families
-share. A new architecture is a row of `decoders`, or a function in `hybrids` or `multimodal` with
-its word below. Source of all rules: the modelling code of huggingface/transformers, against whose
-models the parameters are counted in tests/data/architectures_counted.json.
+`fields` reads fields and refuses those that were not read. `parts` are what many families share. A
+new architecture is a row of `decoders`, or a function in `hybrids` or `multimodal` with its word
+below. Source of all rules: the modelling code of huggingface/transformers, against whose models the
+parameters are counted in tests/data/architectures_counted.json.
 """
 
 from collections.abc import Mapping

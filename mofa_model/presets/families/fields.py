@@ -1,5 +1,4 @@
-"""The fields of a config.json, asked for by their names; those that nobody asked for are refused by
-name.
+"""The fields of a config.json, read by name; a field that no family reads is refused by name.
 
 Whatever a family asks for may decide the cost. What it does not ask for must be known to be
 harmless, or off: a field that nobody knows may change the cost where it switches something on.
@@ -190,7 +189,7 @@ class Fields:
         return BadValue(f"{self.path}.{name}", self.given.get(name), right)
 
     def finish(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse the fields that were not read."""
         for name, value in self.given.items():
             if (
                 name not in self.asked

@@ -102,7 +102,7 @@ def gemma3(f: Fields) -> Transformer:
 
 
 def llama4(f: Fields) -> Transformer:
-    """Llama 4: a tower with a class token, of which four patches become a token."""
+    """Llama 4: a tower with a class token; four patches become one token."""
     v = f.inside("vision_config")
     v.only("multi_modal_projector_bias", False)
     v.only("pixel_shuffle_ratio", 0.5)
