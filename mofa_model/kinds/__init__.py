@@ -22,7 +22,7 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import BATCH_JOB
-from mofa_model.kinds.demand import Demand, PodSet
+from mofa_model.kinds.demand import Demand
 from mofa_model.kinds.jobset import JOB_SET
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.leaderworkerset import LEADER_WORKER_SET
@@ -36,7 +36,6 @@ from mofa_model.kinds.shape import (
     Beside,
     Body,
     Kind,
-    Reference,
     at,
     items,
     mapping,
@@ -76,7 +75,6 @@ __all__ = [
     "LABELS",
     "LEADER_WORKER_SET",
     "MPI_JOB",
-    "NOTHING",
     "PYTORCH_JOB",
     "RAY_CLUSTER",
     "RAY_JOB",
@@ -91,8 +89,6 @@ __all__ = [
     "JobKind",
     "Kind",
     "PodLabels",
-    "PodSet",
-    "Reference",
     "asked_of",
     "demand_of",
     "job_kind",

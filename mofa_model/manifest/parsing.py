@@ -63,31 +63,24 @@ class Profile(Object[ClusterProfileSpec]):
 
 def training_job(value: Mapping[str, Any]) -> Object[TrainingJobSpec]:
     """A TrainingJob from its manifest."""
-    name, namespace, where = _identity(value, "TrainingJob")
-    spec = parse(TrainingJobSpec, value.get("spec"), f"{where}: spec")
-    return Object(name=name, namespace=namespace, spec=spec)
+    return _object(value, "TrainingJob", TrainingJobSpec)
 
 
 def advisor_policy(value: Mapping[str, Any]) -> Object[AdvisorPolicySpec]:
     """An AdvisorPolicy from its manifest."""
-    name, namespace, where = _identity(value, "AdvisorPolicy")
-    spec = parse(AdvisorPolicySpec, value.get("spec"), f"{where}: spec")
-    return Object(name=name, namespace=namespace, spec=spec)
+    return _object(value, "AdvisorPolicy", AdvisorPolicySpec)
 
 
 def cluster_profile(value: Mapping[str, Any]) -> Profile:
     """A ClusterProfile from its manifest, status included."""
-    name, _, where = _identity(value, "ClusterProfile")
-    spec = parse(ClusterProfileSpec, value.get("spec"), f"{where}: spec")
+    found = _object(value, "ClusterProfile", ClusterProfileSpec)
     status = value.get("status")
+    if status is None:
+        return Profile(name=found.name, spec=found.spec)
     if isinstance(status, Mapping):
-        status = {name: one for name, one in status.items() if name not in _GONE}
-    known = (
-        ClusterProfileStatus()
-        if status is None
-        else parse(ClusterProfileStatus, status, f"{where}: status")
-    )
-    return Profile(name=name, spec=spec, status=known)
+        status = {name: part for name, part in status.items() if name not in _GONE}
+    known = parse(ClusterProfileStatus, status, f"ClusterProfile {found.name}: status")
+    return Profile(name=found.name, spec=found.spec, status=known)
 
 
 def is_ours(value: Mapping[str, Any]) -> bool:
@@ -102,72 +95,54 @@ def parse(model: type[P], value: Any, path: str) -> P:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise _told(error, model, path) from None
+        raise _first_error(error, model, path) from None
     except RecursionError:
         raise BadValue(path, "…", "it is nested too deeply") from None
 
 
-def _identity(value: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
+def _object(value: Mapping[str, Any], kind: str, model: type[P]) -> Object[P]:
     metadata = value.get("metadata")
-    if (
-        not isinstance(metadata, Mapping)
-        or not isinstance(metadata.get("name"), str)
-        or not metadata["name"]
-    ):
-        raise BadValue(
-            f"{kind}: metadata.name",
-            metadata and metadata.get("name") if isinstance(metadata, Mapping) else metadata,
-            "give the object a name",
-        )
-    name, namespace = metadata["name"], metadata.get("namespace")
-    if value.get("apiVersion") != API_VERSION:
-        raise BadValue(
-            f"{kind} {name}: apiVersion",
-            value.get("apiVersion"),
-            f"this version knows {API_VERSION}",
-        )
-    return (
-        name,
-        namespace if isinstance(namespace, str) and namespace else "default",
-        f"{kind} {name}",
+    name = metadata.get("name") if isinstance(metadata, Mapping) else metadata
+    if not isinstance(metadata, Mapping) or not isinstance(name, str) or not name:
+        raise BadValue(f"{kind}: metadata.name", name, "give the object a name")
+    version, namespace = value.get("apiVersion"), metadata.get("namespace")
+    if version != API_VERSION:
+        raise BadValue(f"{kind} {name}: apiVersion", version, f"this version knows {API_VERSION}")
+    spec = parse(model, value.get("spec"), f"{kind} {name}: spec")
+    return Object(
+        name=name,
+        namespace=namespace if isinstance(namespace, str) and namespace else "default",
+        spec=spec,
     )
 
 
-def _told(error: ValidationError, model: type[Part], path: str) -> InputError:
+def _first_error(error: ValidationError, model: type[Part], path: str) -> InputError:
     """The first problem as one of our errors."""
     problems = error.errors(include_url=False)
-    strange = (one for one in problems if one["type"] == "extra_forbidden")
-    first = next(
-        strange, problems[0]
-    )  # a field that is misspelt is missing too, and that would lead astray
+    # A misspelt field is missing too, and to say that would lead astray: unknown fields come first.
+    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
+    first = next(unknown, problems[0])
     location: Sequence[int | str] = first["loc"]
     field_path = path + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]"
     )
     kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "extra_forbidden":
-        return UnknownName(
-            field_path.rpartition(".")[0], location[-1], _known(model, location[:-1])
-        )
+        known = _known(model, location[:-1])
+        return UnknownName(field_path.rpartition(".")[0], location[-1], known)
+    example = f", {text}" if (text := _example(model, location)) else ""
     if kind == "missing":
-        return InputError(f"{field_path}: is missing; give it{_comma(_example(model, location))}")
-    right = (
-        str(context["right"])
-        if kind == "rule"
-        else _RIGHT.get(kind, first["msg"]).format(**context)
-    )
+        return InputError(f"{field_path}: is missing; give it{example}")
     if kind == "rule":
-        given = sorted(given.model_fields_set) if isinstance(given, Part) else _keys(given)
+        right = str(context["right"])
+        if isinstance(given, Part):
+            given = sorted(given.model_fields_set)
+        elif isinstance(given, Mapping):
+            given = ", ".join(map(str, given))
+    else:
+        right = _RIGHT.get(kind, first["msg"]).format(**context)
     more = f" ({len(problems) - 1} more to mend)" if len(problems) > 1 else ""
-    return BadValue(field_path, given, right + _comma(_example(model, location)) + more)
-
-
-def _comma(text: str) -> str:
-    return f", {text}" if text else ""
-
-
-def _keys(given: Any) -> Any:
-    return ", ".join(map(str, given)) if isinstance(given, Mapping) else given
+    return BadValue(field_path, given, right + example + more)
 
 
 def _field(model: type[Part], location: Sequence[int | str]) -> FieldInfo | None:
