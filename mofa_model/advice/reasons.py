@@ -77,9 +77,9 @@ def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: flo
 
 def _largest(terms: Mapping[str, float], whole: float, text: Callable[[float], str]) -> str:
     """The three terms that count most, each of a tenth of the whole or more."""
-    told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
+    by_size = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
     return ", ".join(
-        f"{name} {text(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(whole)
+        f"{name} {text(value)}" for name, value in by_size[:3] if abs(value) >= 0.1 * abs(whole)
     )
 
 
@@ -117,19 +117,19 @@ def _percent(value: float) -> str:
 
 def nearest_constraints(best: PricedLayout, ranking: Ranking, limit: float) -> tuple[str, ...]:
     """Gains of a little more memory, batch or bandwidth, one sentence each, largest first."""
-    found: list[tuple[Ratio, str]] = []
+    gains: list[tuple[Ratio, str]] = []
     if (
         ranking.near is not None
         and ranking.near.nodes * best.problem.cluster.gpus_per_node == best.strategy.gpus
     ):
-        found += _memory(best, ranking.near, limit)
-    found += _batch(best)
+        gains += _memory(best, ranking.near, limit)
+    gains += _larger_batch(best)
     c = best.problem.cluster
     out = replace(c.scale_out, bandwidth=c.scale_out.bandwidth * 2.0)
     up = replace(c.scale_up, bandwidth=c.scale_up.bandwidth * 2.0)
-    found += _faster(best, replace(c, scale_out=out), "twice the bandwidth between nodes")
-    found += _faster(best, replace(c, scale_up=up), "twice the bandwidth inside a node")
-    return tuple(text for _, text in sorted(found, key=lambda item: (-item[0], item[1])))
+    gains += _faster(best, replace(c, scale_out=out), "twice the bandwidth between nodes")
+    gains += _faster(best, replace(c, scale_up=up), "twice the bandwidth inside a node")
+    return tuple(text for _, text in sorted(gains, key=lambda item: (-item[0], item[1])))
 
 
 def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Ratio, str]]:
@@ -143,16 +143,23 @@ def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Rat
     return [(gain, text)]
 
 
-def _batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
-    w, s = best.problem.workload, best.strategy
-    twice = replace(w, training=replace(w.training, global_batch=w.training.global_batch * 2))
-    gain = 2.0 * best.step_time / priced(replace(best.problem, workload=twice), s).step_time - 1.0
+def _larger_batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
+    """The gain by twice the global batch, with its sentence; empty where it is small."""
+    workload, strategy = best.problem.workload, best.strategy
+    doubled = replace(
+        workload,
+        training=replace(workload.training, global_batch=workload.training.global_batch * 2),
+    )
+    gain = (
+        2.0 * best.step_time / priced(replace(best.problem, workload=doubled), strategy).step_time
+        - 1.0
+    )
     if gain < WORTH:
         return []
     return [
         (
             gain,
-            f"a global batch of {int(twice.training.global_batch)} would give {gain:.0%} more tokens a second",
+            f"a global batch of {int(doubled.training.global_batch)} would give {gain:.0%} more tokens a second",
         )
     ]
 

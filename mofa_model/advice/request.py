@@ -65,17 +65,26 @@ def by_trainer(
     The `release` of a stack, and further changes of its constants (`under`), are the same for all.
     """
     return tuple(
-        (name, tuple(_of_stack(one, presets.stack_of(name), release, under) for one in problems))
+        (
+            name,
+            tuple(
+                _with_constants_of(one, presets.stack_of(name), release, under) for one in problems
+            ),
+        )
         for name in trainers()
     )
 
 
-def _of_stack(
+def _with_constants_of(
     problem: SearchCase,
     stack: str,
     release: str | None,
     under: Callable[[Calibration], Calibration],
 ) -> SearchCase:
+    """The problem with the precision and the calibration constants of a software stack.
+
+    `under` changes the constants further.
+    """
     training, cluster = problem.workload.training, problem.cluster
     precision = presets.precision(training.precision.name, stack=stack)
     constants = presets.calibration(cluster.device.name, precision.name, stack, release=release)

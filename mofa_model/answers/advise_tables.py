@@ -32,9 +32,9 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
     shown_tables = [_first(advice)]
     if advice.strategy is not None and (advice.alternatives or advice.current is not None):
         shown = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]
-        shown_tables += [_choices(advice, shown), _layouts(advice, shown)]
+        shown_tables += [_choices(advice, shown), _why_not_table(advice, shown)]
     elif advice.current is not None:
-        shown_tables.append(_layouts(advice, ()))
+        shown_tables.append(_why_not_table(advice, ()))
     if advice.probes:
         shown_tables.append(_probes(advice))
     if advice.frontier:
@@ -253,15 +253,15 @@ def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
     return Table(title="Choices", columns=columns, rows=rows)
 
 
-def _layouts(advice: Advice, others: Sequence[Alternative]) -> Table:
-    """Their layouts, as they can be given back, each with what speaks against it."""
+def _why_not_table(advice: Advice, others: Sequence[Alternative]) -> Table:
+    """The table of the alternatives and of today's layout, with the reason against each."""
     rows: list[tuple[Cell, ...]] = [
         (other.name, f"{short_strategy(other.strategy)}: {other.reason}") for other in others
     ]
     if (today := advice.current) is not None:
         gain = gained(advice)
-        said = [today.reason, f"the advice is {gain}" if gain else ""]
-        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, said)) or 'it fits'}"))
+        reasons = [today.reason, f"the advice is {gain}" if gain else ""]
+        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, reasons)) or 'it fits'}"))
     columns = (Column("choice"), Column("layout, and what decides", align="left"))
     return Table(title="Why not", columns=columns, rows=tuple(rows))
 

@@ -172,12 +172,12 @@ def read_features(
     return layout
 
 
-def read_context(words: Sequence[str]) -> ContextMode:
-    """How context parallelism communicates; a ring where layers differ."""
-    said = {word: mode for mode, word in CONTEXT_WORDS.items()} | {
+def read_context_mode(words: Sequence[str]) -> ContextMode:
+    """The communication of context parallelism that `words` name; a ring for all unknown words."""
+    mode_of_word = {word: mode for mode, word in CONTEXT_WORDS.items()} | {
         "a2a+p2p": ContextMode.HIERARCHICAL
     }
-    return said.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
+    return mode_of_word.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
 
 
 def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
@@ -444,7 +444,7 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     layout["offload"] = read_offload(moved)
     layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in given else Placement.DEVICE
     if "cp-comm-type" in given:
-        layout["context_mode"] = read_context(given["cp-comm-type"])
+        layout["context_mode"] = read_context_mode(given["cp-comm-type"])
     return Reading(
         trainer=TRAINER,
         layout=layout,

@@ -21,7 +21,7 @@ from mofa_model.launch.megatron import (
     instances,
     offloaded,
     overlaps_experts,
-    read_context,
+    read_context_mode,
     read_features,
     read_offload,
     split_of,
@@ -240,7 +240,7 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
         given.get("comm_overlap.overlap_grad_reduce", "").lower(),
     }
     if "model.cp_comm_type" in given:
-        layout["context_mode"] = read_context((given["model.cp_comm_type"],))
+        layout["context_mode"] = read_context_mode((given["model.cp_comm_type"],))
     recipes = {word: name for name, word in reversed(_PRECISIONS.items())}
     return Reading(
         trainer=TRAINER,

@@ -68,7 +68,7 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
     at = _line_in(words, trainer, arguments)
     if at is not None:
         return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
-    arguments = _agreed(words, trainer, arguments)
+    arguments = _without_dispatcher(words, trainer, arguments)
     gone = _layout(words, trainer, arguments)
     for word in () if gone else words:
         if any(blank in word for blank in " \t\n") and _mentions(word, trainer, arguments):
@@ -105,7 +105,7 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     at = _line_in(texts, trainer, arguments)
     if at is not None:
         return _inside(words[at], trainer, arguments)
-    arguments = _agreed(texts, trainer, arguments)
+    arguments = _without_dispatcher(texts, trainer, arguments)
     gone = _layout(texts, trainer, arguments)
     _check_values(words, gone, trainer)
     spot = _spot(texts, gone)
@@ -254,13 +254,19 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
     return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 
-def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments without the dispatcher, where the command has chosen `flex`."""
-    chosen = [at for at, word in enumerate(words) if _argument_of(word, trainer) in _DISPATCHERS]
-    values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
-    ours = [at for at, word in enumerate(arguments) if _argument_of(word, trainer) in _DISPATCHERS]
-    left = {at + more for at in ours for more in range(1 if "=" in arguments[at] else 2)}
-    return [word for at, word in enumerate(arguments) if at not in left or "flex" not in values]
+def _without_dispatcher(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
+    """The new arguments, without a token dispatcher where the command's own is `flex`."""
+
+    def places(line: Sequence[str]) -> list[int]:
+        return [i for i, word in enumerate(line) if _argument_of(word, trainer) in _DISPATCHERS]
+
+    values = [words[i].partition("=")[2] or "".join(words[i + 1 : i + 2]) for i in places(words)]
+    if "flex" not in values:
+        return list(arguments)
+    dropped: set[int] = set()
+    for i in places(arguments):
+        dropped |= {i} if "=" in arguments[i] else {i, i + 1}
+    return [word for i, word in enumerate(arguments) if i not in dropped]
 
 
 def _trainer_of(arguments: Sequence[str]) -> str:

@@ -47,12 +47,12 @@ def facts_of(words: Sequence[str], gpus: int) -> dict[str, int]:
     >>> facts_of(["train.py", "--max_seq_length=2048", "--per_device_train_batch_size", "4"], 8)
     {'sequenceLength': 2048, 'globalBatchSize': 32}
     """
-    sequence = whole(_said(words, _SEQUENCE))
-    batch = whole(_said(words, _BATCH))
+    sequence = whole(_flag_value(words, _SEQUENCE))
+    batch = whole(_flag_value(words, _BATCH))
     if not batch:
-        batch = whole(_said(words, _EACH)) * (whole(_said(words, _AGAIN)) or 1) * gpus
-    told = {"sequenceLength": sequence, "globalBatchSize": batch}
-    return {name: value for name, value in told.items() if value}
+        batch = whole(_flag_value(words, _EACH)) * (whole(_flag_value(words, _AGAIN)) or 1) * gpus
+    facts = {"sequenceLength": sequence, "globalBatchSize": batch}
+    return {name: value for name, value in facts.items() if value}
 
 
 def model_of(words: Sequence[str], named: str = "") -> str:
@@ -61,34 +61,34 @@ def model_of(words: Sequence[str], named: str = "") -> str:
     >>> model_of(["train.py", "--model_name_or_path", "meta-llama/Llama-2-7b-hf"])
     'llama2-7b'
     """
-    return next((found for one in (_said(words, _MODEL), named) if (found := _preset(one))), "")
+    return _preset(_flag_value(words, _MODEL)) or _preset(named)
 
 
-def model_said(words: Sequence[str], named: str = "") -> str:
-    """The same, as it is written; empty where nothing names one."""
-    return _said(words, _MODEL) or named
+def written_model(words: Sequence[str], named: str = "") -> str:
+    """The model that a command or the object names, as it is written; empty where none is named."""
+    return _flag_value(words, _MODEL) or named
 
 
 def _preset(name: str) -> str:
     """A preset by its name, by the place of its weights, or by the last part of that place."""
     plain = name.partition("://")[2] or name
     bare = _TUNED.sub("", plain)
-    for one in (plain, bare, bare.rpartition("/")[2]):
+    for candidate in (plain, bare, bare.rpartition("/")[2]):
         try:
-            return presets.resolve("models", one) if one else ""
+            return presets.resolve("models", candidate) if candidate else ""
         except InputError:
             continue
     return ""
 
 
-def _said(words: Sequence[str], names: Sequence[str]) -> str:
-    """The value of the first of some flags, behind `=` or as the next word."""
-    told: dict[str, str] = {}
-    for word, after in zip_longest(words, words[1:], fillvalue=""):
+def _flag_value(words: Sequence[str], names: Sequence[str]) -> str:
+    """The value of the first flag of `names` that a command has, after `=` or as the next word."""
+    values: dict[str, str] = {}
+    for word, next_word in zip_longest(words, words[1:], fillvalue=""):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            told.setdefault(name.replace("_", "-"), value if equals else after)
-    return next((told[name] for name in names if told.get(name)), "")
+            values.setdefault(name.replace("_", "-"), value if equals else next_word)
+    return next((values[name] for name in names if values.get(name)), "")
 
 
 _MOST: Final = 1000
@@ -99,8 +99,8 @@ _DEEPEST: Final = 8
 
 def files_of(demand: Demand, around: Surroundings, namespace: str) -> dict[str, str]:
     """Files that a job's command names and that are here, by path."""
-    found = {path: around.text(namespace, *which) for path, which in demand.files.items()}
-    return {path: text for path, text in found.items() if text is not None}
+    texts = {path: around.text(namespace, *which) for path, which in demand.files.items()}
+    return {path: text for path, text in texts.items() if text is not None}
 
 
 def reading_of(files: Mapping[str, str]) -> Reading | None:

@@ -24,9 +24,9 @@ from mofa_model.manifest.command_facts import (
     facts_of,
     files_of,
     model_of,
-    model_said,
     reading_of,
     words_of,
+    written_model,
 )
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of, to_inputs
@@ -118,7 +118,7 @@ class SpecDraft:
         missing = [field for field in _FACTS if field not in training]
         words = f"{shown(shlex.join(demand.words))} says" if demand.words else "says"
         if "model" not in self.spec:
-            name = model_said(demand.words, demand.model)
+            name = written_model(demand.words, demand.model)
             why = (
                 f"names {shown(name)}, which is no model that is known"
                 if name

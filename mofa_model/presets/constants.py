@@ -114,11 +114,12 @@ def _calibration(
     files: tuple[str, ...],
     measured: MeasuredKernels | None,
 ) -> Calibration:
-    habits = catalogue.stack(stack)
-    bare = Calibration(
+    """The constants of a chip, recipe and stack, as a `Calibration`."""
+    defaults = catalogue.stack(stack)
+    default_calibration = Calibration(
         stack=stack,
-        placement=habits.placement,
-        tensor_overlap=habits.tensor_overlap,
+        placement=defaults.placement,
+        tensor_overlap=defaults.tensor_overlap,
         kernels=measured,
     )
     changes: dict[str, dict[str, float]] = {}
@@ -126,9 +127,10 @@ def _calibration(
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = constant.value
     groups: dict[str, Any] = {
-        group: replace(getattr(bare, group), **values) for group, values in changes.items()
+        group: replace(getattr(default_calibration, group), **values)
+        for group, values in changes.items()
     }
-    return replace(bare, **groups)
+    return replace(default_calibration, **groups)
 
 
 @cache

@@ -36,7 +36,10 @@ class DualPipe(Schedule):
     both_ends: ClassVar[bool] = True
 
     def order(self, p: int, m: int, v: int = 1) -> Order:
-        """P and m are even and m >= 2 p; half of the micro-batches enter at each end."""
+        """The steps of each of p stages for m micro-batches; half of them enter at each end.
+
+        p and m have to be even, with m >= 2 p.
+        """
         at_least_one(stages=p, microbatches=m)
         self.own_virtual_stages(v)
         if p % 2:

@@ -155,7 +155,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         compared.append((today.strategy, advice.trainer, advice.precision, request.nodes))
     found = priced_together(
         [
-            (_problem(request.of(trainer), recipe, nodes), s)
+            (_problem_of(request.of(trainer), recipe, nodes), s)
             for s, trainer, recipe, nodes in compared
         ]
     )
@@ -177,8 +177,8 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     return paths
 
 
-def _problem(request: Request, precision: str, nodes: int) -> SearchCase:
-    """The problem of a precision on a number of nodes."""
+def _problem_of(request: Request, precision: str, nodes: int) -> SearchCase:
+    """The search case of a precision, on a number of nodes."""
     named = (p for p in request.problems if p.workload.training.precision.name == precision)
     problem = next(named, request.problems[0])
     cluster = replace(problem.cluster, gpus=nodes * int(problem.cluster.gpus_per_node))

@@ -124,14 +124,14 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     observed = _observed(arguments)
     if arguments.node_days == 0 and (
-        seen := sum(one.failures for one in observed.classes.values())
+        seen := sum(evidence.failures for evidence in observed.classes.values())
     ):
         raise BadValue("--node-days", 0, f"{seen} failures were seen in some node-days: give these")
-    assumed, recovery, weight = _held(arguments, observed)
+    assumed, recovery, weight = _assumptions(arguments, observed)
     if arguments.prometheus is None:  # files and counts name what failed; nothing else did
         none = FailureEvidence(node_days=observed.node_days)
         observed = replace(observed, classes=dict.fromkeys(assumed, none) | dict(observed.classes))
-    found = assess(
+    assessment = assess(
         observed,
         assumed,
         prior_weight=weight,
@@ -139,8 +139,8 @@ def run(arguments: Namespace) -> int:
         alarm=arguments.alarm,
         recovery=recovery,
     )
-    output.emit(arguments.output, _tables(found), _document(found))
-    return CONTRADICTED if arguments.check and found.contradicted else 0
+    output.emit(arguments.output, _tables(assessment), _document(assessment))
+    return CONTRADICTED if arguments.check and assessment.contradicted else 0
 
 
 def _check(arguments: Namespace) -> None:
@@ -195,8 +195,8 @@ def _observed(arguments: Namespace) -> ObservedFailures:
 def _live(url: str, profile: str | None) -> ObservedFailures:
     if profile is None:
         raise BadValue("--profile", None, "name the pool's profile with --prometheus")
-    found: ObservedFailures = _source("prometheus")(url, profile)
-    return found
+    observed: ObservedFailures = _source("prometheus")(url, profile)
+    return observed
 
 
 def _source(name: str) -> Callable[..., Any]:
@@ -220,7 +220,7 @@ def _profile(name: str) -> Profile:
     return cluster_profile(source(name))
 
 
-def _held(
+def _assumptions(
     arguments: Namespace, observed: ObservedFailures
 ) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
     """Assumed failures per node-day by class, recovery times, and the assumption's weight.
@@ -228,28 +228,35 @@ def _held(
     They come from the command line, the profile, or the paper. A profile's weight is shared out by
     rate, so that classes that were not counted keep their part.
     """
-    paper = {one.value: RecoveryTime(mean=one.seconds, cv=1.0) for one in RecoveryClass}
-    given = arguments.prior_weight
+    paper_times = {
+        failure_class.value: RecoveryTime(mean=failure_class.seconds, cv=1.0)
+        for failure_class in RecoveryClass
+    }
+    given_weight = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
-        return _assumed(arguments, observed), paper, given or 0.0
+        return _assumed(arguments, observed), paper_times, given_weight or 0.0
     from mofa_model.manifest.failures import classes_of
 
     profile = _profile(arguments.profile)
-    whole = classes_of(profile.spec.failures)
-    rates = {str(one.name): float(one.failures_per_thousand_node_days) / 1000 for one in whole}
-    times = {
-        str(one.name): RecoveryTime(
-            mean=float(one.recovery_seconds), cv=max(float(one.recovery_spread), 0.1)
-        )
-        for one in whole
-        if one.recovery_seconds
+    failure_classes = classes_of(profile.spec.failures)
+    rates = {
+        str(failure_class.name): float(failure_class.failures_per_thousand_node_days) / 1000
+        for failure_class in failure_classes
     }
-    weight = float(profile.spec.failures.prior_weight) if given is None else given
+    times = {
+        str(failure_class.name): RecoveryTime(
+            mean=float(failure_class.recovery_seconds),
+            cv=max(float(failure_class.recovery_spread), 0.1),
+        )
+        for failure_class in failure_classes
+        if failure_class.recovery_seconds
+    }
+    weight = float(profile.spec.failures.prior_weight) if given_weight is None else given_weight
     if set(observed.classes) == {"all"}:
-        return {"all": sum(rates.values())}, paper, weight
+        return {"all": sum(rates.values())}, paper_times, weight
     counted = {name: rate for name, rate in rates.items() if name in observed.classes}
     share = sum(counted.values()) / sum(rates.values()) if any(rates.values()) else 1.0
-    return counted, paper | times, weight if given is not None else weight * share
+    return counted, paper_times | times, weight if given_weight is not None else weight * share
 
 
 def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, float]:
@@ -259,7 +266,11 @@ def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, floa
     shares = (
         _pairs(arguments.shares, "--shares")
         if arguments.shares
-        else {one.value: one.share for one in RecoveryClass if one.share}
+        else {
+            failure_class.value: failure_class.share
+            for failure_class in RecoveryClass
+            if failure_class.share
+        }
     )
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise BadValue("--shares", arguments.shares, "shares of the classes must add to one")
@@ -267,17 +278,17 @@ def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, floa
 
 
 def _pairs(text: str, field: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    pairs: dict[str, float] = {}
     for part in text.split(","):
         name, sign, number = part.strip().partition("=")
         try:
             value = float(number)
         except ValueError:
             value = math.nan
-        if not (sign and name and math.isfinite(value) and value >= 0) or name in found:
+        if not (sign and name and math.isfinite(value) and value >= 0) or name in pairs:
             raise BadValue(field, text, "write CLASS=NUMBER, each class once, separated by commas")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 def _tables(found: Assessment) -> list[Table]:

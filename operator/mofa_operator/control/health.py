@@ -36,19 +36,22 @@ class Probes:
         """Says why this operator waits, and for whom; None = it leads, or there is no election."""
 
     def live(self) -> tuple[bool, list[str]]:
-        """Whether work advances, and what does not."""
+        """Answer of the liveness probe: whether work advances, and the reasons why not."""
         reasons = list(self._stuck())
         return not reasons, reasons
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Whether a job would be advised now; a standby is ready when it could take over."""
+        """Answer of the readiness probe: whether a job would be advised now, and why not.
+
+        A standby is ready when it could take over.
+        """
         if self.standby is not None:
             return self.model_pool.is_warm, [self.standby(), *self._cold()]
         reasons = list(self._missing())
         return not reasons, reasons
 
     def away(self) -> str:
-        """Why there is nothing to show; empty where there is."""
+        """Why the page has nothing to show; empty where it has."""
         if self.standby is not None:
             return self.standby()
         return (

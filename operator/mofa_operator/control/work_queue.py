@@ -131,18 +131,21 @@ class WorkQueue:
         self._finished_at = -math.inf
 
     def add(self, key: Key, *, urgent: bool = True) -> None:
-        """Queue an object; one that is in work is queued again afterwards."""
+        """Queue a key, at most once, in the urgent or the routine lane.
+
+        A key that is in work is queued again once it is done; a waiting one can become urgent.
+        """
         if key in self._since:
             self._again[key] = urgent or self._again.get(key, False)
             return
-        people, routine = self._waiting.lanes
-        if people.has(key.namespace, key):
+        urgent_lane, routine_lane = self._waiting.lanes
+        if urgent_lane.has(key.namespace, key):
             return
-        if not routine.has(key.namespace, key):
-            (people if urgent else routine).push(key.namespace, key, _now())
+        if not routine_lane.has(key.namespace, key):
+            (urgent_lane if urgent else routine_lane).push(key.namespace, key, _now())
             self._changed.set()
         elif urgent:
-            people.push(key.namespace, key, routine.remove(key.namespace, key))
+            urgent_lane.push(key.namespace, key, routine_lane.remove(key.namespace, key))
 
     def add_after(self, key: Key, delay: float, *, urgent: bool = False) -> None:
         """Queue an object after a delay; of two delays the earlier counts."""

@@ -79,31 +79,31 @@ def _end_with_parent() -> None:
 
 def warm() -> None:
     """Import and read what every answer needs."""
-    from mofa_operator.decide.answer import warm as heat
+    from mofa_operator.decide.answer import warm as warm_answers
 
-    heat()
+    warm_answers()
     gc.freeze()  # what was imported and read is no garbage
 
 
 def answer(question: Question) -> Answer:
     """The model's answer."""
-    from mofa_operator.decide.answer import answer as find
+    from mofa_operator.decide.answer import answer as compute
 
-    return find(question)
+    return compute(question)
 
 
 def unsearched(question: Question) -> Answer:
-    """What is known of it without a search."""
-    from mofa_operator.decide.answer import unsearched as know
+    """The answer without the search of layouts: its hash and what is known before searching."""
+    from mofa_operator.decide.answer import unsearched as compute
 
-    return know(question)
+    return compute(question)
 
 
 def view(question: Question) -> AdviceView | Refusal | None:
     """The same answer in full, for the page."""
-    from mofa_operator.decide.answer import view as draw
+    from mofa_operator.decide.answer import view as compute
 
-    return draw(question)
+    return compute(question)
 
 
 class NoAnswer(Exception):

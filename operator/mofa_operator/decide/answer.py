@@ -62,7 +62,7 @@ def answer(question: Question) -> Answer:
                 del FOUND[oldest]
         made = FOUND[known.digest]
     except MofaError as error:
-        return _refused(question, error)
+        return _invalid_input_answer(question, error)
     return replace(
         made,
         reason=ready_reason(made.outcome, known.reason),
@@ -77,7 +77,7 @@ def unsearched(question: Question) -> Answer:
         found = asked(question)
         return _before_search(found, request_of(found), sizes_of(found))
     except MofaError as error:
-        return _refused(question, error)
+        return _invalid_input_answer(question, error)
 
 
 def warm() -> None:
@@ -109,26 +109,29 @@ def is_quarantined(snapshot: JobSnapshot) -> bool:
     return snapshot.job.annotations.get(HASH) == _digest(snapshot.question, outgrown=True)
 
 
-def prior_weight(found: JobQuestion) -> float:
+def prior_weight(job_question: JobQuestion) -> float:
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
-    source = found.spec.failure_assumptions.source
-    counted = sum(seen.failures for seen in found.profile.status.evidence().values())
+    source = job_question.spec.failure_assumptions.source
+    counted = sum(evidence.failures for evidence in job_question.profile.status.evidence().values())
     if source == "Live":
         return 0.0
-    weight = float(found.profile.spec.failures.prior_weight)
+    weight = float(job_question.profile.spec.failures.prior_weight)
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
 
 
-def _before_search(found: JobQuestion, request: Request, sizes: Sizes) -> Answer:
+def _before_search(job_question: JobQuestion, request: Request, sizes: Sizes) -> Answer:
     cluster = request.problems[0].cluster
-    is_assumed = prior_weight(found) > MOSTLY and found.spec.failure_assumptions.source != "Assumed"
+    is_assumed = (
+        prior_weight(job_question) > MOSTLY
+        and job_question.spec.failure_assumptions.source != "Assumed"
+    )
     return Answer(
         digest=digest_of(request, sizes, VERSION),
         status={"inputs": {"failure": failure_rows(failure_inputs(request))}},
         reason=(Reason.PRIOR_DOMINATED if is_assumed else Reason.RECOMMENDED).value,
-        profile=found.profile.name,
+        profile=job_question.profile.name,
         trainer=trainer_of(request.framework),
-        framework_version=found.spec.training.framework_version or "",
+        framework_version=job_question.spec.training.framework_version or "",
         device_bytes=float(cluster.device.memory),
         room_bytes=_usable(cluster),
     )
@@ -142,20 +145,20 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
     advice = advise(request)
     cluster = request.of(advice.trainer).problems[0].cluster
     words = launch_words(request, advice)
-    told = of_advice(advice, digest, "", words, table_of(sizes, advise, {request: advice}))
+    annotations = of_advice(advice, digest, "", words, table_of(sizes, advise, {request: advice}))
     status = status_of(advice, digest, "", _launch(request, advice))
-    del told[PREFIX + "computed-at"], status["computedTime"]
+    del annotations[PREFIX + "computed-at"], status["computedTime"]
     return Answer(
         digest=digest,
         outcome=advice.status.value,
-        explanation=told[PREFIX + "explanation"],
-        annotations=told,
+        explanation=annotations[PREFIX + "explanation"],
+        annotations=annotations,
         status=status,
         figures=predicted_ranges(part(status, "recommendation").get("predicted")),
         strategy=axes_of("" if advice.strategy is None else format_strategy(advice.strategy)),
         trainer=trainer_of(request.framework),
         arguments=words,
-        checkpoint_interval=figure(told.get(PREFIX + "checkpoint-interval-seconds")),
+        checkpoint_interval=figure(annotations.get(PREFIX + "checkpoint-interval-seconds")),
         caveats=advice.caveats,
         device_bytes=float(cluster.device.memory),
         room_bytes=_usable(cluster),
@@ -177,8 +180,8 @@ def _launch(request: Request, advice: Advice) -> Launch | None:
         return None
 
 
-def _refused(question: Question, error: MofaError) -> Answer:
-    """The answer to a question that cannot be understood; its hash covers what can be mended."""
+def _invalid_input_answer(question: Question, error: MofaError) -> Answer:
+    """The answer that carries an input error; its hash covers the spec and the annotations."""
     message = str(error)
     for offline, here in _WORDING:
         message = message.replace(offline, here)
@@ -193,13 +196,13 @@ def _digest(question: Question, **more: bool) -> str:
 
 
 def _without_advice(message: str, reason: Reason, digest: str) -> Answer:
-    told = of_bad_input(message, digest, VERSION, "")
-    del told[PREFIX + "computed-at"]
+    annotations = of_bad_input(message, digest, VERSION, "")
+    del annotations[PREFIX + "computed-at"]
     return Answer(
         digest=digest,
         outcome=INVALID,
-        explanation=told[PREFIX + "explanation"],
-        annotations=told,
+        explanation=annotations[PREFIX + "explanation"],
+        annotations=annotations,
         status={"inputsHash": digest, "modelVersion": VERSION},
         reason=reason.value,
     )

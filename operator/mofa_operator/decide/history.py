@@ -106,12 +106,12 @@ class _Look:
         """A reading that makes sense."""
         before, incomplete = self._before, Reason.HISTORY_INCOMPLETE
         more = joined(str(warning) for warning in history.warnings[:2])
-        is_thin = self._is_thin(fresh)
+        has_lost_exposure = self._has_lost_exposure(fresh)
         lost = [name for name in before.classes if name not in fresh.classes] if before else []
         is_bare = not history.classes or history.node_days <= 0
         if history.missing:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
-            if lost or is_thin or is_bare:
+            if lost or has_lost_exposure or is_bare:
                 return self._without(Reason.SERIES_MISSING, message)
             known = f"only class {', '.join(history.classes)} can be counted"
             words = [message, known, _covered(fresh)]
@@ -122,7 +122,7 @@ class _Look:
         if is_bare:
             what = "no node was watched" if history.node_days <= 0 else "no class could be counted"
             return self._without(incomplete, f"{what} in the window")
-        if is_thin:
+        if has_lost_exposure:
             return self._without(incomplete, joined([_covered(fresh), more]), days)
         state: State = "True"
         reason, message = Reason.COMPLETE, ""
@@ -158,15 +158,15 @@ class _Look:
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
         """The reading where no Prometheus is configured: it rests on the watch."""
-        found, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
-        if found is None or not dates:
+        history, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
+        if history is None or not dates:
             return reading
         words = [
             "no Prometheus is configured",
-            f"seen by the watch alone since {min(dates)}: class {', '.join(found.classes)}",
-            _covered(found),
+            f"seen by the watch alone since {min(dates)}: class {', '.join(history.classes)}",
+            _covered(history),
         ]
-        return self._with(found, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
+        return self._with(history, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
 
     def _of_ledger(self, days: tuple[Day, ...]) -> History | None:
         """The sum of the ledger; None where the memory of before says more.
@@ -174,24 +174,24 @@ class _Look:
         A watch's first hours say nothing until something fails: exposure alone is written once a
         day is worth it.
         """
-        found = ledger.memory(days, self._window)
-        if found is None or found.node_days <= 0 or self._is_thin(found):
+        ledger_sum = ledger.memory(days, self._window)
+        if ledger_sum is None or ledger_sum.node_days <= 0 or self._has_lost_exposure(ledger_sum):
             return None
         if self._before is not None:
-            of_ledger = set() if self._known is None else set(self._known.classes)
-            lost = set(self._before.classes) - set(found.classes) - of_ledger
-            return None if lost else found
+            known_classes = set() if self._known is None else set(self._known.classes)
+            lost = set(self._before.classes) - set(ledger_sum.classes) - known_classes
+            return None if lost else ledger_sum
         is_due = ledger.due(self._stored, days, self._snapshot.now)
-        return found if ledger.failures(found) or is_due else None
+        return ledger_sum if ledger.failures(ledger_sum) or is_due else None
 
-    def _is_thin(self, fresh: History) -> bool:
-        """Whether much more is remembered than is read, and the window is not covered."""
+    def _has_lost_exposure(self, fresh: History) -> bool:
+        """Whether a poorly covered window has under half of the remembered node-days."""
         before = self._before
         if before is None or percent(fresh) >= COVERED:
             return False
-        least = _HALF * before.node_days
-        is_less = self._known is None or self._known.node_days < least
-        return fresh.node_days < least and is_less
+        half = _HALF * before.node_days
+        ledger_has_lost = self._known is None or self._known.node_days < half
+        return fresh.node_days < half and ledger_has_lost
 
 
 def percent(history: History) -> int:
@@ -209,25 +209,25 @@ def _amount(node_days: float) -> str:
 
 
 def _nonsense(history: History) -> str:
-    """The numbers of a reading that cannot be; empty where none is wrong."""
+    """The impossible numbers of a history, three at most; empty where all are possible."""
     numbers = [
         ("node-days", history.node_days, 1e9),
         ("window", history.window, _TEN_YEARS),
         ("coverage", history.coverage, 1.0 + 1e-9),
     ]
-    for name, one in history.classes.items():
-        mean = one.mean_recovery or 0.0
+    for name, evidence in history.classes.items():
+        mean = evidence.mean_recovery or 0.0
         numbers += [
-            (f"{name} failures", one.failures, 1e7),
+            (f"{name} failures", evidence.failures, 1e7),
             (f"{name} recovery", mean, _TEN_YEARS),
         ]
     for day in history.days:
         numbers.append((f"seconds of {day.date}", day.covered, DAY + 1.0))
-        for name, one in day.classes.items():
+        for name, evidence in day.classes.items():
             numbers += [
-                (f"{name} node-days of {day.date}", one.node_days, 1e9),
-                (f"{name} failures of {day.date}", one.failures, 1e7),
-                (f"{name} recovery of {day.date}", one.recovery_seconds, 1e11),
+                (f"{name} node-days of {day.date}", evidence.node_days, 1e9),
+                (f"{name} failures of {day.date}", evidence.failures, 1e7),
+                (f"{name} recovery of {day.date}", evidence.recovery_seconds, 1e11),
             ]
     wrong = [
         f"{name} {value!r}"
@@ -250,8 +250,8 @@ def assessed(
     total.
     """
     assumed: dict[str, float] = {
-        one.name: float(one.failures_per_thousand_node_days) / 1000
-        for one in classes_of(spec.failures)
+        failure_class.name: float(failure_class.failures_per_thousand_node_days) / 1000
+        for failure_class in classes_of(spec.failures)
     }
     observed = ObservedFailures(
         classes={} if memory is None else memory.classes, past=tuple(past), present=present
@@ -272,7 +272,9 @@ def total(memory: History | None, reports: Reports) -> Written:
     if memory is None:
         return {"assumed": _three(assumed)}
     counted = sum(
-        one.failures / one.node_days for one in memory.classes.values() if one.node_days > 0
+        evidence.failures / evidence.node_days
+        for evidence in memory.classes.values()
+        if evidence.node_days > 0
     )
     return {
         "assumed": _three(assumed),
@@ -303,17 +305,21 @@ def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Ra
 
     Ours. [s]
     """
-    found: dict[str, Range] = {}
-    for one in classes_of(spec.failures):
-        seen = None if memory is None else memory.classes.get(one.name)
-        mean = None if seen is None else seen.mean_recovery
-        if seen is not None and mean is not None:
-            error = float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
+    bounds: dict[str, Range] = {}
+    for failure_class in classes_of(spec.failures):
+        evidence = None if memory is None else memory.classes.get(failure_class.name)
+        mean = None if evidence is None else evidence.mean_recovery
+        if evidence is not None and mean is not None:
+            error = (
+                float(failure_class.recovery_spread)
+                * mean
+                / max(1.0, float(evidence.failures)) ** 0.5
+            )
             half = _NINETY * error
-            found[one.name] = Range(
+            bounds[failure_class.name] = Range(
                 lower=max(0.0, mean - half), target=float(mean), upper=mean + half
             )
-    return found
+    return bounds
 
 
 def contradiction(profile: LiveProfile, memory: History | None, reports: Reports) -> Note | None:

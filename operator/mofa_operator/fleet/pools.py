@@ -16,11 +16,11 @@ from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
 from mofa_operator.fleet.fleet import ClusterSeen, named
 from mofa_operator.fleet.site import Site
 from mofa_operator.fleet.spending import JobState, spending
-from mofa_operator.fleet.survey import standing
+from mofa_operator.fleet.survey import written_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, Key
 from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.observe.cluster.relations import ListedPolicy
-from mofa_operator.observe.nodes import PRODUCT, NodeFacts, count, pools_of
+from mofa_operator.observe.nodes import PRODUCT, NodeFacts, count_nodes, pools_of
 from mofa_operator.words import Aspect
 
 _PROPOSE: Final = "mofa profile --from-cluster | kubectl apply -f -"
@@ -60,7 +60,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
     held = _held(fleet)
     found, mine = [], set[str]()
     for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
-        nodes = count(profile.spec.node_selector, fleet.nodes.items())
+        nodes = count_nodes(profile.spec.node_selector, fleet.nodes.items())
         mine |= set(nodes.names)
         jobs = held.get(profile.key.name, [])
         status = profile.status
@@ -147,7 +147,7 @@ def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, st
     of_pool = profile.spec.node_selector
     if any(of_pool.get(label, value) != value for label, value in selector.items()):
         return False
-    members = count(of_pool, fleet.nodes.items()).names
+    members = count_nodes(of_pool, fleet.nodes.items()).names
     labels = (fleet.nodes[name].labels for name in members)
     return not members or any(selector.items() <= node.items() for node in labels)
 
@@ -157,7 +157,7 @@ def is_kept(site: Site) -> bool:
     nodes = site.fleet.nodes
     found = []
     for profile in site.fleet.store.profiles():
-        counted, says = count(profile.spec.node_selector, nodes.items()), profile.status
+        counted, says = count_nodes(profile.spec.node_selector, nodes.items()), profile.status
         now = (profile.generation, counted.total, counted.ready)
         found.append((says.generation, says.total, says.ready) == now)
     return bool(found) and all(found)
@@ -215,7 +215,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     members: dict[str, list[str]] = {}
     for profile in every:
         name, selector = profile.key.name, profile.spec.node_selector
-        found = count(selector, fleet.nodes.items())
+        found = count_nodes(selector, fleet.nodes.items())
         for node in found.names:
             members.setdefault(node, []).append(name)
         edit = f"kubectl edit clusterprofile {name}"
@@ -245,7 +245,7 @@ def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) 
     name, product = lone[0], fleet.nodes[lone[0]].product
     for profile in profiles:
         selector = profile.spec.node_selector
-        members = count(selector, fleet.nodes.items())
+        members = count_nodes(selector, fleet.nodes.items())
         if selector and product in members.products:
             labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
             return f"kubectl label --overwrite node {name} {labels}"
@@ -284,7 +284,7 @@ def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 def _jobs(site: Site) -> Iterator[Diagnosis]:
     fleet = site.fleet
     for key, job in sorted(fleet.jobs.items()):
-        told = standing(job)
+        told = written_answer(job)
         if told.get("status") == INVALID:
             yield broken(
                 "jobs",

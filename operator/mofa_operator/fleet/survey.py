@@ -19,61 +19,63 @@ from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.snapshot import JobSnapshot, Named
 
 
-def standing(job: LiveObject) -> Told:
-    """The answer that stands on a job."""
-    told = {
+def written_answer(job: LiveObject) -> Told:
+    """The advisor's annotations on a job, without their prefix; empty where they are incomplete."""
+    annotations = {
         key.removeprefix(PREFIX): text
         for key, text in job.annotations.items()
         if key.startswith(PREFIX)
     }
-    return told if "status" in told and "inputs-hash" in told else {}
+    return annotations if "status" in annotations and "inputs-hash" in annotations else {}
 
 
-def stance(fleet: ClusterSeen, key: Key) -> Handling:
-    """What a job wants of us."""
-    found = question(fleet, key, Named())
-    return Handling.NOT_ASKED if found is None else handling_of(found)
+def handling(fleet: ClusterSeen, key: Key) -> Handling:
+    """How the operator handles a job: it advises, is paused or disabled, or was not asked."""
+    snapshot = question(fleet, key, Named())
+    return Handling.NOT_ASKED if snapshot is None else handling_of(snapshot)
 
 
 def unanswered(fleet: ClusterSeen) -> list[Key]:
-    """Jobs that ask, and that nobody has answered."""
+    """Jobs that ask for advice and have no answer yet."""
     return [
         key
         for key, job in fleet.jobs.items()
-        if not standing(job) and stance(fleet, key) is Handling.ADVISE
+        if not written_answer(job) and handling(fleet, key) is Handling.ADVISE
     ]
 
 
 async def named(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Named]:
-    """What jobs name, as the operator reads it; what we may not read is left out."""
+    """The objects that each job names, as the operator reads them; unreadable ones are left out."""
     objects = References(api, fleet.store)
     return {key: await objects.read(key) for key in keys}
 
 
 def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:
-    """What a job asks, as the operator would see it."""
-    found = fleet.store.snapshot(key, fleet.now, names)
-    return found if isinstance(found, JobSnapshot) else None
+    """The snapshot of a job as the operator sees it; None where the job asks nothing."""
+    snapshot = fleet.store.snapshot(key, fleet.now, names)
+    return snapshot if isinstance(snapshot, JobSnapshot) else None
 
 
-def asked(
+def answers_of(
     fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
 ) -> dict[Key, Told]:
-    """Answers to the questions of these jobs; equal questions are answered once.
+    """Answers to the questions of these jobs; equal questions are computed once.
 
-    `tell` hears the share that is done.
+    `tell` is called with the share of the work that each job was.
     """
     by_question: dict[bytes, Told] = {}
-    found: dict[Key, Told] = {}
-    for key, one in names.items():
-        if (snapshot := question(fleet, key, one)) is not None:
-            same = question_bytes(snapshot.question)
-            if same not in by_question:
-                told = answer(snapshot.question).annotations
-                by_question[same] = {name.removeprefix(PREFIX): text for name, text in told.items()}
-            found[key] = by_question[same]
+    answers: dict[Key, Told] = {}
+    for key, named_objects in names.items():
+        if (snapshot := question(fleet, key, named_objects)) is not None:
+            encoded = question_bytes(snapshot.question)
+            if encoded not in by_question:
+                annotations = answer(snapshot.question).annotations
+                by_question[encoded] = {
+                    name.removeprefix(PREFIX): text for name, text in annotations.items()
+                }
+            answers[key] = by_question[encoded]
         tell(1 / len(names))
-    return found
+    return answers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +94,7 @@ def survey(
     fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
 ) -> list[JobLoss]:
     """Every job of a fleet; those of `names`, which ask and have no answer, are answered here."""
-    return lines_of(fleet, asked(fleet, names, tell))
+    return lines_of(fleet, answers_of(fleet, names, tell))
 
 
 async def read_survey(
@@ -105,18 +107,20 @@ async def read_survey(
 
 def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
     """Each gang of pods once; a TrainingJob with a targetRef has no line of its own."""
-    found = []
+    lines = []
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
         speaker = fleet.speaker(key)
-        told = standing(job) or answered.get(key) or {}
+        told = written_answer(job) or answered.get(key) or {}
         if not told and speaker is not None:
-            told = standing(speaker) or answered.get(speaker.key) or {}
+            told = written_answer(speaker) or answered.get(speaker.key) or {}
         spent = spending(job, speaker, told, fleet.now, fleet.beside.get(key, NOTHING))
-        why = stance(fleet, key)
-        found.append(JobLoss(spent=spent, told=told, change=change(spent, told, why, job, speaker)))
-    return sorted(found, key=_order)
+        job_handling = handling(fleet, key)
+        lines.append(
+            JobLoss(spent=spent, told=told, change=change(spent, told, job_handling, job, speaker))
+        )
+    return sorted(lines, key=_order)
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:

@@ -93,13 +93,13 @@ def _gpus(allocatable: Mapping[str, object]) -> int:
     return 0
 
 
-def count(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
-    """The nodes of a pool.
+def count_nodes(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
+    """How many nodes match a pool's selector, how many are ready, and what they offer.
 
     >>> up = NodeFacts(labels={"pool": "east"}, ready=True, cordoned=False, gpus=8)
     >>> down = NodeFacts(labels={"pool": "east"}, ready=False, cordoned=False, gpus=8)
-    >>> found = count({"pool": "east"}, [("b", up), ("a", down)])
-    >>> found.ready, found.total, found.names
+    >>> counted = count_nodes({"pool": "east"}, [("b", up), ("a", down)])
+    >>> counted.ready, counted.total, counted.names
     (1, 2, ('a', 'b'))
     """
     pool = {name: facts for name, facts in nodes if facts.counts_as(selector) is not None}
@@ -258,9 +258,9 @@ class Pools:
     def count(self, profile: str) -> NodeCount:
         """The nodes of a profile; counted anew only where one of them has changed."""
         if profile not in self._selectors:
-            return count({}, self._nodes.items())
+            return count_nodes({}, self._nodes.items())
         if profile not in self._counts:
-            counted = count(self._selectors[profile], self._nodes.items())
+            counted = count_nodes(self._selectors[profile], self._nodes.items())
             times = self._attendance[profile].times()
             self._counts[profile] = replace(counted, **times, known=self._known)
         return self._counts[profile]

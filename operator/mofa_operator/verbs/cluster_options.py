@@ -128,7 +128,7 @@ def _names(parsed_args: Namespace, **_: object) -> list[str]:
 def read_job(arguments: Namespace) -> JobSeen:
     """Read the job and what its answer depends on."""
     from mofa_operator.fleet.fleet import job_named, read_fleet
-    from mofa_operator.fleet.survey import named, question, standing
+    from mofa_operator.fleet.survey import named, question, written_answer
 
     async def asked(api: Api) -> JobSeen:
         fleet = await read_fleet(api)
@@ -139,6 +139,8 @@ def read_job(arguments: Namespace) -> JobSeen:
         snapshot = question(fleet, meant, names[meant])
         if snapshot is None:
             raise UnknownName("job", arguments.job, ())
-        return JobSeen(fleet=fleet, key=meant, snapshot=snapshot, told=standing(fleet.jobs[meant]))
+        return JobSeen(
+            fleet=fleet, key=meant, snapshot=snapshot, told=written_answer(fleet.jobs[meant])
+        )
 
     return read(arguments, asked)

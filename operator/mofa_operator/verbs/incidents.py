@@ -129,7 +129,7 @@ def run(arguments: Namespace) -> int:
         "lost_node_days": {cause: time / units.DAY for cause, time in sorted(found.lost.items())},
         "notes": list(found.warnings),
     }
-    notes = [*_recovery(found.phases), *(f"{text}." for text in found.warnings)]
+    notes = [*_recovery_lines(found.phases), *(f"{text}." for text in found.warnings)]
     if stated:
         patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
         name = "NAME" if profile is None else profile.name
@@ -140,11 +140,11 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _recovery(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
-    """How jobs came back, phase by phase."""
+def _recovery_lines(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
+    """A sentence for each phase of recovery, with the median of its times."""
     for name, times in phases.items():
-        lasted = units.format(median(times), "s")
-        yield f"Recovery, {name}: {lasted} in the median of {len(times)}; {PHASES[name]}."
+        median_time = units.format(median(times), "s")
+        yield f"Recovery, {name}: {median_time} in the median of {len(times)}; {PHASES[name]}."
 
 
 def _written(one: Incident) -> dict[str, Any]:

@@ -23,7 +23,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which job."""
+    """Add the arguments of `mofa why`: the job, and how to print."""
     cluster_options.add_job_options(parser)
     output.add_options(parser)
 

@@ -195,7 +195,7 @@ class _DayReader:
         if not known and not self._pool.members:
             known = await self._nodes_with_devices() or set(sampled)
         nodes = sampled & known
-        hourly = await self._hourly()
+        hourly = await self._most_samples_in_an_hour()
         step = max(5.0, min(float(GRID), HOUR / hourly)) if hourly else float(GRID)
         grid = max(step, _FINEST)
         partly = await self._partly(hourly) if hourly else None
@@ -253,8 +253,8 @@ class _DayReader:
         )
         return {self._naming.host(s.labels) for s in answer.samples} - {""}
 
-    async def _hourly(self) -> float | None:
-        """Most samples of a node in an hour. [1]"""
+    async def _most_samples_in_an_hour(self) -> float | None:
+        """The most samples that one node of the pool gave in an hour; None without samples. [1]"""
         seconds = self._day.seconds
         hour = min(HOUR, seconds)
         most = f"max(count_over_time({self._pool.ready}[{duration(hour)}]))"

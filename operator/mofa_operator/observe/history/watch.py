@@ -87,17 +87,20 @@ def watched_job(kind: JobKind, job: LiveObject, profile: str | None, now: float)
     )
 
 
-def innermost(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
-    """Jobs that made no others of these: a TrainJob and its JobSet are one job, and the JobSet shows more of it."""
-    every = list(jobs)
-    by_uid = {job.uid: job for job in every}
-    makers = {uid for job in every for uid in job.owners}
-    found = []
-    for job in every:
-        if job.uid not in makers:
-            owners = (by_uid[uid].profile for uid in sorted(job.owners) if uid in by_uid)
-            found.append(replace(job, profile=job.profile or next(owners, None)))
-    return found
+def without_owners(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
+    """The jobs that own no other job of the list: of a TrainJob and its JobSet only the JobSet.
+
+    A job that names no ClusterProfile takes the one that its owner names.
+    """
+    all_jobs = list(jobs)
+    by_uid = {job.uid: job for job in all_jobs}
+    owner_uids = {uid for job in all_jobs for uid in job.owners}
+    innermost = []
+    for job in all_jobs:
+        if job.uid not in owner_uids:
+            owners_profiles = (by_uid[uid].profile for uid in sorted(job.owners) if uid in by_uid)
+            innermost.append(replace(job, profile=job.profile or next(owners_profiles, None)))
+    return innermost
 
 
 def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
@@ -200,7 +203,7 @@ class PoolWatch:
         self._looked = now
         looks: defaultdict[str, list[_JobLook]] = defaultdict(list)
         records: dict[str, RunRecord] = {}
-        for job in innermost(jobs):
+        for job in without_owners(jobs):
             before = self._records.get(job.uid)
             records[job.uid] = record = seen(before, job.observation, now)
             if (found := place(job, pools)) is not None:

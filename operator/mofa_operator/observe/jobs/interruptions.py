@@ -52,12 +52,12 @@ def seen(record: RunRecord | None, observation: Observation, now: float) -> RunR
     record = RunRecord(since=now) if record is None else record
     record = replace(record, nodes_lost=_lately((*record.nodes_lost, *observation.nodes_lost), now))
     for sign in observation.signs:
-        record = _signed(record, sign)
+        record = _with_sign(record, sign)
     if observation.suspended is not None and record.has_run:
         suspension = Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction")
-        record = _signed(record, suspension)
+        record = _with_sign(record, suspension)
     for name, counter in sorted(observation.counters.items()):
-        record = _counted(record, name, counter, now)
+        record = _with_counter(record, name, counter, now)
     record = _progressed(record, observation, now)
     if observation.ready is not None:
         record = _made_ready(record, now, ready=observation.ready, drop=observation.drop)
@@ -66,7 +66,8 @@ def seen(record: RunRecord | None, observation: Observation, now: float) -> RunR
     return _folded(record)
 
 
-def _signed(record: RunRecord, sign: Sign) -> RunRecord:
+def _with_sign(record: RunRecord, sign: Sign) -> RunRecord:
+    """The record after a sign of an interruption; signs outside of its time are dropped."""
     before = sign.at < record.since or (record.horizon is not None and sign.at <= record.horizon)
     after = record.ended is not None and sign.at > record.ended
     if before or after:
@@ -79,44 +80,48 @@ def _at(moment: float, level: RecoveryClass, cause: str = "") -> RunInterruption
     return RunInterruption(low=moment, high=moment, level=level, cause=cause)
 
 
-def _counted(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
-    if name not in record.marks:  # what it counted before is not of our time
-        most = max(counter.value, record.earlier.get(counter.level, 0))
-        earlier = {**record.earlier, **({counter.level: most} if most else {})}
+def _with_counter(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
+    """The record after a look at a restart counter; its increase is interruptions."""
+    if name not in record.marks:  # first look: what it counted before belongs to `earlier`
+        count_before = max(counter.value, record.earlier.get(counter.level, 0))
+        earlier = {**record.earlier, **({counter.level: count_before} if count_before else {})}
         return replace(record, earlier=earlier, marks={**record.marks, name: (counter.value, now)})
-    mark, looked = record.marks[name]
-    new = counter.value - mark
-    if new < 0:  # an older look that came late
+    mark, last_look = record.marks[name]
+    gained = counter.value - mark
+    if gained < 0:  # an older look that came late
         return record
     evidence = RunInterruption(
-        low=min(looked, now),
+        low=min(last_look, now),
         high=now,
         level=counter.level,
         claims=(name,) if counter.exact else (),
     )
-    for _ in range(min(new, KEPT if counter.exact else 1)):
+    for _ in range(min(gained, KEPT if counter.exact else 1)):
         record = _with(record, evidence)
-    if counter.exact and new > KEPT:
-        older = record.older.added(counter.level, "failure", count=new - KEPT)
+    if counter.exact and gained > KEPT:
+        older = record.older.added(counter.level, "failure", count=gained - KEPT)
         record = replace(record, older=older)
-    return replace(record, marks={**record.marks, name: (counter.value, max(looked, now))})
+    return replace(record, marks={**record.marks, name: (counter.value, max(last_look, now))})
 
 
 def _with(record: RunRecord, evidence: RunInterruption) -> RunRecord:
     """The record with evidence of an interruption: part of one that is known, or a new one."""
-    fitting = [
-        one
-        for one in record.incidents
-        if not set(evidence.claims) & set(one.claims) and _same(record, one, evidence)
+    matching = [
+        incident
+        for incident in record.incidents
+        if not set(evidence.claims) & set(incident.claims) and _same(record, incident, evidence)
     ]
-    found = None
-    if fitting:  # the one whose moment is known best and is not later; of several, the last
-        found = min(
-            reversed(fitting), key=lambda one: (one.high - one.low, one.low > evidence.high)
+    known = None
+    if matching:  # the one whose moment is known best and is not later; of several, the last
+        known = min(
+            reversed(matching),
+            key=lambda incident: (incident.high - incident.low, incident.low > evidence.high),
         )
-    new = _fresh(record, evidence) if found is None else _merged(record, found, evidence)
-    others = (one for one in record.incidents if one is not found)
-    return replace(record, incidents=tuple(sorted((*others, new), key=lambda one: one.low)))
+    updated = _fresh(record, evidence) if known is None else _merged(record, known, evidence)
+    others = (incident for incident in record.incidents if incident is not known)
+    return replace(
+        record, incidents=tuple(sorted((*others, updated), key=lambda incident: incident.low))
+    )
 
 
 def _same(record: RunRecord, one: RunInterruption, evidence: RunInterruption) -> bool:

@@ -282,11 +282,11 @@ def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
 async def running(
     prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, window: float = WINDOW
 ) -> dict[JobName, Running]:
-    """The figures of those jobs that run."""
-    every = list(jobs)
+    """The tokens per second, step time and other figures of each job that advances now."""
+    all_jobs = list(jobs)
     answers = await together(
-        *(_figures(prometheus, one, now, window) for one in _exporters(every)),
-        *(_own_figures(prometheus, one, now) for one in every if one.has_own_queries),
+        *(_figures(prometheus, one, now, window) for one in _exporters(all_jobs)),
+        *(_own_figures(prometheus, one, now) for one in all_jobs if one.has_own_queries),
     )
     return {job: figures for answer in answers for job, figures in answer.items()}
 

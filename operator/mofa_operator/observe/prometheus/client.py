@@ -370,9 +370,9 @@ class Asking:
         return answer
 
 
-async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
-    """All of them at once; the first failure cancels the others and is raised."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
+async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
+    """Run coroutines at once and return their results; the first failure cancels the others."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     finally:

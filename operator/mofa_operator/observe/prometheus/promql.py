@@ -336,15 +336,15 @@ async def with_trusted_exporters(
     span: float,
     exporters: Pool | None = None,
 ) -> Pool | None:
-    """The pool with the exporters that are trusted about pods; None where there is none.
+    """The pool, limited to exporters of pods that are trusted; None where no exporter is trusted.
 
-    `exporters` are matchers that pick exporters, where those of the pool pick pods.
+    `exporters` has the matchers that pick exporters, if they differ from those that pick pods.
     """
-    found = (await ask(_pod_exporters(exporters or pool, span))).samples
-    if not found:
+    samples = (await ask(_pod_exporters(exporters or pool, span))).samples
+    if not samples:
         return None
     values = {
-        label: any_of(sorted({s.label(label) for s in found})) for label in ("job", "instance")
+        label: any_of(sorted({s.label(label) for s in samples})) for label in ("job", "instance")
     }
     conditions = (matcher(label, value, "=~") for label, value in values.items())
     return replace(pool, pod_exporters=tuple(conditions))
