@@ -119,7 +119,15 @@ class Copy:
         for target in ("check", "verify"):
             self.run("make", f"VENV={ROOT / '.venv'}", target)
         said = self.run(
-            sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not slow and not cluster"
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "-m",
+            "not slow and not cluster",
+            "--ignore=tests/test_newcomer.py",
         )
         if edited := self.run("git", "status", "--porcelain", "tests"):
             raise Fails(f"tests were edited: {edited}")
@@ -455,8 +463,11 @@ def kind(copy: Copy) -> str:
     return f"advised on 4 nodes of 8 GPUs; {len(FOLLOWS)} generated files have it"
 
 
-TERM = """    logging: Seconds = term(
-        "ours", "a pause for logging", called="logging", seconds=lambda step: 0.05
+TERM = """    norms: Seconds = term(
+        "ours",
+        "all-reduce of gradient norms",
+        called="gradient norms",
+        seconds=lambda step: 2.0 * step.cluster.calibration.links.collective,
     )
     # The slowest node delays all terms above.
 """
@@ -473,16 +484,15 @@ def term(copy: Copy) -> str:
         ("advise", *JOB, *limited("tp=2", "pp=1", "cp=1", "mbs=1")),
     )
     longer = after["summary"]["step_seconds"] - before["summary"]["step_seconds"]
-    if "logging" not in json.dumps(after) or not 0.05 <= longer < 0.06:
+    if "gradient norms" not in json.dumps(after) or not 0 < longer < 0.01:
         raise Fails(f"a step is longer by {longer} s")
-    return f"a step is longer by {longer:.3f} s, as its table says; advised {advised['strategy']}"
+    return f"a step is longer by {longer:.6f} s, as its table says; advised {advised['strategy']}"
 
 
 TRAINER_ENTRY = """
 [toytrain]
 about = "a toy trainer"
 like = "torchtitan"
-schedules = ["1f1b"]
 tp = false
 pp = false
 cp = false
@@ -490,6 +500,7 @@ ep = false
 sharding = ["zero3"]
 shard_groups = false
 recompute = ["none"]
+adapters = false
 source = "a newcomer"
 """
 TRAINER = '''"""Toytrain: two arguments."""
@@ -505,20 +516,20 @@ TRAINER: Final = "toytrain"
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """Micro-batch and batch."""
-    arguments = (f"--micro-batch={int(strategy.mbs)}", f"--batch={run.global_batch}")
-    return Launch(trainer=TRAINER, release="toytrain 1.0", arguments=arguments)
+    words = f"--toy-micro-batch={int(strategy.mbs)}", f"--toy-batch={run.global_batch}"
+    return Launch(trainer=TRAINER, release="1.0", arguments=words)
 
 
 def matches(words: Sequence[str]) -> bool:
-    """Whether its program is there."""
-    return any(word.endswith("toytrain.py") for word in words)
+    """Whether a launch is its own."""
+    return any(word.startswith("--toy-") for word in words)
 
 
 def read(words: Sequence[str], _open: OpenFile) -> Reading:
     """Micro-batch and batch, as they were written."""
-    said = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
-    layout = {"mbs": int(said["micro-batch"]), "sharding": Sharding.WEIGHTS}
-    return Reading(trainer=TRAINER, layout=layout, global_batch=int(said["batch"]))
+    said = dict(word.split("=", 1) for word in words if word.startswith("--toy-"))
+    layout = {"mbs": int(said["--toy-micro-batch"]), "sharding": Sharding.WEIGHTS}
+    return Reading(trainer=TRAINER, layout=layout, global_batch=int(said["--toy-batch"]))
 '''
 
 
@@ -529,9 +540,9 @@ def trainer(copy: Copy) -> str:
     copy.write("mofa_model/launch/toytrain.py", TRAINER)
     (advised,) = copy.json(("advise", *JOB, "--framework", "toytrain", "--launch", "toytrain"))
     arguments = advised["launch"]["arguments"]
-    if not any(word.startswith("--micro-batch=") for word in arguments):
+    if not any(word.startswith("--toy-micro-batch=") for word in arguments):
         raise Fails(f"its launch says {arguments}")
-    line = f"torchrun toytrain.py {' '.join(arguments)}"
+    line = f"torchrun train.py {' '.join(arguments)}"
     (again,) = copy.json(("explain", *JOB, "--strategy", line))
     if "optimizer=zero3" not in advised["strategy"] or again["strategy"] != advised["strategy"]:
         raise Fails(f"{advised['strategy']} is read back as {again['strategy']}")

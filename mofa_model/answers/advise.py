@@ -263,7 +263,8 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     if not found:
         raise BadFile(path, _nothing(stream.items))
     if len(found) > 1:
-        raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; `mofa annotate` takes many")
+        takes = "`mofa advise` answers for one job, `mofa annotate` for many"
+        raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; {takes}")
     return jobs.asked(found[0], around)
 
 

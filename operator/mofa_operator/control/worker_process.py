@@ -87,23 +87,23 @@ def warm() -> None:
 
 def answer(question: Question) -> Answer:
     """The model's answer."""
-    from mofa_operator.decide.answer import answer as compute
+    from mofa_operator.decide.answer import answer as compute_answer
 
-    return compute(question)
+    return compute_answer(question)
 
 
 def unsearched(question: Question) -> Answer:
     """The answer without the search of layouts: its hash and what is known before searching."""
-    from mofa_operator.decide.answer import unsearched as compute
+    from mofa_operator.decide.answer import unsearched as compute_unsearched
 
-    return compute(question)
+    return compute_unsearched(question)
 
 
 def view(question: Question) -> AdviceView | Refusal | None:
     """The same answer in full, for the page."""
-    from mofa_operator.decide.answer import view as compute
+    from mofa_operator.decide.answer import view as compute_view
 
-    return compute(question)
+    return compute_view(question)
 
 
 class NoAnswer(Exception):
