@@ -5,12 +5,16 @@
 
 A file counts where one of its functions runs. A kind counts where a record of it is made: a dataclass, a pydantic model, a named
 tuple; and so does every form of a `TypedDict`, a dict of named values or a tuple of unlike parts that a function which runs gives back.
+
+Facts of a job until its annotation, and of a sample until an ETTR, pass the functions of `CHAINS`,
+and every record counts that one of these takes or gives back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import pydoc
 import re
 import sys
 import typing
@@ -140,12 +144,68 @@ def advise() -> Walk:
     return walk
 
 
+CHAINS = {
+    "annotation": (
+        "mofa_operator.observe.cluster.questions.training_question",
+        "mofa_operator.decide.question.asked",
+        "mofa_model.manifest.jobs.request_of",
+        "mofa_model.advice.compose.advise",
+        "mofa_operator.decide.answer._searched",
+        "mofa_operator.decide.job._job",
+        "mofa_operator.decide.job._held",
+    ),
+    "ettr": (
+        "mofa_operator.observe.history.node_series.NodeSeries._names",
+        "mofa_operator.observe.history.day_samples._DayReader.read",
+        "mofa_operator.observe.history.day_samples.pool_timelines",
+        "mofa_operator.incidents.node_incidents.node_incidents",
+        "mofa_operator.incidents.past.past",
+        "mofa_operator.observe.history.history._history",
+        "mofa_operator.observe.history.history._evidence",
+        "mofa_operator.decide.history.read",
+        "mofa_operator.decide.pool.profile",
+        "mofa_model.manifest.failures.reliability_of",
+        "mofa_model.reliability.model.ettr",
+    ),
+}
+"""The functions that pass facts on: of an applied job until its annotation, of a sample until an
+ETTR."""
+SURROUNDINGS = frozenset(
+    {
+        *("IncidentRules", "LoopSettings", "Signal", "Span"),
+        *("LiveObject", "LiveProfile", "Dependencies", "Named"),
+        *("FailureAssumptions", "Cluster"),
+    }
+)
+"""Records beside the facts: settings and signals, other objects, other given things."""
+
+
+def chain(name: str) -> list[str]:
+    """The records that these functions take or give back, in order, each once."""
+    records: dict[str, None] = {}
+    for path in CHAINS[name]:
+        function = pydoc.locate(path)
+        annotations = dict(getattr(function, "__annotations__", {}))
+        result = annotations.pop("return", "")
+        for annotation in (*annotations.values(), result):
+            for word in re.findall(r"\w+", str(annotation)):
+                kind = vars(sys.modules[function.__module__]).get(word)
+                if isinstance(kind, type) and is_record(kind) and word not in SURROUNDINGS:
+                    records[word] = None
+    return list(records)
+
+
 WALKS: dict[str, Callable[[], Walk]] = {"advise": advise}
 
 
 def run(words: list[str]) -> None:
     """Print the walks that are asked for, or all."""
-    for name in [word for word in words if word in WALKS] or WALKS:
+    names = [word for word in words if not word.startswith("-")] or [*WALKS, *CHAINS]
+    for name in names:
+        if name in CHAINS:
+            records = chain(name)
+            print(f"{name}: {len(records)} kinds of records: {' ─▶ '.join(records)}")
+            continue
         walk = WALKS[name]()
         print(f"{name}: {len(walk.files)} files, {len(walk.kinds)} kinds of records")
         if "-v" in words:
