@@ -5,6 +5,7 @@ import importlib
 import operator
 import subprocess
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,26 @@ def test_the_glossary_has_at_most_sixty_words_and_each_once():
     ]
     words = [word.strip() for cell in cells for word in cell.split(",")]
     assert len(words) == len(set(words)) <= 60
+
+
+def imported(tree, modules):
+    """Modules of the product that a file imports: also inside functions, also for types alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            named = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules else node.module for name in named)
+
+
+def test_no_file_of_the_product_imports_itself_through_others():
+    roots = {"mofa_model": ROOT / "mofa_model", "mofa_operator": ROOT / "operator/mofa_operator"}
+    modules = {
+        ".".join((package, *path.relative_to(root).with_suffix("").parts)): path
+        for package, root in roots.items()
+        for path in root.rglob("*.py")
+    }
+    trees = {
+        name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+        for name, path in modules.items()
+    }
+    graph = {name: {*imported(tree, trees)} - {name} for name, tree in trees.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the files
