@@ -95,7 +95,9 @@ class StreamReader:
                 self._name, _TEMPLATE if "{{" in text else f"is not YAML: {_where(error)}"
             ) from None
         except RecursionError:
-            raise BadFile(self._name, f"is nested too deeply; {DEEPEST} levels are read") from None
+            raise BadFile(
+                self._name, f"is nested too deeply; give at most {DEEPEST} levels"
+            ) from None
         except (
             ValueError,
             UnicodeError,
@@ -119,7 +121,7 @@ class StreamReader:
                 self._name, f"has more than {MOST_VALUES} values once its aliases are followed"
             )
         if depth > DEEPEST:
-            raise BadFile(self._name, f"is nested too deeply; {DEEPEST} levels are read")
+            raise BadFile(self._name, f"is nested too deeply; give at most {DEEPEST} levels")
         if isinstance(node, MappingNode):
             return self._mapping(node, depth)
         if isinstance(node, SequenceNode):

@@ -59,7 +59,7 @@ FILES = {  # a manifest that is a little wrong, what is named, and what would be
     "no name": (job("  name:", "  nam:"), "metadata.name: is missing", "give the object a name"),
     "an empty file": ("", "job.yaml: is empty", "give a TrainingJob"),
     "a half of JSON": ("{", "is not YAML: line 1", "stream end"),
-    "a list": ("- a\n", "something else than objects", "apiVersion and kind"),
+    "a list": ("- a\n", "not a Kubernetes object", "apiVersion and kind"),
     "a key twice": (job("spec:", "spec: {}\nspec:"), "the key 'spec'", "twice"),
     "a picture": ("\x00PNG", "is not YAML", "#x0000"),
     "a template of helm": (job("nodes: 256", "nodes: {{ .Values.nodes }}"), "is a template", "helm template"),

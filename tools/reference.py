@@ -62,7 +62,7 @@ of a job. A TrainJob's pods are those of its JobSet; those of a kind that is not
 """
 SETTINGS = """\
 A flag counts more than its environment variable, which counts more than the default. `mofa operator --print-settings`
-prints what would be in force, `--kubeconfig FILE` names another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
+prints the settings that would be used, `--kubeconfig FILE` names another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
 """
 CONDITIONS = """\
 A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `True` is good in every one of them, so that

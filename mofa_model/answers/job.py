@@ -203,7 +203,11 @@ def every_of(text: str | None, tiers: int) -> tuple[int, ...] | None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))
     if len(numbers) != tiers or min(numbers) < 1:
-        raise BadValue("--every", text, f"give {tiers} numbers of one or more, one for each tier")
+        raise BadValue(
+            "--every",
+            text,
+            f"give one whole number of 1 or more for each of the {tiers} checkpoint tiers",
+        )
     return numbers
 
 
@@ -243,7 +247,7 @@ def _class_of(text: str) -> tuple[str, float, RecoveryTime, int]:
     tier = int(_number_of(rest[4], "--class")) if len(rest) == 5 else 0
     share = _number_of(rest[0], "--class")
     if not 0 <= share <= 1:
-        raise BadValue("--class", text, "the share of a class is between 0 and 1")
+        raise BadValue("--class", text, "its share, the second part, must be between 0 and 1")
     return name, share, _recovery_of(rest[1:4], "--class"), tier
 
 

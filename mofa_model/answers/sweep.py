@@ -288,7 +288,7 @@ def _batch(question: SweepQuestion) -> str:
         raise BadValue(
             "global_batch",
             question.global_batch_size,
-            "write sequences a device, for example 0.25/gpu",
+            "give a number of sequences for each device, for example 0.25/gpu",
         ) from None
 
 

@@ -263,5 +263,5 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
         unpriced=left.append,
     )
     if left:
-        terminal.tell(f"{field}: not priced: {', '.join(left)}")
+        terminal.tell(f"{field}: the cost of {', '.join(left)} is not modelled")
     return found

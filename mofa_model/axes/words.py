@@ -140,11 +140,13 @@ class Recomputed(Choice):
             modules = frozenset(detail.split("+"))
             unknown = modules - set(MODULES)
             if unknown:
-                raise BadValue(path, "+".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
+                raise BadValue(
+                    path, "+".join(sorted(unknown)), f"give modules of {', '.join(MODULES)}"
+                )
             return {"recompute": mode, "recompute_modules": modules}
         if mode is Recompute.FULL:
             return {"recompute": mode, "recompute_layers": number(path, detail)}
-        raise BadValue(path, word, "none takes nothing after it")
+        raise BadValue(path, word, "write none with nothing after it")
 
     def write(self, strategy: Any) -> str:
         """Mode, with modules or layers where they are not the default."""
@@ -240,4 +242,4 @@ def member(path: str, word: str, choices: Iterable[_Choice]) -> _Choice:
     for choice in choices:
         if word == choice.value:
             return choice
-    raise BadValue(path, word, f"one of {', '.join(choice.value for choice in choices)}")
+    raise BadValue(path, word, f"give one of {', '.join(choice.value for choice in choices)}")

@@ -140,13 +140,13 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
     if not isinstance(given, Mapping) or any(
         not isinstance(given.get(name), str) for name in needed
     ):
-        raise BadFile(file, f"[[runs]] must say as text: {', '.join(needed)}")
+        raise BadFile(file, f"[[runs]] must give, as text in quotes: {', '.join(needed)}")
     for name in (*SIZES, *QUANTITIES):
         if not _NUMBER.fullmatch(text := str(given.get(name, ""))) and (
             text or name not in QUANTITIES
         ):
             raise BadFile(
-                file, f"[[runs]] {given['id']}: {name} = {text!r} must be a number as text"
+                file, f"[[runs]] {given['id']}: {name} = {text!r} must be a number in quotes"
             )
     if any("=" not in pair for pair in given["layout"].split()):
         raise BadFile(

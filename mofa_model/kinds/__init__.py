@@ -124,7 +124,7 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
         known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
         raise InputError(
             f"replicas of a {body.get('kind')} cannot be read; known: {known}; "
-            "of others that Kueue admits, their Workload"
+            "of another kind that Kueue admits, give its Workload"
         )
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")

@@ -267,7 +267,7 @@ class JobKind(Kind):
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """Objects that start a new job, as manifests have them."""
         del job
-        raise InputError(f"a {self.kind} cannot be written here; make one of another kind")
+        raise InputError(f"--as: a {self.kind} cannot be made from a launch; choose another kind")
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The patch that writes arguments, and the checkpoint interval in steps.
@@ -276,5 +276,6 @@ class JobKind(Kind):
         """
         del body, arguments, steps
         raise InputError(
-            f"nothing of a {self.kind} of {self.group} can be changed once it was made"
+            f"launch arguments cannot be written into a {self.kind} of {self.group}: none of its fields "
+            "can change after it is made; write them into its manifest"
         )

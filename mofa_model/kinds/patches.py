@@ -78,8 +78,8 @@ def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[
     after = rewritten((*command, *args), arguments)
     if after[: len(command)] != tuple(command):
         raise InputError(
-            "the layout stands in the container's command: write it into args, "
-            "where it can be replaced"
+            "the layout's arguments are in the container's command; write them into args, "
+            "where they can be replaced"
         )
     wanted = list(after[len(command) :])
     if wanted == container.args:

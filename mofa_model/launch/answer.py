@@ -156,12 +156,14 @@ class Reading:
             raise BadValue(
                 field,
                 f"{self.chunk_layers} layers a virtual stage",
-                "say how many layers there are",
+                "say how many layers the model has",
             )
         chunks = -(-(depth + self.outer_slots) // self.chunk_layers)
         if chunks % stages:
             raise DoesNotFit(
-                field, f"{chunks} virtual stages", f"they must divide by the {stages} stages"
+                field,
+                f"{chunks} virtual stages",
+                f"their number must be a multiple of the {stages} stages",
             )
         vpp = chunks // stages
         return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
@@ -173,7 +175,7 @@ class Reading:
         depth = self.layers or layers
         if depth is None:
             raise BadValue(
-                field, f"every {self.recompute_every} layers", "say how many layers there are"
+                field, f"every {self.recompute_every} layers", "say how many layers the model has"
             )
         return {"recompute_layers": -(-depth // int(fields.get("pp", 1)) // self.recompute_every)}
 

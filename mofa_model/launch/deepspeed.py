@@ -120,7 +120,9 @@ def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
         raise BadValue(_KEYWORDS, text, "give a JSON object")
     odd = next((name for name in told if name not in _KNOWN), None)
     if odd is not None:
-        raise BadValue(_KEYWORDS, odd, f"it is not priced; known are {', '.join(sorted(_KNOWN))}")
+        raise BadValue(
+            _KEYWORDS, odd, f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
+        )
     return told
 
 
@@ -204,7 +206,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         raise BadValue(
             "current",
             " ".join(words),
-            "the layout is in DeepSpeed's JSON file: name one that can be read",
+            "name DeepSpeed's JSON file, which holds the layout, and give one that can be read",
         )
     reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(

@@ -78,7 +78,7 @@ def document_of(text: str, name: str) -> Mapping[str, Any]:
     if len(found) > 1 and not any(_has(one, "apiVersion") for one in found):
         raise BadFile(name, f"holds {len(found)} documents; give one")
     if not found or not isinstance(found[0], Mapping):
-        raise BadFile(name, "is not a mapping of settings")
+        raise BadFile(name, "is not a mapping of settings; give keys with values")
     return dict(found[0])
 
 
@@ -88,7 +88,8 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
     if one is None:
         keys = ", ".join(str(key) for key in list(document)[:3]) or "nothing"
         raise BadFile(
-            name, f"is no file of settings that is known: it begins with {shown(keys)}; {_read()}"
+            name,
+            f"is not a file of settings that is known here; its first keys are {shown(keys)}; {_read()}",
         )
     if not one.reader:
         raise BadFile(
@@ -104,7 +105,8 @@ def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
     found, wanted = _first(document), next(one for one in _formats() if one.reader == reader)
     if found not in (None, wanted):
         raise BadFile(
-            name, f"seems to be {found.about}; where the command names it stands {wanted.about}"
+            name,
+            f"seems to be {found.about}, but the command names it as {wanted.about}; give one of those",
         )
     _refuse_keys(wanted, document, name)
     return document
@@ -174,11 +176,13 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
     for name in ("expert_parallel_size", "context_parallel_size"):
         if (said.number(f"parallelism.{name}") or 1) > 1:
             raise BadValue(
-                f"parallelism.{name}", said.value(f"parallelism.{name}"), "only 1 is priced"
+                f"parallelism.{name}",
+                said.value(f"parallelism.{name}"),
+                "only the cost of 1 is modelled",
             )
     engine = said.value("parallelism.pp_engine") or "afab"
     if pp > 1 and engine != "1f1b":
-        raise BadValue("parallelism.pp_engine", engine, "only 1f1b is priced")
+        raise BadValue("parallelism.pp_engine", engine, "only the cost of 1f1b is modelled")
     mode = str(said.value("parallelism.tp_mode") or "ALL_REDUCE").upper()
     if mode not in {"ALL_REDUCE", "REDUCE_SCATTER"}:
         raise BadValue("parallelism.tp_mode", mode, "ALL_REDUCE or REDUCE_SCATTER")
@@ -223,7 +227,7 @@ def llm_foundry(document: Mapping[str, Any]) -> Reading:
             raise BadValue(
                 name,
                 said.value(name),
-                "it is not priced; leave it out, or write the layout as optimizer=zero3,mbs=…",
+                "its cost is not modelled; leave it out, or write the layout as optimizer=zero3,mbs=…",
             )
     if said.value("fsdp_config.data_parallel_shard_degree") not in (None, -1):
         raise BadValue(

@@ -184,7 +184,11 @@ def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
     """Words that a field of the strategy has; any other would be priced as none."""
     odd = sorted(words - {*known})
     if odd:
-        raise BadValue(what, " ".join(odd), f"not priced by itself; of {', '.join(known)}")
+        raise BadValue(
+            what,
+            " ".join(odd),
+            f"its cost is not modelled on its own; give some of {', '.join(known)}",
+        )
     return frozenset(words)
 
 

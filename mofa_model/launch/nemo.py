@@ -264,8 +264,7 @@ def read_document(document: Mapping[str, Any]) -> Reading:
             raise BadValue(
                 name,
                 None,
-                "a file that says only a part of a recipe's layout is not read as one; "
-                "say it in the file",
+                "the file must give it: sizes that a NeMo recipe adds are not known here",
             )
     return read(
         [f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None]

@@ -74,7 +74,9 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
         if any(blank in word for blank in " \t\n") and _mentions(word, trainer, arguments):
             if len(words) == 1:
                 return (rewritten_line(word, arguments),)
-            raise _refused(f"the layout stands in {shown(word)}; write it in the command")
+            raise _refused(
+                f"the layout's arguments are in {shown(word)}; write them into the command"
+            )
     spot = _spot(words, gone)
     kept = [at for at in range(len(words)) if at not in gone]
     return (
@@ -111,7 +113,9 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     spot = _spot(texts, gone)
     left = [word for at, word in enumerate(words) if at not in gone and at < spot]
     if not left:
-        raise _refused("nothing but the layout is in it; name the trainer's script")
+        raise _refused(
+            "it holds only the arguments of the layout; add the trainer's script before them"
+        )
     again = texts[0] in {"eval", "ssh"}  # words that a shell reads a second time
     new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
     # A number that touches < or > would say which file it is.
@@ -135,7 +139,9 @@ def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Ed
             for edit in _edits(inner.text, trainer, arguments)
         ]
     if word.expands:
-        raise _refused(f"{shown(word.raw)} is run as a line; write it in one pair of quotes")
+        raise _refused(
+            f"{shown(word.raw)} is run as a shell line; put all of it into one pair of quotes"
+        )
     text = rewritten_line(word.text, arguments).replace("'", "'\\''")
     return [_Edit(word.start, word.end, f"'{text}'")]
 
@@ -145,27 +151,33 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
     for value in script.values:
         name, _, text = value.partition("=")
         if _mentions(text, trainer, arguments):
-            raise _refused(f"the layout stands in the variable {name}; write it in the command")
+            raise _refused(
+                f"the layout's arguments are in the variable {name}; write them into the command"
+            )
     if any(_mentions(text, trainer, arguments) for text in script.documents):
-        raise _refused("the layout stands in a here-document; write it in the command")
+        raise _refused("the layout's arguments are in a here-document; write them into the command")
     words = [word for command in script.commands for word in command.words]
     _check_words(script.commands)
     found = [one for one in script.commands if _decides(one, trainer, arguments)]
     for word in () if found else words:
         if _mentions(word.text, trainer, arguments):
-            raise _refused(f"the layout stands in {shown(word.text)}; write it in the command")
+            raise _refused(
+                f"the layout's arguments are in {shown(word.text)}; write them into the command"
+            )
     outer = [(one, one.words[0].text) for one in script.commands if not one.substituted]
     found = found or [one for one, name in outer if name not in BUILTINS]
     found = found or [one for one, name in outer if name in {".", "source"}]
     if not found:
-        raise _refused("no command is in it; name the trainer's script")
+        raise _refused("it holds no command; add the one that runs the trainer's script")
     if len(found) > 1:
         raise _refused(
-            "several commands could be the trainer's; "
-            "write the layout in one, or give it a line of its own"
+            "several of its commands could be the trainer's; "
+            "write the layout's arguments in one, or put that command on a line of its own"
         )
     if found[0].substituted:
-        raise _refused("the layout stands in a substitution, $( ); write it in the command")
+        raise _refused(
+            "the layout's arguments are in a substitution, $( ); write them into the command"
+        )
     return found[0]
 
 
@@ -175,7 +187,7 @@ def _check_words(commands: Iterable[Command]) -> None:
         first = command.words[0].raw
         if first.startswith("-"):
             raise _refused(
-                f"{shown(first)} would be a command of its own;"
+                f"{shown(first)} would run as a separate command;"
                 " end the line before it with a backslash, and put no comment between"
             )
         for word in command.words:
@@ -195,8 +207,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
             and not _argument_of(words[at - 1].text, trainer)
         ):
             raise _refused(
-                f"{shown(words[at].raw)} may be a value of the layout's or not; "
-                "write it before the layout"
+                f"{shown(words[at].raw)} may or may not be the value of a layout's argument; "
+                "write it before those arguments"
             )
 
 
@@ -206,19 +218,24 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     if at is None:
         return None
     if at == len(words):
-        raise _refused("a shell has neither a line nor a script; name the trainer's script")
+        raise _refused("its shell has nothing to run; name the trainer's script")
     there = _mentions(words[at], trainer, arguments)
     beside = bool(_layout([*words[:at], *words[at + 1 :]], trainer, arguments))
     if there and beside:
-        raise _refused("the layout stands in two places; write it in one")
+        raise _refused(
+            "the layout's arguments are both in the line that a shell runs and beside it; "
+            "write them in one place"
+        )
     if not beside and not is_run(words[:at]):
         raise _refused(
-            f"nobody knows whether {shown(words[0])} runs the shell behind it; "
-            "let the command begin with that shell"
+            f"it is not known whether {shown(words[0])} runs the shell after it; "
+            "begin the command with that shell"
         )
     passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
     if beside and not passed and is_run(words[:at]):
-        raise _refused("the layout stands beside the line that a shell runs; write it in that line")
+        raise _refused(
+            "the layout's arguments are beside the line that a shell runs; write them in that line"
+        )
     return None if beside or (passed and not there) else at
 
 
@@ -232,7 +249,7 @@ def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
         len(words),
     )
     if places and places[-1] > end:
-        raise _refused("the layout stands on both sides of --; write it on one")
+        raise _refused("the layout's arguments are on both sides of --; write them on one side")
     return end
 
 
@@ -276,7 +293,9 @@ def _trainer_of(arguments: Sequence[str]) -> str:
             return trainer
     if any(nemo.is_override(word) for word in arguments):
         return nemo.TRAINER
-    raise _refused("this trainer's layout is in a file, which cannot be written from here")
+    raise _refused(
+        "this trainer reads its layout from a file, which is not changed here; write the file yourself"
+    )
 
 
 def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
@@ -286,7 +305,9 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
         if why := _refused_in(words[at : at + 2], trainer):
             raise _refused(why)
         if any(is_flag_of(other, word) for other in others) and not is_flag_of(trainer, word):
-            raise _refused(f"{word.partition('=')[0]} is not {trainer}'s, for which the advice is")
+            raise _refused(
+                f"{word.partition('=')[0]} is no argument of {trainer}, which the advice is for"
+            )
     new = {_argument_of(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0

@@ -61,7 +61,7 @@ def tree(line: str) -> Any:
         raise InputError(f"launch command: {len(line)} characters; at most {_LONGEST} are read")
     if odd := _UNREAD.search(line):
         raise InputError(
-            f"launch command: {odd.group()!r} is in it, which shells read differently; take it out"
+            f"launch command: it holds {odd.group()!r}, which not all shells read alike; take it out"
         )
     text = bytearray(line.encode())
     for _ in range(_PASSES):
@@ -76,7 +76,7 @@ def tree(line: str) -> Any:
         for end in ends:
             text[end - 2] = ord("#")
     raise InputError(
-        "launch command: its comments end with backslashes, which continue nothing; take them out"
+        "launch command: its comments end with backslashes, which continue no line; take them out"
     )
 
 
@@ -95,7 +95,7 @@ def _parsed(text: bytes) -> Any:
         except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
             parser.kill()
             raise InputError(
-                "launch command: it is too large or nested too deep to be read; write it plainer"
+                "launch command: it is too large or nested too deep to be read; make it shorter or simpler"
             ) from None
 
 
@@ -114,7 +114,7 @@ def _started() -> subprocess.Popen[bytes]:
             resource.prlimit(parser.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     except OSError as error:
         raise InputError(
-            f"launch command: its parser cannot be run here: {shown(str(error))}"
+            f"launch command: shfmt, the program that reads it, cannot be run here: {shown(str(error))}"
         ) from None
     return parser
 
@@ -236,7 +236,7 @@ def in_the_way(words: Sequence[str]) -> str:
     """Why arguments at the end of a command would not reach the trainer in it; empty where they do.
 
     >>> in_the_way(["env", "-S", "torchrun t.py"]).partition(";")[0]
-    "the trainer stands in 'torchrun t.py', which 'env' takes apart"
+    "the trainer is in 'torchrun t.py', which 'env' splits into words"
     >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"])
     ''
     """
@@ -245,7 +245,7 @@ def in_the_way(words: Sequence[str]) -> str:
             told = _asked_of_ssh(words[at + 1 :])
             if not told:
                 return (
-                    "ssh is told no command, and would run the arguments as one; "
+                    "ssh has no command, and would run the arguments as one; "
                     "write the trainer behind its host"
                 )
             if line_of(told) == len(told):
@@ -255,8 +255,7 @@ def in_the_way(words: Sequence[str]) -> str:
                 )
         if _name(word) in _ADD_WORDS and is_run(words[:at]):
             return (
-                f"{shown(_name(word))} puts words of its own behind the command; "
-                "start the trainer without it"
+                f"{shown(_name(word))} adds words after the command; start the trainer without it"
             )
     if any(_STARTS.fullmatch(word) for word in words):
         return ""
@@ -265,7 +264,7 @@ def in_the_way(words: Sequence[str]) -> str:
     if found is None:
         return ""
     return (
-        f"the trainer stands in {shown(found)}, which {shown(words[0])} takes apart;"
+        f"the trainer is in {shown(found)}, which {shown(words[0])} splits into words;"
         " write it in words of the command's own"
     )
 
@@ -382,8 +381,8 @@ class _Reader:
                 calls.append((node["Args"], substituted))
             if len(number := str((node.get("N") or {}).get("Value", ""))) > 1:
                 raise InputError(
-                    f"launch command: {shown(number)} is a file's number to bash, and a word "
-                    "to other shells; put a blank behind it"
+                    f"launch command: {shown(number)} is the number of a file for bash, and a word "
+                    "for other shells; put a blank after it"
                 )
             if "Parts" in node:
                 ends.append(self._span(node)[1])

@@ -34,7 +34,7 @@ class Arguments:
     older: Mapping[str, str]
     """Names of earlier releases, with today's; `name=value` where a flag became a choice."""
     refused: Mapping[str, str]
-    """What is not priced as it is, with what to say instead."""
+    """What has no modelled cost, with what to say instead."""
     only: Mapping[str, Sequence[str]]
     """The values that are priced, of what has others too."""
     unpriced: Sequence[str]
@@ -49,10 +49,10 @@ class Arguments:
         for name, value in given.items():
             said = str(value).lower()
             if name in self.refused and said not in {"false", "null"}:
-                raise BadValue(name, value, f"it is not priced: {self.refused[name]}")
+                raise BadValue(name, value, f"its cost is not modelled: {self.refused[name]}")
             allowed = self.only.get(name)
             if allowed is not None and said not in {word.lower() for word in allowed}:
-                raise BadValue(name, value, f"only {' or '.join(allowed)} is priced")
+                raise BadValue(name, value, f"only the cost of {' or '.join(allowed)} is modelled")
         return tuple(name for name in given if self.is_unpriced(name))
 
     def is_unpriced(self, name: str) -> bool:
@@ -167,7 +167,9 @@ def table(trainer: str) -> Arguments:
 def unsupported(trainer: str, field: str, value: object) -> BadValue:
     """The error for a layout that a trainer cannot be told to run."""
     return BadValue(
-        f"strategy.{field}", value, f"{trainer} has no argument for it; constrain {field}"
+        f"strategy.{field}",
+        value,
+        f"{trainer} has no argument for it; choose another {field}",
     )
 
 

@@ -59,7 +59,7 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
         beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
         if beside:
             others = " and ".join(_said(strategy, acting[name]) for name in sorted(beside))
-            raise _refused(strategy, axis, f"{trainer} does not start it beside {others}")
+            raise _refused(strategy, axis, f"{trainer} cannot run it together with {others}")
 
 
 def _had(strategy: Strategy, known: Framework, some: Iterable[Axis], trainer: str) -> None:
@@ -70,14 +70,16 @@ def _had(strategy: Strategy, known: Framework, some: Iterable[Axis], trainer: st
 
 def _told(reason: Rejection, trainer: str) -> str:
     if reason is Rejection.NOT_IN_FRAMEWORK:
-        return f"{trainer} cannot run it beside the rest of the layout"
+        return f"{trainer} cannot run it with the rest of the layout"
     return f"{trainer}: {reason.meaning}"
 
 
 def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:
     key, _, value = _said(strategy, axis).partition("=")
     return BadValue(
-        f"strategy.{key}", value, f"{why}; constrain {' or '.join(word.key for word in axis.keys)}"
+        f"strategy.{key}",
+        value,
+        f"{why}; constrain {' or '.join(word.key for word in axis.keys)} to another value",
     )
 
 

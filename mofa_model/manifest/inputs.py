@@ -310,11 +310,13 @@ def read_config(text: str, path: str) -> Transformer:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
-        raise InputError(f"{path}: is not a model configuration: it is no JSON object")
+        raise InputError(f"{path}: is not a model configuration; give a JSON object")
     try:
         return models.from_config(document)
     except (BadValue, UnknownName) as error:
-        raise InputError(f"{path}: {error.field} there cannot be right; {error.right}") from None
+        raise InputError(
+            f"{path}: its field {error.field} cannot be right; {error.right}"
+        ) from None
 
 
 def _shape(given: Architecture) -> Transformer:

@@ -315,7 +315,7 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
             "GPUs of all pods",
             demand.gpus,
             f"nodes of profile {profile.name} have {per_node} each: "
-            "give every pod as many, or fill whole nodes",
+            "give every pod the same number of GPUs, or all GPUs of its nodes",
         )
     nodes, mine = found
     part = {} if mine == per_node else {"gpusPerNode": mine}

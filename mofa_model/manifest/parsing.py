@@ -97,7 +97,7 @@ def parse(model: type[P], value: Any, path: str) -> P:
     except ValidationError as error:
         raise _first_error(error, model, path) from None
     except RecursionError:
-        raise BadValue(path, "…", "it is nested too deeply") from None
+        raise BadValue(path, "…", "it is nested too deeply; give fewer levels") from None
 
 
 def _object(value: Mapping[str, Any], kind: str, model: type[P]) -> Object[P]:

@@ -184,7 +184,11 @@ def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
     given = entries.facts(entries.entry("precisions", name))
     stored = given.pop("fp8_params", None)
     if fp8_params and stored is None:
-        raise BadValue("fp8_params", fp8_params, f"{name} has no weights in 8 bits")
+        raise BadValue(
+            "fp8_params",
+            fp8_params,
+            f"{name} has no weights in 8 bits; give a precision whose name begins with fp8",
+        )
     habits = _stack(stack_id).precision
     widths = {**habits.get("all", {}), **habits.get(name, {}), **(stored if fp8_params else {})}
     return Precision(name=name, **given | widths)

@@ -184,7 +184,7 @@ def _own(folder: Path, device: str) -> Surfaces:
     if not folder.is_dir():
         raise BadFile(
             folder,
-            f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote",
+            f"is not a folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote",
         )
     file = folder / f"{device}.json"
     if not file.exists():
@@ -203,7 +203,7 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
         device = str(document["device"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadFile(
-            file, f"is no file of surfaces as `mofa calibrate kernels` writes it: {error!r}"
+            file, f"is not a file that `mofa calibrate kernels` wrote: {error!r}"
         ) from None
     for operator, _ in found:
         if operator not in OPERATORS:

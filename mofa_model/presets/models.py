@@ -155,15 +155,15 @@ def config_file(name: str, *, field: str) -> Path | None:
         why = "it is not in the cache, and HF_HUB_OFFLINE forbids to fetch it"
         raise SourceUnreachable(f"{field}: {name}: {why}; {_INSTEAD}") from None
     except errors.GatedRepoError:
-        right = f"its terms are to be accepted on the hub, and HF_TOKEN set; {_INSTEAD}"
+        right = f"accept its terms there and set HF_TOKEN, {_INSTEAD}"
         raise InputError(
-            f"{field}: {name}: the hub keeps this model's files behind terms; {right}"
+            f"{field}: {name}: the hub gives its files only to who accepts its terms; {right}"
         ) from None
     except errors.RepositoryNotFoundError:
         return None
     except errors.EntryNotFoundError:
         raise InputError(
-            f"{field}: {name}: the hub has no {_FILE} of this model; {_INSTEAD}"
+            f"{field}: {name}: the hub has no {_FILE} for this model; give another model, {_INSTEAD}"
         ) from None
     except Exception as error:  # noqa: BLE001 - whatever the library's own HTTP client raises
         why = str(error).partition("\n")[0][:160]

@@ -189,7 +189,7 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
         raise BadValue(
             "nodes",
             job.nodes,
-            "failures that are not exponential are modelled for one job at a time",
+            "give one job at a time where failures are not exponential",
         )
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)

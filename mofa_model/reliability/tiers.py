@@ -74,7 +74,9 @@ class _Chain:
         read = sorted(tier for tier in by_tier if tier != far)
         if len(read) > 2:
             raise BadValue(
-                "tiers", read, "at most two tiers besides the last may be read by failures"
+                "tiers",
+                read,
+                "at most two tiers besides the last may be the ones that recovery classes restart from",
             )
         near = read[0] if read else far
         middle = read[1] if len(read) == 2 else far
@@ -106,7 +108,7 @@ class _Chain:
             raise BadValue(
                 "every",
                 tiers.every,
-                f"at most {_MOST_STATES} saves of a tier between saves of the last",
+                f"give smaller numbers: this makes more than {_MOST_STATES} states between saves of the last tier",
             )
         k, m, first = self.depth, n // g, slice(0, n)
         h, a = self.horizon, [run.alive for run in self.runs]

@@ -101,7 +101,9 @@ def parse_constraint(text: str) -> Constraint:
         return Constraint(key, tuple(word.strip() for word in value.split(",")))
     word = None if key in DERIVED else _KEYS[key][1]
     if word is not None and not (isinstance(word, Number) and word.least):
-        raise BadValue(field, text, "list its values after an equals sign")
+        raise BadValue(
+            field, text, f"{key} has no smallest or largest value; write {key}=VALUE[,VALUE…]"
+        )
     if span is not None:
         return Constraint(key, (), number(field, span[1]), number(field, span[2]))
     bound = number(field, value)
@@ -131,7 +133,9 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
             if not left:
                 there = ", ".join(_shown(value) for value in values[axis.name])
                 words = ",".join(limit.words) or "the range"
-                raise BadValue(limit.field, words, f"it leaves no value; there are {there}")
+                raise BadValue(
+                    limit.field, words, f"the search has no such value; its values are {there}"
+                )
             values[axis.name] = left
     return Axes(values, bounds)
 

@@ -47,7 +47,7 @@ def configure(parser: ArgumentParser) -> None:
     answer.add_argument(
         "--flags-only",
         action="store_true",
-        help="print the arguments for the trainer and nothing else",
+        help="print only the arguments for the trainer",
     )
     answer.add_argument(
         "--save-dir",
@@ -61,12 +61,14 @@ def configure(parser: ArgumentParser) -> None:
         help="JobSet (default), TrainJob, PyTorchJob or RayJob",
     )
     answer.add_argument(
-        "--overwrite", action="store_true", help="--save-dir into a folder that is not empty"
+        "--overwrite",
+        action="store_true",
+        help="let --save-dir write into a folder that is not empty",
     )
     answer.add_argument(
         "--plots",
         metavar="FOLDER",
-        help="draw step.svg and ettr.svg, where the time goes, into a folder",
+        help="draw step.svg (parts of a step) and ettr.svg (checkpoint intervals) into a folder",
     )
     output.add_options(parser)
 
@@ -109,7 +111,9 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
         right = "it is a form of output itself; leave -o out"
         raise BadValue("--flags-only", arguments.output, right)
     if arguments.flags_only and question.probe:
-        raise InputError("--flags-only: it prints one launch; leave --probe out")
+        raise InputError(
+            "--flags-only: it prints one launch, and --probe asks for several; leave one of the two out"
+        )
     if arguments.save_dir:
         from mofa_model.verbs import advise_folder
 

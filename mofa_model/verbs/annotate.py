@@ -76,7 +76,8 @@ def run(arguments: Namespace) -> int:
     around = [stream.resource_list is not None for stream in streams]
     if any(around) and len(streams) > 1:
         raise BadFile(
-            arguments.files[around.index(True)], "is a ResourceList, which has to come alone"
+            arguments.files[around.index(True)],
+            "is a ResourceList, which must be the only file; give the others in another command",
         )
     profiles = [one for word in arguments.profile for one in named_profiles(word)]
     texts, outcomes = _annotator(profiles).run(streams)

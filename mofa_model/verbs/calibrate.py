@@ -117,7 +117,7 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
         if getattr(arguments, name) is None
     }
     if absent:
-        raise Missing(absent, also="a log does not say it itself")
+        raise Missing(absent, also="a log does not hold it")
     numbers: dict[str, int] = {}
     for name in ("gpus", "global_batch", "seq"):
         field = f"--{name.replace('_', '-')}"

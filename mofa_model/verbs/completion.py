@@ -18,7 +18,7 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Which shell."""
-    parser.add_argument("shell", choices=SHELLS, help="shell that is to complete")
+    parser.add_argument("shell", choices=SHELLS, help="shell to print the completion script for")
 
 
 def run(arguments: Namespace) -> int:

@@ -47,21 +47,26 @@ def configure(parser: ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="an id or alias; for constants and kernels, a device",
+        help="id or alias of an entry; for constants and kernels, that of a device",
     )
     group = parser.add_argument_group(CONSTANTS)
     group.add_argument(
-        "--stack", default="default", help="software stack (default: one that nobody measured)"
+        "--stack",
+        default="default",
+        help="software stack (default: general constants that no run has measured)",
     )
     group.add_argument("--precision", default="bf16", help="training recipe (default: bf16)")
     group.add_argument(
         "--release", help="release of the stack (default: the newest that is listed)"
     )
     group.add_argument(
-        "--defect", action="append", default=[], help="a known state of the stack; may be repeated"
+        "--defect",
+        action="append",
+        default=[],
+        help="a known defect of the stack, which slows it; may be repeated",
     )
     parser.add_argument_group(KERNELS).add_argument(
-        "--call", metavar="TEXT", help="what one call takes: operator, form and sizes"
+        "--call", metavar="TEXT", help="print the time of one call: its operator, form and sizes"
     )
     output.add_options(parser)
 

@@ -44,16 +44,20 @@ def configure(parser: ArgumentParser) -> None:
         "--nodes",
         type=int,
         metavar="N",
-        help="nodes, for use without a cluster: written to the status",
+        help="number of nodes, for use without a cluster; it is written to the status",
     )
     parser.add_argument(
-        "--scale-up", metavar="LINK", help="fabric preset, or one device's bandwidth"
+        "--scale-up",
+        metavar="LINK",
+        help="fabric preset, or bandwidth of one device inside the scale-up domain",
     )
     parser.add_argument(
-        "--scale-out", metavar="LINK", help="the same between nodes, for example '400 Gbit/s'"
+        "--scale-out",
+        metavar="LINK",
+        help="bandwidth of one device between nodes, for example '400 Gbit/s'",
     )
     parser.add_argument(
-        "--domain", type=int, metavar="N", help="devices that the scale-up link joins"
+        "--domain", type=int, metavar="N", help="number of devices that the scale-up link joins"
     )
     parser.add_argument(
         "--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'"
@@ -99,7 +103,9 @@ def _from_cluster(arguments: Namespace) -> str:
     for name in ("gpu", "gpus_per_node", "nodes", "show", "name"):
         if getattr(arguments, name) is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag}: is read from the cluster; give it or --from-cluster")
+            raise InputError(
+                f"{flag}: --from-cluster reads it from the cluster; leave one of the two out"
+            )
     found: list[dict[str, Any]] = []
     unknown: list[str] = []
     for pool in _pools():

@@ -60,13 +60,13 @@ def configure(parser: ArgumentParser) -> None:
         "--node-days",
         type=units.number,
         metavar="D",
-        help="node-days in which they would have been seen",
+        help="node-days in which the failures were counted",
     )
     seen.add_argument(
         "--possible-node-days",
         type=units.number,
         metavar="D",
-        help="node-days of the window, for the coverage",
+        help="node-days of the whole window; --node-days divided by them is the coverage",
     )
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
@@ -74,7 +74,7 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument(
         "--profile",
         metavar="NAME|FILE",
-        help="the pool, with --prometheus: a bundled profile or a manifest",
+        help="with --prometheus: the pool to ask about, a bundled profile or a manifest",
     )
     held = parser.add_argument_group("assumed")
     held.add_argument(
@@ -92,7 +92,7 @@ def configure(parser: ArgumentParser) -> None:
         "--prior-weight",
         type=units.number,
         metavar="W",
-        help="failures that it is worth (default: as --profile says, else 0)",
+        help="weight of the assumed rate, as a number of failures (default: as --profile says, else 0)",
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
@@ -107,7 +107,7 @@ def configure(parser: ArgumentParser) -> None:
         type=units.number,
         default=0.05,
         metavar="P",
-        help="chance of any false verdict in a year of looking all the time (default: 0.05)",
+        help="chance of a false verdict within a year of constant checking (default: 0.05)",
     )
     ask.add_argument(
         "--check",
@@ -126,7 +126,11 @@ def run(arguments: Namespace) -> int:
     if arguments.node_days == 0 and (
         seen := sum(evidence.failures for evidence in observed.classes.values())
     ):
-        raise BadValue("--node-days", 0, f"{seen} failures were seen in some node-days: give these")
+        raise BadValue(
+            "--node-days",
+            0,
+            f"{seen} failures were counted; give the node-days in which that was, above 0",
+        )
     assumed, recovery, weight = _assumptions(arguments, observed)
     if arguments.prometheus is None:  # files and counts name what failed; nothing else did
         none = FailureEvidence(node_days=observed.node_days)
@@ -173,7 +177,7 @@ def _observed(arguments: Namespace) -> ObservedFailures:
         )
     if arguments.node_days is None:
         raise Missing(
-            {"--node-days": "110592"}, also="the node-days in which failures would have been seen"
+            {"--node-days": "110592"}, also="the node-days in which the failures were counted"
         )
     counts = (
         _pairs(arguments.count, "--count")
@@ -439,7 +443,7 @@ def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], floa
         if days > 0:
             by_node[row["node"]] = by_node.get(row["node"], 0.0) + days
     if not by_node:
-        raise BadFile(path, "has no node with node-days above zero")
+        raise BadFile(path, "has no node with node-days above zero; give at least one")
     return by_node, whole if possible is None and math.isfinite(whole) else possible
 
 

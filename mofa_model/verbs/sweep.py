@@ -43,12 +43,17 @@ def configure(parser: ArgumentParser) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help="processes (default: one for each core, for many points)",
+        help="number of processes (default: one for each core if there are many points)",
     )
     work.add_argument(
-        "--engine", choices=("local", "dask"), default="local", help="what carries the work"
+        "--engine",
+        choices=("local", "dask"),
+        default="local",
+        help="where points are computed (default: local processes)",
     )
-    work.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, for --engine dask")
+    work.add_argument(
+        "--scheduler", metavar="ADDRESS", help="address of the Dask scheduler, for --engine dask"
+    )
     draw = parser.add_argument_group("plot")
     draw.add_argument("--plot", metavar="FILE", help="draw the sweep to FILE.svg or FILE.png")
     draw.add_argument(

@@ -157,7 +157,7 @@ def listed(page: Body, path: str) -> Sequence[Body]:
         isinstance(one, dict) and at(one, "metadata", "name") for one in items
     ):
         return items
-    raise Busy(f"GET {path}: the answer is no list of Kubernetes")
+    raise Busy(f"GET {path}: the answer is not a Kubernetes list; a proxy may have sent it")
 
 
 async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
@@ -187,7 +187,9 @@ def _event(line: bytes, path: str) -> tuple[str, Body]:
             raise refusal(status, orjson.dumps(body), None, "WATCH", path)
         if kind in _TYPES and isinstance(meta, dict) and (kind == BOOKMARK or meta.get("name")):
             return str(kind), body
-    raise Busy(f"WATCH {path.partition('?')[0]}: the answer is no watch of Kubernetes")
+    raise Busy(
+        f"WATCH {path.partition('?')[0]}: the answer is not a Kubernetes watch; a proxy may have sent it"
+    )
 
 
 class Api:
@@ -413,12 +415,14 @@ class Api:
         try:
             answer = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            raise Busy(f"{method} {path}: the answer is not JSON") from None
+            raise Busy(
+                f"{method} {path}: the answer is not JSON; a proxy may have sent it"
+            ) from None
         if isinstance(answer, dict) and isinstance(answer.get(part), kind):
             return answer
         raise Busy(
-            f"{method} {path}: the answer is no object of Kubernetes"
-        )  # a gateway's, not the server's
+            f"{method} {path}: the answer is not a Kubernetes object; a proxy may have sent it"
+        )
 
     async def _exchange(
         self, method: str, path: str, data: bytes | None, content: str

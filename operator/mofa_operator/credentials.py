@@ -146,7 +146,7 @@ def _configuration(context: str | None = None) -> Any:
         ) from None
     except Exception as error:  # noqa: BLE001 - the client lets its parser's errors through, and those of foreign plugins
         raise BadFile(
-            named or "~/.kube/config", f"is no kubeconfig: {str(error).partition(chr(10))[0]}"
+            named or "~/.kube/config", f"is not a kubeconfig: {str(error).partition(chr(10))[0]}"
         ) from None
     return made
 

@@ -482,7 +482,7 @@ def test_a_launch_that_cannot_be_written_costs_no_answer(capsys):
     printed = capsys.readouterr()
     assert "LowConfidence; evidence: none of deepspeed or its" in printed.out
     assert printed.err.count("\n") == 1
-    assert "deepspeed has no argument for it; constrain precision" in printed.err
+    assert "deepspeed has no argument for it; choose another precision" in printed.err
     assert main(["advise", *BARE, *few, *words, "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
     assert told["strategy"]

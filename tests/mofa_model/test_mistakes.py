@@ -65,7 +65,7 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     (f"ettr {RUN} --class pod:0.5:60s", "--class", "0.5", "add to one"),
     (f"ettr {RUN} --profile h100-west", "--profile", "h100-west", "h100-east"),
     (f"simulate {RUN} --runs 0", "--runs", "0", "1 to 100000"),
-    (f"simulate {RUN} --every 0", "--every", "0", "one or more"),
+    (f"simulate {RUN} --every 0", "--every", "0", "1 or more"),
     ("rates --failures 5 --node-days 0", "--node-days", "0", "5 failures"),
     ("rates --failures 5", "--node-days", "", "node-days"),
     ("rates --failures -5 --node-days 9", "--failures", "-5", "zero or more"),

@@ -70,7 +70,7 @@ def test_tokens_give_the_time_to_finish_and_gpu_hours(capsys):
 @pytest.mark.parametrize(
     "vary, said",
     [
-        ("global_batch=many/gpu", "sequences a device"),
+        ("global_batch=many/gpu", "sequences for each device"),
         ("compute.attention=1", "did you mean"),
         ("compute.gemm_shape=round", "give a number"),
         ("interval=8..4:x1", "a range must grow"),

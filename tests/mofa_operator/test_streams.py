@@ -72,7 +72,7 @@ def test_an_error_in_the_midst_is_what_its_code_says(code, error):
      b'{"type":"ADDED","object":{"metadata":{}}}', b'{"type":"NEW","object":{"metadata":{"name":"a"}}}'],
 )  # fmt: skip
 def test_what_is_no_event_is_told_as_such(garbage):
-    with pytest.raises(Busy, match="no watch of Kubernetes"):
+    with pytest.raises(Busy, match="not a Kubernetes watch"):
         read([garbage + b"\n"])
 
 

@@ -53,7 +53,10 @@ def state_space(f: Fields, *, norm: bool = True) -> StateSpace:
         else inner // heads
     )
     if f.value("mamba_d_ssm") is not None and f.number("mamba_d_ssm") != heads * head_dim:
-        raise f.bad(f"only heads times their width ({heads * head_dim}) is modelled", "mamba_d_ssm")
+        raise f.bad(
+            f"only {heads * head_dim} is modelled: the number of heads times their width",
+            "mamba_d_ssm",
+        )
     return StateSpace(
         heads=heads,
         head_dim=head_dim,

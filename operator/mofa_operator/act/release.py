@@ -56,7 +56,11 @@ async def let_go(release: Release, api: Api) -> Released:
 
 def _without_arguments(release: Release, error: ApiError) -> Release:
     reason = Happened.GATE_RELEASED if release.free else Happened.APPLY_SKIPPED
-    note = Note(reason=reason, message=f"its arguments were refused: {error}", warning=True)
+    note = Note(
+        reason=reason,
+        message=f"the API server refused the job's new launch arguments: {error}",
+        warning=True,
+    )
     return replace(release, note=note, outcome=UNADVISED if release.free else "")
 
 

@@ -265,7 +265,7 @@ class AnswerSource:
         try:
             return await self._of(snapshot, urgent, wanted)
         except Outgrown as error:
-            _log.warning("%s: quarantined until it changes: %s", snapshot.job.key, error)
+            _log.warning("%s: gets no advice until it changes: %s", snapshot.job.key, error)
             refused = outgrown(snapshot.question)
             self._outgrown[refused.digest] = True
             return refused

@@ -47,7 +47,10 @@ class Fence:
         while self.open is not None:
             await self._prove()
             if self.open not in {None, known}:
-                _log.error("nothing is written: the fence does not hold: %s", self.open)
+                _log.error(
+                    "the operator writes nothing: its admission policy (the fence) does not hold: %s",
+                    self.open,
+                )
             known = self.open
             if known is not None:
                 await asyncio.sleep(AGAIN)
@@ -62,7 +65,10 @@ class Fence:
                 await self._prove()
             except Busy as error:
                 wait = AGAIN
-                _log.info("the fence was not proved: %s", error)
+                _log.info(
+                    "the admission policy (the fence) could not be checked and is tried again: %s",
+                    error,
+                )
         raise Refused(self.open)
 
     async def _prove(self) -> None:

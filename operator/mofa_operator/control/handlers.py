@@ -94,7 +94,7 @@ class KopfWatch:
         async with self.api.watch(self.kind, self.place, version):
             pass  # a right to list is no right to watch, and kopf is slow to say so
         if not await self.api.names(self.kind):
-            raise Busy("discovery does not name it yet")
+            raise Busy("the API server's discovery does not list this kind yet")
         # `kopf.run_tasks` would cancel every younger task of this loop at its end, so it is not used.
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
@@ -124,7 +124,7 @@ class KopfWatch:
                 up()
                 until = loop.time() + _PATIENCE
             elif loop.time() > until:
-                raise Busy("kopf does not watch it")
+                raise Busy("kopf runs but watches nothing of this kind")
 
     @property
     def _watching(self) -> set[Task]:

@@ -247,7 +247,7 @@ class Server:
         ):
             await runner.setup()
             if runner.server is None:
-                raise RuntimeError("aiohttp made no server")
+                raise RuntimeError(f"{flag} {port}: aiohttp set up no server to listen with")
             connections = ConnectionLimit(runner.server)
             loop, address = asyncio.get_running_loop(), self._settings.address
             try:

@@ -161,7 +161,7 @@ class Lease:
             else:
                 await self._write(lease, self._taken(record))
         except ApiError as error:
-            _log.warning("the Lease could not be had: %s", error)
+            _log.warning("the Lease could not be taken and is tried again: %s", error)
             self._why = str(error)
             return False
         self.holder = self._identity

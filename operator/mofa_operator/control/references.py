@@ -61,7 +61,7 @@ class References:
         try:
             body = await self._api.get(reference.kind, reference.namespace, reference.name)
         except Refused as error:
-            _log.warning("%s counts as missing: %s", reference, error)
+            _log.warning("%s may not be read, so it is treated as missing: %s", reference, error)
             body = None
         if len(self._kept) >= _MOST:
             self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now}

@@ -99,7 +99,9 @@ class Resync:
                     break
         if missed:
             self.exporter.count_differences(missed)
-            _log.warning("resync: %d objects had changed without a word from their watch", missed)
+            _log.warning(
+                "resync: %d objects had changed, and their watches had not reported it", missed
+            )
         if complete:
             self.exporter.success(Loop.RESYNC)
         self.enqueuer.enqueue(key for key in self.store.keys(*JOBS) if self.store.names_others(key))

@@ -253,7 +253,7 @@ class Operator:
             if self._history is not None:
                 parts["history"] = self._history.run
             running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
-            _log.info("at work: %d objects to look at", len(self._queue))
+            _log.info("the operator has started: %d objects are queued", len(self._queue))
             done, _ = await asyncio.wait(
                 {stopped, *also, *running, *reconcilers}, return_when=asyncio.FIRST_COMPLETED
             )

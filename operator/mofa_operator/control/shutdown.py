@@ -60,7 +60,11 @@ def _by_force(loop: asyncio.AbstractEventLoop) -> NoReturn:
     tasks = [] if loop.is_closed() else [task.get_name() for task in asyncio.all_tasks(loop)]
     threads = [thread.name for thread in threading.enumerate() if not thread.daemon]
     left = ", ".join(sorted({*tasks, *threads}))
-    _log.error("not stopped within %g s, so it ends by force; what was left: %s", LIMIT, left)
+    _log.error(
+        "the operator did not stop within %g s, so it is ended by force; still running: %s",
+        LIMIT,
+        left,
+    )
     for child in multiprocessing.active_children():
         child.kill()
     logging.shutdown()

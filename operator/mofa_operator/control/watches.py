@@ -97,7 +97,7 @@ class Watch:
                     self.enqueuer.put(self.kind, {**kind, **body})
                 self._version = body["metadata"].get("resourceVersion") or self._version
         if loop.time() - since < _BRIEF:
-            raise Busy("the server ends it at once")
+            raise Busy("the API server ends the watch at once")
 
 
 AnyWatch: TypeAlias = Watch | KopfWatch
@@ -169,7 +169,11 @@ class Watches:
         why = f"{type(error).__name__}: {error}"
         if (watch, why) not in self._faults:
             self._faults.add((watch, why))
-            _log.warning("%s: the watch fails by a fault of this program: %s", _name(watch), why)
+            _log.warning(
+                "%s: the watch failed by a fault of this program, which please report: %s",
+                _name(watch),
+                why,
+            )
         return why
 
     def _stands(self, watch: AnyWatch) -> None:

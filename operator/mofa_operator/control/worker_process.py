@@ -165,7 +165,7 @@ class WorkerProcess:
             except TimeoutError as error:
                 self._discard()
                 raise Outgrown(
-                    f"no answer within {self._deadline:g} s; its process was killed"
+                    f"no answer within {self._deadline:g} s, so its process was killed"
                 ) from error
             except MemoryError as error:
                 self._discard()

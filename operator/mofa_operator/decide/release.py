@@ -75,7 +75,9 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
     if not isinstance(kind, JobKind):
         raise InputError(f"a {kind.kind} of {kind.group} has no launch arguments")
     if kind.changes and not answer.arguments:
-        raise InputError("training.framework: no trainer is named that could be told this layout")
+        raise InputError(
+            "training.framework: no trainer is named, so the layout cannot be written as arguments; name one"
+        )
     made = kind.written(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
     return (*guard(job), *made) if made else ()
 

@@ -95,7 +95,7 @@ def manifest(profile: str) -> Mapping[str, Any]:
         raise BadValue(
             "--profile",
             profile,
-            f"give a file, a bundled name ({known}), or a name in your cluster",
+            f"give a file, a bundled name ({known}), or the name of a ClusterProfile in your cluster",
         )
     return live
 

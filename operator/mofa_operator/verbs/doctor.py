@@ -28,8 +28,12 @@ BROKEN: Final = 4
 
 def configure(parser: ArgumentParser) -> None:
     """Which cluster, and which Prometheus."""
-    parser.add_argument("--prometheus", metavar="URL", help="ask it too which of our series it has")
-    parser.add_argument("--all", action="store_true", help="show also what is as it should be")
+    parser.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="also check which of the advisor's series this server has",
+    )
+    parser.add_argument("--all", action="store_true", help="also show checks that passed")
     cluster_options.add_options(parser, namespace="all of them")
     output.add_options(parser)
 

@@ -25,7 +25,7 @@ def configure(parser: ArgumentParser) -> None:
     cluster_options.add_job_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--current", action="store_true", help="today's layout, and not the advised one"
+        "--current", action="store_true", help="explain today's layout in place of the advised one"
     )
     which.add_argument(
         "--strategy", metavar="TEXT", help="another layout: tp=8,pp=4,… or a trainer's flags"
@@ -53,7 +53,9 @@ def run(arguments: Namespace) -> int:
     elif arguments.current:
         if current is None:
             raise BadValue(
-                "--current", arguments.job, "its command says no layout; give --strategy"
+                "--current",
+                arguments.job,
+                "the job's command holds no layout; give one by --strategy",
             )
         if isinstance(current, Unplaced):
             raise BadValue(

@@ -59,7 +59,9 @@ def configure(parser: ArgumentParser) -> None:
         more |= {"action": "append", "default": []} if name in _REPEATED else {}
         parser.add_argument(name, metavar=metavar, help=said, **more)
     parser.set_defaults(node_label="")
-    parser.add_argument("--all", action="store_true", help="show people what is no failure, too")
+    parser.add_argument(
+        "--all", action="store_true", help="also show what does not count as a failure"
+    )
     output.add_options(parser)
 
 
@@ -106,7 +108,11 @@ def run(arguments: Namespace) -> int:
         )
     for text in stated:
         if not any(distance(one, text) is not None for one in found.incidents):
-            raise BadValue("--overrule", text, "give the id of an incident of this pool and time")
+            raise BadValue(
+                "--overrule",
+                text,
+                "give the id of an incident of this pool between --start and --end",
+            )
     by_node = {
         node: sum(b - a for a, b in spans) / units.DAY
         for node, spans in sorted(found.exposed.items())

@@ -91,9 +91,7 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
         units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
     )
     if not 0 < poll <= units.HOUR:
-        raise BadValue(
-            "--poll", arguments.poll, "give a time of more than nothing, and at most an hour"
-        )
+        raise BadValue("--poll", arguments.poll, "give a time above zero and at most an hour")
     exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
     with _ended_by_sigterm(), Served(exporter, arguments.address, arguments.port) as served:
@@ -120,7 +118,7 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     if progress.step is None:
         raise BadFile(
             arguments.log,
-            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}",
+            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}; give a trainer's log",
         )
     answer = _answer(progress, job, median(times) if times else None)
     table = _table(arguments.log, progress, answer)

@@ -240,7 +240,9 @@ def configure(parser: ArgumentParser) -> None:
         help="kubeconfig (default: KUBECONFIG, else the pod's account)",
     )
     parser.add_argument(
-        "--print-settings", action="store_true", help="print what would be in force, and exit"
+        "--print-settings",
+        action="store_true",
+        help="print the settings that would be used, and exit",
     )
     add_flags(parser)
 

@@ -30,12 +30,12 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     """Which jobs, and how they are shown."""
     parser.add_argument(
-        "--all", action="store_true", help="show also jobs that wait and those that have ended"
+        "--all", action="store_true", help="also show jobs that wait and jobs that have ended"
     )
     parser.add_argument(
         "--told",
         action="store_true",
-        help="take what the operator wrote, and answer nothing here: quicker",
+        help="show only what the operator wrote, and compute nothing (faster)",
     )
     cluster_options.add_options(parser, namespace="all of them")
     output.add_options(parser)

@@ -74,7 +74,7 @@ def test_a_file_of_a_trainer_that_is_not_read_is_refused_by_its_name(whose):
 )
 def test_a_file_that_nobody_knows_is_refused(name, text):
     with pytest.raises(
-        BadFile, match=r"no file of settings that is known|not a mapping of settings"
+        BadFile, match=r"not a file of settings that is known|not a mapping of settings"
     ):
         layout(text, name)
 
@@ -106,7 +106,7 @@ def test_a_recipe_of_nanotron_is_read_as_it_trains():
         "pp: 1, tp: 1, context_parallel_size: 2",
         "pp: 1, tp: 1, expert_parallel_size: 8",
     ):
-        with pytest.raises(BadValue, match=r"only 1f1b is priced|only 1 is priced"):
+        with pytest.raises(BadValue, match=r"only the cost of 1f1b|only the cost of 1 "):
             layout(f"parallelism: {{dp: 1, {odd}}}\n")
 
 
@@ -136,7 +136,7 @@ def test_a_recipe_of_llm_foundry_is_read_as_it_trains():
 def test_a_whole_configuration_of_megatron_bridge_is_read_and_a_part_of_one_is_not():
     found = layout(BRIDGE)
     assert (found.tp, found.pp, found.mbs, found.sequence_parallel) == (4, 2, 2, True)
-    with pytest.raises(BadValue, match="only a part of a recipe's layout"):
+    with pytest.raises(BadValue, match="the file must give it"):
         layout("train: {global_batch_size: 64, micro_batch_size: 1}\ndataset: {seq_length: 2048}\n")
 
 
@@ -177,7 +177,7 @@ def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
         "deepspeed t.py --deepspeed c.yaml",
     ):
         with pytest.raises(
-            InputError, match=r"c.yaml: seems to be axolotl's; where the command names it stands"
+            InputError, match=r"c.yaml: seems to be axolotl's, but the command names it as"
         ):
             read_layout(words, 8, open_file=lambda _: OTHERS["axolotl's"])
 

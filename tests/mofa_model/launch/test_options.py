@@ -67,7 +67,7 @@ def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (f"{MEGATRON} --cpu-offloading-num-layers 4", "cpu-offloading-num-layers: '4' cannot be right; it is not priced: say --fine"),
+        (f"{MEGATRON} --cpu-offloading-num-layers 4", "cpu-offloading-num-layers: '4' cannot be right; its cost is not modelled: say --fine"),
         (f"{MEGATRON} --optimizer-cpu-offload --optimizer-offload-fraction 0.5", "optimizer-offload-fraction: '0.5' .* only 1 or 1.0"),
         (f"{MEGATRON} --recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "recompute num layers: 4 .* say 1"),
         (f"{MEGATRON} --recompute-granularity selective --recompute-modules shared_experts", "recomputed modules: 'shared_experts'"),
@@ -111,11 +111,11 @@ def test_every_second_layer_is_half_of_the_layers():
         17,
         frozenset({LAYER_INPUT}),
     )
-    with pytest.raises(BadValue, match="say how many layers"):
+    with pytest.raises(BadValue, match="say how many layers the model has"):
         read_layout(f"""{told} '{{"every_n_layers": 2}}'""", 16)
     for keyword, why in (
         ('{"every_n_layers": 0}', "every_n_layers: 0"),
-        ('{"policy": 1}', "'policy' .* not priced"),
+        ('{"policy": 1}', "'policy' .* cost is not modelled"),
     ):
         with pytest.raises(BadValue, match=why):
             read_layout(f"{told} '{keyword}'", 16, layers=33)
@@ -144,11 +144,13 @@ def test_what_is_not_priced_is_told_where_somebody_types_it(capsys, tmp_path):
         main(["explain", *job, "--strategy", f"{MEGATRON} --attention-backend fused --lr 1e-4"])
         == 0
     )
-    assert capsys.readouterr().err == "--strategy: not priced: attention-backend\n"
+    assert capsys.readouterr().err == "--strategy: the cost of attention-backend is not modelled\n"
     file = tmp_path / "c.yaml"
     file.write_text(
         "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, fsdp_forward_prefetch: true}\n"
     )
     command = f"accelerate launch --config_file {file} t.py --per_device_train_batch_size 1"
     assert main(["explain", *job, "--strategy", command]) == 0
-    assert capsys.readouterr().err == "--strategy: not priced: fsdp_forward_prefetch\n"
+    assert (
+        capsys.readouterr().err == "--strategy: the cost of fsdp_forward_prefetch is not modelled\n"
+    )

@@ -211,16 +211,16 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("prepare && torchrun t.py", "several commands"),
-        ("torchrun a.py --bf16; torchrun b.py --bf16", "several commands"),
-        ("if x; then torchrun t.py --bf16 --log; else torchrun t.py --bf16; fi", "several commands"),
-        ("torchrun t.py --bf16 | sh -c 'torchrun t.py --bf16'", "several commands"),
+        ("prepare && torchrun t.py", "several of its commands"),
+        ("torchrun a.py --bf16; torchrun b.py --bf16", "several of its commands"),
+        ("if x; then torchrun t.py --bf16 --log; else torchrun t.py --bf16; fi", "several of its commands"),
+        ("torchrun t.py --bf16 | sh -c 'torchrun t.py --bf16'", "several of its commands"),
         ("torchrun t.py 'x", "no shell can read it: 1:15: reached EOF without closing quote"),
         ("torchrun t.py (", "no shell can read it"),
         ("cat <<E\ntorchrun t.py", "no shell can read it"),
-        ("torchrun t.py --parallelism.tensor_parallel_degree 2", "is not megatron's"),
-        ("torchrun t.py\n  --bf16", "'--bf16' would be a command of its own"),
-        ("torchrun t.py \\\n # --bf16 \\\n --lr 1", "'--lr' would be a command of its own"),
+        ("torchrun t.py --parallelism.tensor_parallel_degree 2", "is no argument of megatron"),
+        ("torchrun t.py\n  --bf16", "'--bf16' would run as a separate command"),
+        ("torchrun t.py \\\n # --bf16 \\\n --lr 1", "'--lr' would run as a separate command"),
         ("python t.py --lr 1e-4 \\", "a backslash that ends no line"),
         ("python t.py --lr 1e-4\\", "a backslash that ends no line makes '1e-4.*' one word"),
         ("python t.py --lr 1e-4 \\ --bf16", "makes ' --bf16' one word"),
@@ -231,30 +231,30 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("cat >r.sh <<E\ntorchrun t.py --bf16\nE\nbash r.sh", "in a here-document"),
         ("torchrun t.py $(flags --bf16)", r"in a substitution, \$\( \)"),
         ("torchrun t.py `flags --bf16`", r"in a substitution, \$\( \)"),
-        ("bash <<E\ntorchrun t.py\nE", "neither a line nor a script"),
-        ("a bash -c 'torchrun t.py --bf16'", "nobody knows whether 'a' runs the shell"),
-        ("torchrun t.py --bf16 --hook bash -c 't --bf16'", "in two places"),
-        ("ssh node 'torchrun t.py --bf16'", "the layout stands in 'torchrun t.py --bf16'"),
-        ("ssh node 'cd /x && ./run.sh'", "the trainer stands in 'cd /x && ./run.sh', which 'ssh' takes apart"),
-        ("ssh node", "ssh is told no command"),
-        ("cd /x && ssh -tp 22 -o A=b user@node", "ssh is told no command"),
-        ("env -S 'A=1 torchrun t.py'", "the trainer stands in 'A=1 torchrun t.py', which 'env' takes apart"),
-        ("su user --command='torchrun t.py'", "a shell has neither a line nor a script"),
-        ("su user", "a shell has neither a line nor a script"),
-        ("watch 'python t.py'", "the trainer stands in 'python t.py', which 'watch' takes apart"),
-        ("cat hosts | sudo xargs -n1 torchrun t.py --bf16", "'xargs' puts words of its own behind the command"),
-        ("find . -exec torchrun t.py \\;", "'find' puts words of its own behind the command"),
+        ("bash <<E\ntorchrun t.py\nE", "its shell has nothing to run"),
+        ("a bash -c 'torchrun t.py --bf16'", "it is not known whether 'a' runs the shell"),
+        ("torchrun t.py --bf16 --hook bash -c 't --bf16'", "both in the line that a shell runs and beside it"),
+        ("ssh node 'torchrun t.py --bf16'", "the layout's arguments are in 'torchrun t.py --bf16'"),
+        ("ssh node 'cd /x && ./run.sh'", "the trainer is in 'cd /x && ./run.sh', which 'ssh' splits into words"),
+        ("ssh node", "ssh has no command"),
+        ("cd /x && ssh -tp 22 -o A=b user@node", "ssh has no command"),
+        ("env -S 'A=1 torchrun t.py'", "the trainer is in 'A=1 torchrun t.py', which 'env' splits into words"),
+        ("su user --command='torchrun t.py'", "its shell has nothing to run"),
+        ("su user", "its shell has nothing to run"),
+        ("watch 'python t.py'", "the trainer is in 'python t.py', which 'watch' splits into words"),
+        ("cat hosts | sudo xargs -n1 torchrun t.py --bf16", "'xargs' adds words after the command"),
+        ("find . -exec torchrun t.py \\;", "'find' adds words after the command"),
         ("bash -c ~/train.sh", "one pair of quotes"),
         ("bash -c 'torchrun t.py --bf16 \"'$X'\"'", "one pair of quotes"),
-        ("bash -c 'torchrun --bf16 $@' -- --bf16", "in two places"),
+        ("bash -c 'torchrun --bf16 $@' -- --bf16", "both in the line that a shell runs and beside it"),
         ("t.py --bf16 -- t.py --bf16", "on both sides of --"),
-        ("t.py --recompute-modules mlp $MORE --bf16", r"\$MORE' may be a value"),
-        ("torchrun t.py --bf16 \r\n", "'\\\\r' is in it"),
-        ("torchrun t.py \ud800", "is in it"),
-        ("torchrun t.py --bf16 512>log", "'512' is a file's number to bash, and a word to other shells"),
-        ("", "no command is in it"),
-        ('echo "$(torchrun t.py)"', "no command is in it"),
-        ("# torchrun t.py", "no command is in it"),
+        ("t.py --recompute-modules mlp $MORE --bf16", r"\$MORE' may or may not be the value"),
+        ("torchrun t.py --bf16 \r\n", "it holds '\\\\r'"),
+        ("torchrun t.py \ud800", "it holds"),
+        ("torchrun t.py --bf16 512>log", "'512' is the number of a file for bash, and a word for other shells"),
+        ("", "it holds no command"),
+        ('echo "$(torchrun t.py)"', "it holds no command"),
+        ("# torchrun t.py", "it holds no command"),
         ("x" * 20_001, "20001 characters"),
         ("$(" * 9000, "no shell can read it"),
         ("{ " * 900 + "torchrun t.py; " + "}; " * 900, "nested too deep"),
@@ -269,18 +269,21 @@ def test_what_cannot_be_done_safely_is_refused_in_one_line(line, why):
 @pytest.mark.parametrize(
     "words, why",
     [
-        (["a", "t.py --bf16", "u.py --bf16"], "the layout stands in 't.py --bf16'"),
+        (["a", "t.py --bf16", "u.py --bf16"], "the layout's arguments are in 't.py --bf16'"),
         (
             ["/entry.sh", "torchrun t.py --bf16", "a b"],
-            "the layout stands in 'torchrun t.py --bf16'",
+            "the layout's arguments are in 'torchrun t.py --bf16'",
         ),
-        (["sh", "-c", "t.py --bf16 $@", "--", "--bf16"], "in two places"),
-        (["bash", "-c", "a; b"], "several commands"),
-        (["bash", "-c"], "neither a line nor a script"),
-        (["env", "A=1", "/bin/bash", "-x"], "neither a line nor a script"),
+        (
+            ["sh", "-c", "t.py --bf16 $@", "--", "--bf16"],
+            "both in the line that a shell runs and beside it",
+        ),
+        (["bash", "-c", "a; b"], "several of its commands"),
+        (["bash", "-c"], "its shell has nothing to run"),
+        (["env", "A=1", "/bin/bash", "-x"], "its shell has nothing to run"),
         (
             ["/entry.sh", "bash", "-c", "torchrun t.py"],
-            "nobody knows whether '/entry.sh' runs the shell",
+            "it is not known whether '/entry.sh' runs the shell",
         ),
     ],
 )
@@ -297,7 +300,7 @@ def test_without_the_parser_a_line_is_refused_and_a_list_is_not(monkeypatch):
 
 
 def test_a_layout_in_a_file_is_refused():
-    with pytest.raises(InputError, match="in a file"):
+    with pytest.raises(InputError, match="from a file"):
         rewritten(["t.py"], ["--deepspeed", "ds_config.json"])
 
 
@@ -363,7 +366,7 @@ def test_a_command_that_chose_the_flexible_dispatcher_keeps_it(chosen, left):
     ],
 )
 def test_a_layout_does_not_stand_beside_what_is_priced_as_something_else(command):
-    with pytest.raises(InputError, match=r"priced.*take it out"):
+    with pytest.raises(InputError, match=r"modelled.*take it out"):
         rewritten_line(command, ["--tensor-model-parallel-size", "8"])
 
 

@@ -173,8 +173,8 @@ def check(run, line, before, after, hidden):
             for one in ("a word to other shells", "a backslash that ends no line")
         ):
             return
-        note = "the layout stands in '--bf16 is on'" in str(refused)
-        assert before == after and (note or "several commands" in str(refused))  # noqa: PT017, PT018 - one layout is found
+        note = "the layout's arguments are in '--bf16 is on'" in str(refused)
+        assert before == after and (note or "several of its commands" in str(refused))  # noqa: PT017, PT018 - one layout is found
         return
     assert rewritten_line(once, NEW) == once
     assert run(once) == sorted(

@@ -101,7 +101,7 @@ def test_a_model_is_fetched_once_and_then_read_from_the_cache(hub, monkeypatch):
 @pytest.mark.parametrize(
     "name, kind, why",
     [
-        ("org/gated", InputError, "behind terms"),
+        ("org/gated", InputError, "accepts its terms"),
         ("org/bare", InputError, "no config.json"),
         ("org/nothing", InputError, "the hub has no such model"),
         ("org/broken", SourceUnreachable, "500 Internal Server Error"),

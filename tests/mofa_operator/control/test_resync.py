@@ -196,7 +196,7 @@ def test_an_event_that_the_watch_swallowed_is_found_counted_and_queued(caplog):
         assert parts.store.body(key("changed"))["spec"] == {"nodes": 2}
         assert parts.store.body(key("deleted")) is None
         assert parts.counted() == 3
-        assert "3 objects had changed without a word" in caplog.text
+        assert "3 objects had changed, and their watches had not reported it" in caplog.text
         assert await parts.resync.once() == 0
 
     run(main())

@@ -69,5 +69,5 @@ def test_what_hangs_is_named_and_left(work, then, left):
     code, seconds, said = ended(BEGIN + WAIT.format(work=work, then=then))
     assert code == 0
     assert LIMIT - 0.5 < seconds < LIMIT + 2
-    assert f"not stopped within {LIMIT:g} s" in said
+    assert f"did not stop within {LIMIT:g} s" in said
     assert left in said

@@ -173,7 +173,7 @@ def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
     [
         ({}, NOTHING, "no strategy is left"),
         ({}, replace(ADVICE, arguments=()), "no trainer is named"),
-        ({}, replace(ADVICE, arguments=("--deepspeed", "ds_config.json")), "in a file"),
+        ({}, replace(ADVICE, arguments=("--deepspeed", "ds_config.json")), "from a file"),
         ({}, KEPT, "keep what you run"),
         ({"mode": "Annotate"}, ADVICE, "nobody asks for mode Apply"),
         ({"mode": "Disabled"}, None, "nobody asks for mode Apply"),
@@ -385,9 +385,9 @@ def test_an_entrypoint_is_changed_where_the_layout_stands_and_once(entrypoint, a
     "entrypoint, why",
     [
         ("python t.py --lr 1e-4 \\", "a backslash that ends no line"),
-        ("python t.py\n  --lr 1e-4", "would be a command of its own"),
-        ("ssh node 'python t.py --tensor-model-parallel-size 4'", "the layout stands in"),
-        ("python a.py; python b.py", "several commands could be the trainer's"),
+        ("python t.py\n  --lr 1e-4", "would run as a separate command"),
+        ("ssh node 'python t.py --tensor-model-parallel-size 4'", "the layout's arguments are in"),
+        ("python a.py; python b.py", "several of its commands could be the trainer's"),
     ],
 )
 def test_an_entrypoint_that_does_not_tell_what_is_meant_is_left_and_the_job_let_go(entrypoint, why):

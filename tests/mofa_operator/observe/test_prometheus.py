@@ -318,7 +318,7 @@ def test_a_file_that_holds_no_authority_is_bad_input(tmp_path):
     (tmp_path / "ca").write_text("nothing")
     with (
         serving() as server,
-        pytest.raises(InputError, match="no certificate authority that can be read"),
+        pytest.raises(InputError, match="cannot be read as certificates of an authority"),
     ):
         ask(server, url=server.url.replace("http:", "https:"), ca_file=str(tmp_path / "ca"))
 

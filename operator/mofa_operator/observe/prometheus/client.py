@@ -102,15 +102,17 @@ def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
         or body.get("status") != "success"
         or not isinstance(body.get("data"), dict)
     ):
-        raise NotAnAnswer("answers something that is not Prometheus' JSON")
+        raise NotAnAnswer("answers with JSON that is not Prometheus'; check its address")
     data = body["data"]
     kind, result = data.get("resultType"), data.get("result")
     if kind == "scalar":
         kind, result = "vector", [{"metric": {}, "value": result}]
     if kind not in {"vector", "matrix"} or not isinstance(result, list):
-        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was due")
+        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was expected")
     if len(result) > most_series:
-        raise NotAnAnswer(f"answers with more than {most_series} series to {query[:80]}")
+        raise NotAnAnswer(
+            f"answers with more than {most_series} series, the most that are read, to {query[:80]}"
+        )
     try:
         given = [_series(item, kind) for item in result]
     except (TypeError, ValueError, KeyError, AttributeError):
@@ -143,7 +145,7 @@ def _json(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise NotAnAnswer("answers something that is not JSON") from None
+        raise NotAnAnswer("answers with something that is not JSON; check its address") from None
 
 
 def _series(item: dict[str, Any], kind: str) -> Sample:
@@ -270,7 +272,7 @@ class Prometheus:
     async def _attempt(self, body: bytes, *, anew: bool) -> tuple[int, bytes]:
         """Status and bytes of one request."""
         if self._client is None:
-            raise RuntimeError("use it as a context manager")
+            raise RuntimeError("the client is not open; use it in `with`")
         url = f"{self._address}/api/v1/query"
         headers = {
             **self._credentials.headers(anew=anew),
@@ -299,7 +301,7 @@ class Prometheus:
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         if 300 <= response.status < 400:
             raise _Failed(
-                "sends us elsewhere (a redirect), which is refused; configure its final address"
+                "redirects to another address, which is not followed; configure its final address"
             )
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise _Failed("sends a compressed answer that was not asked for")
@@ -347,7 +349,9 @@ def _trust(settings: PrometheusSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca_file)
     except (OSError, ssl.SSLError):
-        raise BadFile(settings.ca_file, "is no certificate authority that can be read") from None
+        raise BadFile(
+            settings.ca_file, "cannot be read as certificates of an authority; give them in PEM"
+        ) from None
     if settings.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -127,7 +127,7 @@ def _secret(path: str) -> str:
     except (OSError, UnicodeError) as error:
         raise BadFile(path, f"cannot be read: {type(error).__name__}") from None
     if not text or not text.isprintable() or not text.isascii():
-        raise BadFile(path, "holds no secret on one line")
+        raise BadFile(path, "must hold the secret on one line and nothing else")
     return text
 
 

@@ -121,7 +121,11 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     """
     for name, value in values.items():
         if not _OBJECT.match(value):
-            raise BadValue(name, value, "give the name of an object")
+            raise BadValue(
+                name,
+                value,
+                "give the name of a Kubernetes object: lowercase letters, digits, - and .",
+            )
     return re.sub(r"\$(namespace|job)\b", lambda found: values[found.group(1)], template)
 
 

@@ -152,7 +152,7 @@ class TrainerSeries:
 
 def _published(series: str | None) -> str:
     if series is None:
-        raise ValueError("this trainer has no such series")
+        raise ValueError("this trainer publishes no series for this query")
     return series
 
 
