@@ -206,7 +206,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         raise BadValue(
             "current",
             " ".join(words),
-            "name DeepSpeed's JSON file, which holds the layout, and give one that can be read",
+            "name a JSON file of DeepSpeed that can be read, because it holds the layout",
         )
     reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(

@@ -178,11 +178,11 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
             raise BadValue(
                 f"parallelism.{name}",
                 said.value(f"parallelism.{name}"),
-                "only the cost of 1 is modelled",
+                "only 1 has a modelled cost",
             )
     engine = said.value("parallelism.pp_engine") or "afab"
     if pp > 1 and engine != "1f1b":
-        raise BadValue("parallelism.pp_engine", engine, "only the cost of 1f1b is modelled")
+        raise BadValue("parallelism.pp_engine", engine, "only 1f1b has a modelled cost")
     mode = str(said.value("parallelism.tp_mode") or "ALL_REDUCE").upper()
     if mode not in {"ALL_REDUCE", "REDUCE_SCATTER"}:
         raise BadValue("parallelism.tp_mode", mode, "ALL_REDUCE or REDUCE_SCATTER")

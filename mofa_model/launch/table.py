@@ -52,7 +52,7 @@ class Arguments:
                 raise BadValue(name, value, f"its cost is not modelled: {self.refused[name]}")
             allowed = self.only.get(name)
             if allowed is not None and said not in {word.lower() for word in allowed}:
-                raise BadValue(name, value, f"only the cost of {' or '.join(allowed)} is modelled")
+                raise BadValue(name, value, f"only {' or '.join(allowed)} has a modelled cost")
         return tuple(name for name in given if self.is_unpriced(name))
 
     def is_unpriced(self, name: str) -> bool:

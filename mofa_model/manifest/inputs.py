@@ -295,7 +295,7 @@ def model_of(given: Model, config: str | None, path: str) -> Transformer:
     if ref is None or config is None:
         name = f"{ref.name}/{ref.key}" if ref is not None else ""
         raise BadValue(
-            f"{path}.configMapRef", name, "this ConfigMap is not here: give it in the same stream"
+            f"{path}.configMapRef", name, "this ConfigMap was not found; give it beside the job"
         )
     return read_config(config, f"{path}.configMapRef")
 

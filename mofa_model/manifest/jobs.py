@@ -285,7 +285,7 @@ def _add_config(item: Item, around: Surroundings, draft: SpecDraft) -> str | Non
     text = around.text(item.namespace, name, key)
     if text is None:
         raise BadValue(
-            f"annotation {_CONFIG}", ref, "this ConfigMap is not here: give it in the same stream"
+            f"annotation {_CONFIG}", ref, "this ConfigMap was not found; give it beside the job"
         )
     if not key.endswith((".yaml", ".yml")):
         draft.add({"model": {"configMapRef": {"name": name, "key": key}}}, f"ConfigMap {ref}")

@@ -103,7 +103,11 @@ class Tiers:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.every) == len(self.blocking) == len(self.background):
-            raise BadValue("tiers", self.every, "give every, blocking and background for each tier")
+            raise BadValue(
+                "tiers",
+                self.every,
+                "every, blocking and background must have one value for each tier",
+            )
         positive(work=self.work)
         whole(every=np.array(self.every))
         not_negative(

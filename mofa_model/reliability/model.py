@@ -78,7 +78,9 @@ class Job:
         positive(nodes=self.nodes, step_time=self.step_time)
         if not 0 < len(self.blocking) == len(self.background):
             raise BadValue(
-                "blocking", self.blocking, "give blocking and background times for each tier"
+                "blocking",
+                self.blocking,
+                "blocking and background must have one time for each tier",
             )
         for blocking, background in zip(self.blocking, self.background, strict=True):
             not_negative(blocking=blocking, background=background)

@@ -425,7 +425,9 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
     names = sorted(exposure)
     for name in failures:
         if name not in exposure:
-            raise BadValue("node", name, "every node with failures needs an exposure")
+            raise BadValue(
+                "node", name, "give node-days (an exposure) for every node with failures"
+            )
     k = np.array([failures.get(name, 0) for name in names], dtype=float)
     time = np.array([exposure[name] for name in names], dtype=float)
     positive(exposure=time)

@@ -55,7 +55,11 @@ class Scenario:
         not_negative(rate=self.rate, slowdown=self.slowdown)
         positive(work=self.work)
         if not 0 < len(self.every) == len(self.blocking) == len(self.background):
-            raise BadValue("tiers", self.every, "give every, blocking and background for each tier")
+            raise BadValue(
+                "tiers",
+                self.every,
+                "every, blocking and background must have one value for each tier",
+            )
         for cause in self.causes:
             share(share=cause.share)
             if cause.tier >= len(self.every):

@@ -222,7 +222,7 @@ def _pair(text: str, field: str) -> tuple[str, str]:
 def _parts(text: str, most: int, field: str) -> list[str]:
     parts = text.split(":")
     if len(parts) > most:
-        raise BadValue(field, text, f"at most {most} values with colons between")
+        raise BadValue(field, text, f"give at most {most} values, separated by colons")
     return parts
 
 

@@ -73,7 +73,9 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
     """The patch that writes the arguments; empty where they stand already."""
     kind = job.key.kind
     if not isinstance(kind, JobKind):
-        raise InputError(f"a {kind.kind} of {kind.group} has no launch arguments")
+        raise InputError(
+            f"launch arguments cannot be written into a {kind.kind} of {kind.group}, which has none"
+        )
     if kind.changes and not answer.arguments:
         raise InputError(
             "training.framework: no trainer is named, so the layout cannot be written as arguments; name one"

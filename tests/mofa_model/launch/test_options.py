@@ -77,9 +77,9 @@ def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
         (f"{MEGATRON} --use-mp-args-from-checkpoint-args", "say the sizes in the command"),
         (f"{BRIDGE} model.cpu_offloading=true", "say model.fine_grained_activation_offloading"),
         (f"{BRIDGE} model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=2", "recompute num layers: 2"),
-        (f"{BRIDGE} optimizer.optimizer_offload_fraction=0.3", "only 1 or 1.0 is priced"),
-        (f"{TITAN} activation-checkpoint:memory-budget", "only selective or full or none is priced"),
-        (f"{TITAN} --parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule GPipe", "'GPipe' .* is priced"),
+        (f"{BRIDGE} optimizer.optimizer_offload_fraction=0.3", "only 1 or 1.0 has a modelled cost"),
+        (f"{TITAN} activation-checkpoint:memory-budget", "only selective or full or none has a modelled cost"),
+        (f"{TITAN} --parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule GPipe", "'GPipe' .* has a modelled cost"),
     ],
 )  # fmt: skip
 def test_what_is_only_partly_priced_is_refused_by_its_name(command, why):

@@ -242,7 +242,7 @@ def test_a_config_json_comes_from_a_config_map():
     ref = {"model": {"configMapRef": {"name": "gpt2"}}}
     config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}
     assert ask(ref, config=json.dumps(config)).problems[0].workload.model.layers == 12
-    with pytest.raises(BadValue, match="this ConfigMap is not here"):
+    with pytest.raises(BadValue, match="this ConfigMap was not found"):
         ask(ref)
     with pytest.raises(InputError, match="is not JSON"):
         ask(ref, config="{")

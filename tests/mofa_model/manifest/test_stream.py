@@ -214,7 +214,7 @@ def test_a_job_that_cannot_be_edited_is_told_and_the_others_are_answered():
     held = JOB.replace("  name: llama3-405b\n", "  name: held\n  annotations: &held {a: b}\n")
     text, (first, second) = run(shared + held + "---\n" + JOB)
     assert (first.status, second.status) == ("InvalidInput", "Recommended")
-    assert "annotations shared by an anchor cannot be edited" in first.explanation
+    assert "annotations that objects share by a YAML anchor cannot be edited" in first.explanation
     assert text.startswith(shared + held)
 
 
@@ -318,7 +318,7 @@ def test_gpus_of_unequal_pods_that_do_not_fill_nodes_are_an_explicit_outcome():
     master["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "4"
     _, (outcome,) = run(json.dumps(stream.items[0].value))
     assert (
-        "GPUs of all pods: 124 cannot be right; nodes of profile h100-east have 8 each: give every pod as many"
+        "GPUs of all pods: 124 cannot be right; nodes of profile h100-east have 8 each: give every pod the same number"
         in outcome.explanation
     )
 

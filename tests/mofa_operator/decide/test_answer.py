@@ -165,7 +165,7 @@ class TestOutcomes:
             answer(asked(profile(), job, maps={"llama": {"config.json": config}})).outcome
             == "Recommended"
         )
-        assert "ConfigMap is not here" in answer(asked(profile(), job)).explanation
+        assert "ConfigMap was not found" in answer(asked(profile(), job)).explanation
 
 
 class TestLaws:
