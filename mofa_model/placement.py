@@ -80,7 +80,8 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     given = (strategy.pp, strategy.vpp, *_numbers(model))
     flat = [column.reshape(-1) for column in np.broadcast_arrays(*np.atleast_1d(*given))]
     shape = np.broadcast_shapes(*(np.shape(x) for x in given))
-    first, inverse = distinct(flat)
+    inverse = groups(flat)
+    first = row_of_each(inverse)
     keys = np.stack([column[first] for column in flat], axis=1)
     tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys.tolist()]
     width = max(len(table) for table in tables)
@@ -98,11 +99,11 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     )
 
 
-def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A row of each distinct combination of columns, and the position of every row among these.
+def groups(columns: Sequence[Array]) -> NDArray[np.int64]:
+    """The group of every row: rows with equal values in all columns are of one, numbered from 0.
 
-    >>> [x.tolist() for x in distinct([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])])]
-    [[1, 2], [1, 0, 1]]
+    >>> groups([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])]).tolist()
+    [1, 0, 1]
     """
     key = np.zeros(columns[0].shape, dtype=np.int64)
     for column in columns:
@@ -116,14 +117,23 @@ def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.in
             key = np.unique(key, return_inverse=True)[1]
     there = np.zeros(int(key.max()) + 1, dtype=bool)
     there[key] = True
-    rank = np.cumsum(there) - 1
-    first = np.zeros(int(rank[-1]) + 1, dtype=np.int64)
-    first[rank[key]] = np.arange(len(key))
-    return first, rank[key]
+    rank: NDArray[np.int64] = np.cumsum(there) - 1
+    return rank[key]
+
+
+def row_of_each(group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A row of each of the `groups`.
+
+    >>> row_of_each(np.array([1, 0, 1])).tolist()
+    [1, 2]
+    """
+    rows = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    rows[group] = np.arange(len(group))
+    return rows
 
 
 def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
-    """Values of `distinct` rows for every row, by its position among these; one number stays one.
+    """Values of each of the `groups` for every row, by its `position` among these; one number stays one.
 
     >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
     (array([7., 5., 7.]), 3.0)

@@ -50,12 +50,10 @@ class Walk:
             self.imports += {"call": 1, "return": -1}.get(event, 0)
         if event != "call" or self.imports:
             return
-        if code.co_name in (
-            "__init__",
-            "__new__",
-            "__lambda__",
-            "<lambda>",
-        ) or code.co_filename.startswith("<"):
+        # The constructor of a named tuple is a lambda that the standard library writes.
+        if code.co_name in ("__init__", "__new__") or (
+            code.co_name == "<lambda>" and code.co_filename.startswith("<")
+        ):
             self._made(frame)
         if code in self.seen or not code.co_filename.startswith(PRODUCT):
             return

@@ -399,16 +399,8 @@ def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
     # Which tokens go to which expert is known at the last moment only.
     if value is Graphs.FULL and model.experts is not None:
         violations.append((Rejection.GRAPHS_UNNEEDED, _all(rows)))
-    constants, tp = context.cluster.calibration.host, rows["tp"]
     launches = sum(
-        run.repeats
-        * host.layer_launch_time(
-            *constants.of_layer(routed=layer.routed),
-            tp,
-            context.cluster.gpus_per_node,
-            constants.extra_node,
-            constants.extra_rank,
-        )
+        run.repeats * host.launch_time(context.cluster, rows["tp"], routed=layer.routed)
         for run in model.runs
         for layer in run.layers
     )

@@ -31,7 +31,7 @@ PLAIN_PASSES: Final = 2.5
 
 def both_ways(
     hidden: Count, width: Count, *, gated: bool, bias: bool, rows: Rows = Rows.TOKENS
-) -> tuple[Projection, Projection]:
+) -> tuple[Projection, ...]:
     """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table
     2.
     """

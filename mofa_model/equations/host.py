@@ -4,13 +4,14 @@ data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Final
 
 import numpy as np
 
 from mofa_model.equations.pipeline import THIRD
+from mofa_model.spec import Cluster
 from mofa_model.units import Count, Ratio, Seconds
 
 
@@ -34,6 +35,19 @@ def layer_launch_time(
     nodes = np.maximum(1.0, t / gpus_per_node)
     alone = np.asarray(t) <= 1
     return np.where(alone, unsharded, sharded + extra_node * (nodes - 1.0) + extra_rank * t)
+
+
+def launch_time(cluster: Cluster, tensor_parallel: Count, *, routed: bool) -> Seconds:
+    """Host time of a layer's forward and backward pass; `routed` layers have experts. [s]"""
+    c = cluster.calibration.host
+    return layer_launch_time(
+        c.layer_experts if routed else c.layer,
+        c.layer_experts if routed else c.layer_unsharded,
+        tensor_parallel,
+        cluster.gpus_per_node,
+        c.extra_node,
+        c.extra_rank,
+    )
 
 
 RELAUNCHED: Final = {
@@ -97,19 +111,18 @@ def serialised(device: Seconds, host: Seconds, smooth: Seconds, share: Ratio) ->
     return smooth + share * np.minimum(device, host)
 
 
-def waited(
-    passes: tuple[Seconds, Seconds, Seconds], total: Seconds
-) -> tuple[Seconds, Seconds, Seconds]:
-    """Three passes of device work with what they wait for launches, `total` together. Ours. [s]
+def shortest_pass(passes: Sequence[Seconds], total: Seconds) -> Seconds:
+    """Least time of each of three passes that take `total` together with their waits for launches.
+    Ours. [s]
 
     Derived in docs/design/20261121-launches.md.
 
-    The shortest wait, until they are as long as each other: each has as many launches, behind which
-    a long one hides its own.
+    The shortest passes wait, until they are as long as each other: each has as many launches,
+    behind which a long one hides its own.
 
-    >>> [round(float(one), 3) for one in waited((0.25, 0.55, 0.2), 1.35)]
-    [0.4, 0.55, 0.4]
+    >>> round(float(shortest_pass((0.25, 0.55, 0.2), 1.35)), 3)
+    0.4
     """
     short, long = reduce(np.minimum, passes), reduce(np.maximum, passes)
-    even = np.minimum(total - sum(passes) + short, np.minimum(0.5 * (total - long), THIRD * total))
-    return np.maximum(passes[0], even), np.maximum(passes[1], even), np.maximum(passes[2], even)
+    shares = np.minimum(0.5 * (total - long), THIRD * total)
+    return np.minimum(total - sum(passes) + short, shares)

@@ -19,7 +19,7 @@ from mofa_model.blocks.block import ALL, EACH, NOTHING
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.block_time import block_tokens, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
-from mofa_model.estimate.model_states import ends_on, layers_on
+from mofa_model.estimate.model_states import heads_on, layers_on
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
@@ -93,7 +93,7 @@ def with_loss(
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
-    logits = ends_on(strategy, stages)[1] * _loss(workload, constants, strategy)
+    logits = heads_on(strategy, stages) * _loss(workload, constants, strategy)
     backward = memory.beyond_loss(stored.backward, logits)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
@@ -138,12 +138,14 @@ def stored_activations(
     parked: list[Bytes] = []
     captured: Bytes = 0.0
     for layer, number in zip(layers, numbers, strict=True):
-        kept, again = _kept(layer, s, share)
+        kept, again = _kept(layer, s, share), _backward(layer, s)
         surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
-            left, back = _offloaded(layer, s, share, kept)
-            if ACTIVATIONS in s.offload:
+            whole = ACTIVATIONS in s.offload
+            back = kept if whole else _offloaded(layer, s, share)
+            left = layer.input if whole else kept - back
+            if whole:
                 back, surge = back + surge, 0.0
             parked.append(memory.host_activation(chunks, number, kept / s.vpp, left / s.vpp, 1.0))
             kept, again = left, again + back
@@ -163,27 +165,29 @@ def stored_activations(
     )
 
 
-def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
-    """Bytes of a layer that wait for its backward pass, and those that the backward pass adds."""
+def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
+    """Bytes of a layer that wait for its backward pass. [B]"""
     if s.recompute is not Recompute.FULL:
-        held = layer.kept + layer.surge
-        return layer.kept, memory.backward_activation(layer.whole, held, layer.gradients)
-    kept = memory.full_recompute_activation(layer.kept, layer.input, share)
-    return kept, memory.backward_activation(layer.whole, layer.input, layer.gradients)
+        return layer.kept
+    return memory.full_recompute_activation(layer.kept, layer.input, share)
 
 
-def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio, kept: Bytes) -> tuple[Bytes, Bytes]:
-    """Bytes of a layer that stay on the device, and those that come back for its backward pass. [B]
+def _backward(layer: StoredLayer, s: Strategy) -> Bytes:
+    """Bytes that the backward pass of a layer adds to those that wait for it. [B]"""
+    held = layer.input if s.recompute is Recompute.FULL else layer.kept + layer.surge
+    return memory.backward_activation(layer.whole, held, layer.gradients)
+
+
+def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
+    """Bytes of a layer's inputs that go to the host and come back for its backward pass. [B]
 
     Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers
     from those that are.
     """
-    if ACTIVATIONS in s.offload:
-        return layer.input, kept
     moved: Bytes = (1.0 - share) * layer.moved
     if LAYER_INPUT in s.offload:
         moved = moved + share * layer.input
-    return kept - moved, moved
+    return moved
 
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:

@@ -17,7 +17,7 @@ from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, 
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
-from mofa_model.placement import array_axes, distinct, spread
+from mofa_model.placement import array_axes, groups, row_of_each, spread
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
@@ -97,7 +97,8 @@ def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> lis
     sizes = {np.shape(column) for column in columns.values()}
     position = None
     if len(sizes) == 1 and min(sizes.pop()) >= MANY and not array_axes(workload, cluster):
-        first, position = distinct(list(columns.values()))
+        position = groups(list(columns.values()))
+        first = row_of_each(position)
         priced_by |= {name: column[first] for name, column in columns.items()}
     rows = Strategy(**priced_by)
     times = [block_time(workload, cluster, rows, block) for block in workload.model.blocks]

@@ -40,8 +40,10 @@ class HeldParameters:
     """Experts: the expert-data-parallel ranks."""
     adapters: Count
     """Adapters beside frozen weights: all data-parallel ranks."""
-    widest: tuple[Count, Count]
-    """One layer of the last kind: without its experts, and its experts alone, [...]."""
+    layer_dense: Count
+    """One layer of the last kind without its experts, [...]."""
+    layer_experts: Count
+    """Experts of one layer of the last kind, [...]."""
 
 
 def model_states(
@@ -62,7 +64,7 @@ def model_states(
     buffers = buffers + memory.product_workspace(
         constants.workspace, constants.grouped_workspace, float(experts is not None)
     )
-    dense, inside = held.widest if experts is not None else (held.widest[0], 0.0)
+    dense, inside = held.layer_dense, 0.0 if experts is None else held.layer_experts
     if np.any(constants.spare_gradient):
         expert = 0.0 if experts is None else inside * strategy.ep / experts.count
         buffers = buffers + memory.spare_gradients(dense, expert, constants.spare_gradient)
@@ -86,14 +88,20 @@ def _sum(terms: list[Bytes]) -> Bytes:
     return sum(terms[1:], terms[0]) if terms else 0.0
 
 
-def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
-    """Embeddings and heads on a device. Where the model enters at both ends, both outer devices
-    have both. [1]
+def embeddings_on(strategy: Strategy, stages: Stages) -> Count:
+    """Embeddings on a device. Where the model enters at both ends, both outer devices have one.
+    [1]
     """
     if not strategy.schedule.both_ends:
-        return stages.embedding, stages.head
-    both = np.maximum(stages.embedding, stages.head)
-    return both, both
+        return stages.embedding
+    return np.maximum(stages.embedding, stages.head)
+
+
+def heads_on(strategy: Strategy, stages: Stages) -> Count:
+    """Heads on a device. Where the model enters at both ends, both outer devices have one. [1]"""
+    if not strategy.schedule.both_ends:
+        return stages.head
+    return np.maximum(stages.embedding, stages.head)
 
 
 def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
@@ -106,27 +114,31 @@ def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
     return held
 
 
-def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple[Count, Count]:
-    """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of
-    experts. [1]
+def dense_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
+    """Parameters of a layer's matrices on a device, without its experts. [1]
 
     Leaves out norms, biases and other vectors, and what tensor parallelism repeats, which memory
     alone counts.
     """
-    s = strategy
-    whole: Count = 0
+    whole: Count = sum(
+        product.weights
+        for block in layer.blocks
+        for product in block.products(workload.model.hidden)
+        if product.rows is not Rows.ROUTED
+    )
+    return whole / strategy.tp
+
+
+def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
+    """Parameters of the matrices of a layer's experts on a device. [1]"""
     inside: Count = 0.0
     for block in layer.blocks:
         exchange = block.exchange()
-        routed: Count = 0
-        for product in block.products(workload.model.hidden):
-            if product.rows is Rows.ROUTED:
-                routed = routed + product.weights
-            else:
-                whole = whole + product.weights
         if exchange is not None:
-            inside = inside + routed * (exchange.count / (s.ep * s.etp))
-    return whole / s.tp, inside
+            products = block.products(workload.model.hidden)
+            routed = sum(product.weights for product in products if product.rows is Rows.ROUTED)
+            inside = inside + routed * (exchange.count / (strategy.ep * strategy.etp))
+    return inside
 
 
 def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
@@ -135,7 +147,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
     Where the model enters at both ends (DualPipe), a device holds the stages of two directions.
     """
     model, s, h = workload.model, strategy, workload.model.hidden
-    embedding, head = ends_on(s, stages)
+    embedding, head = embeddings_on(s, stages), heads_on(s, stages)
     vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
     dense: Count = 0.0
@@ -143,12 +155,14 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
         dense = stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     experts: Count = 0.0
     beside: Count = 0.0
-    widest: tuple[Count, Count] = (0.0, 0.0)
+    layer_dense: Count = 0.0
+    layer_experts: Count = 0.0
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
-        widest = layer_weights(workload, s, layer)
-        dense = dense + layers * (directions * widest[0])
+        layer_dense = dense_weights(workload, s, layer)
+        layer_experts = expert_weights(workload, s, layer)
+        dense = dense + layers * (directions * layer_dense)
         if layer.routed:
-            experts = experts + layers * (directions * widest[1])
+            experts = experts + layers * (directions * layer_experts)
         if np.any(workload.training.adapter_rank):
             own = adapter_parameters(layer, h, workload.training.adapter_rank)
             beside = beside + layers * (directions * own / s.tp)
@@ -157,7 +171,8 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
         dense=dense,
         experts=experts,
         adapters=beside,
-        widest=widest,
+        layer_dense=layer_dense,
+        layer_experts=layer_experts,
     )
 
 

@@ -78,14 +78,17 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     )
 
 
-def launch_times(
-    workload: Workload, cluster: Cluster, strategy: Strategy
-) -> tuple[Sequence[Seconds], Seconds]:
-    """Host time of every kind of layer, and of the head, forward and backward. [s]"""
-    c, s = cluster.calibration.host, strategy
-    captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[
-        s.graphs
+def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
+    """Share of launches that graphs leave. [1]"""
+    c = cluster.calibration.host
+    return {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[
+        strategy.graphs
     ]
+
+
+def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
+    """Host time of every kind of layer, forward and backward. [s]"""
+    c, s, captured = cluster.calibration.host, strategy, _left_by_graphs(cluster, strategy)
     again = {
         Recompute.NONE: 0.0,
         Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
@@ -97,9 +100,7 @@ def launch_times(
     in_turn = host.overlap_launches(c.expert_overlap * beside, captured)
 
     def launches(kind: Layer) -> Seconds:
-        time = host.layer_launch_time(
-            *c.of_layer(routed=kind.routed), s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
-        )
+        time = host.launch_time(cluster, s.tp, routed=kind.routed)
         return time * share * in_turn if kind.routed else time * share
 
     kinds = [launches(kind) for kind in workload.model.kinds]
@@ -112,7 +113,7 @@ def launch_times(
                 chunks = expert_load(workload, s, exchange).chunks(s)
                 added = routing.chunk_launch_time(inside, chunks, whole, c.recompute)
                 kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
-    return kinds, c.head * captured
+    return kinds
 
 
 def stage_times(
@@ -131,11 +132,12 @@ def stage_times(
     s, c, model = strategy, cluster.calibration.host, workload.model
     again = _recomputed_layers(s, stages)
     modules = model.prediction_modules
-    launches, head_launch = launch_times(workload, cluster, s)
+    launches = layer_launches(workload, cluster, s)
+    head_launch = c.head * _left_by_graphs(cluster, s)
     kinds, numbers = model.kinds, list[Count](stages.held)
     if len(layers) > len(kinds):
         kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stages, numbers)
-        launches = [*launches, *launch_times(workload, cluster, replace(s, chunks=1))[0]]
+        launches = [*launches, *layer_launches(workload, cluster, replace(s, chunks=1))]
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0
@@ -170,7 +172,7 @@ def stage_times(
         sum(stages.count[k] * part[k] for k in range(len(stages.count)))
         for part in (total, device, forward, weight)
     )
-    longer, _, longer_weight = host.waited((forward, busy - forward - weight, weight), all_stages)
+    shortest = host.shortest_pass((forward, busy - forward - weight, weight), all_stages)
     return StageTime(
         device=device,
         launch=launch,
@@ -178,8 +180,8 @@ def stage_times(
         slowest=slowest,
         all_stages=all_stages,
         device_forward=forward / all_stages,
-        forward_share=longer / all_stages,
-        weight_share=longer_weight / all_stages,
+        forward_share=np.maximum(forward, shortest) / all_stages,
+        weight_share=np.maximum(weight, shortest) / all_stages,
     )
 
 

@@ -186,7 +186,8 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     head = head_time(workload, cluster, s)
     whole = layer_times(workload, cluster, replace(s, chunks=1)) if np.any(s.chunk_layers) else ()
     stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
-    pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
+    flow = pipeline_flow(s, stage, m)
+    pipeline = s.schedule.time(flow)
     inputs = StepInputs(
         workload=workload,
         cluster=cluster,
@@ -194,7 +195,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
         micro_batches=m,
         slowest=stage.slowest,
         pipeline=pipeline,
-        hops=hops,
+        hops=exposed_hops(workload, cluster, s, flow, pipeline),
         exchange=gradient_exchange(workload, cluster, s, stages, m),
     )
     return Estimate(
@@ -208,13 +209,9 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     )
 
 
-def pipeline_times(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stage: StageTime, micro_batches: Count
-) -> tuple[Seconds, Seconds]:
-    """Time of all micro-batches through the pipeline without hops, and of exposed hops, Eqs. (9),
-    (23). [s]
-    """
-    flow = Flow(
+def pipeline_flow(strategy: Strategy, stage: StageTime, micro_batches: Count) -> Flow:
+    """All micro-batches through the pipeline without hops, as a schedule prices them, Eq. (9)."""
+    return Flow(
         slowest=stage.slowest,
         total=stage.all_stages,
         microbatches=micro_batches,
@@ -223,9 +220,15 @@ def pipeline_times(
         forward=stage.forward_share,
         weight=stage.weight_share,
     )
-    pipeline, hop = strategy.schedule.time(flow), hop_time(workload, cluster, strategy)
+
+
+def exposed_hops(
+    workload: Workload, cluster: Cluster, strategy: Strategy, flow: Flow, pipeline: Seconds
+) -> Seconds:
+    """Exposed hops of a flow that takes `pipeline` seconds without them, Eq. (23). [s]"""
+    hop = hop_time(workload, cluster, strategy)
     with_hops = replace(flow, hop=hop, blocking=not strategy.pipeline_overlap)
-    return pipeline, strategy.schedule.exposed_hops(pipeline, with_hops)
+    return strategy.schedule.exposed_hops(pipeline, with_hops)
 
 
 def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:

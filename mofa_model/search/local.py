@@ -23,7 +23,7 @@ from mofa_model.estimate.block_time import BlockTime, block_times
 from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.placement import distinct
+from mofa_model.placement import groups, row_of_each
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -56,8 +56,9 @@ class LocalShapes:
         self._workload, self._cluster, self._table = workload, cluster, table
         self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
         rows = {name: table[name][members] for name in ("mode", *LOCAL)}
-        first, place = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
-        # `distinct` goes by the first column first: one mode stands behind the other.
+        place = groups([rows["mode"], *(rows[name] for name in LOCAL)])
+        first = row_of_each(place)
+        # `groups` goes by the first column first: one mode stands behind the other.
         self._shapes = [
             varied(Strategy(), **{name: rows[name][some] for name in LOCAL}, context_mode=mode)
             for at, mode in enumerate(ContextMode)

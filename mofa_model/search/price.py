@@ -16,7 +16,7 @@ from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.gradient_exchange import GradientExchange
 from mofa_model.estimate.stage_time import stage_times
-from mofa_model.estimate.step import StepInputs, pipeline_times, step_time
+from mofa_model.estimate.step import StepInputs, exposed_hops, pipeline_flow, step_time
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import (
@@ -142,7 +142,9 @@ def _time(
     for overlap in overlaps.values:
         s = varied(base, **overlap.fields)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
-        pipeline, hops = pipeline_times(w, c, s, stage, m)
+        flow = pipeline_flow(s, stage, m)
+        pipeline = s.schedule.time(flow)
+        hops = exposed_hops(w, c, s, flow, pipeline)
         # A pipeline that alone takes longer than the last of the leaders cannot be among them.
         hopeful = np.flatnonzero(overlap.ok[columns] & (pipeline + hops <= leaders.horizon))
         if not len(hopeful):

@@ -134,14 +134,6 @@ class HostConstants(_Constants):
     """How unlike kernels of a layer are in length, so that some wait for launches where work is
     longer in all: 0 = alike. [1]"""
 
-    def of_layer(self, *, routed: bool) -> tuple[Seconds, Seconds]:
-        """Forward and backward of a layer, where tensors are sharded and where they are not. [s]"""
-        return (
-            (self.layer_experts, self.layer_experts)
-            if routed
-            else (self.layer, self.layer_unsharded)
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkConstants(_Constants):

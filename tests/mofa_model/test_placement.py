@@ -15,8 +15,9 @@ from mofa_model.errors import BadValue
 from mofa_model.placement import (
     RULES,
     array_axes,
-    distinct,
+    groups,
     layout_stages,
+    row_of_each,
     stages_in_order,
     stages_of,
 )
@@ -136,7 +137,8 @@ def test_a_layout_is_dealt_the_same_alone_and_in_a_family(stages, rule):
 )
 def test_distinct_rows_are_found_again(rows):
     columns = [np.array(column) for column in zip(*rows, strict=True)]
-    first, place = distinct(columns)
+    place = groups(columns)
+    first = row_of_each(place)
     assert len(first) == len(set(rows))
     for column in columns:
         assert column[first][place].tolist() == column.tolist()

@@ -14,7 +14,7 @@ from mofa_model.estimate.block_time import (
     stream_time,
     tokens_per_rank,
 )
-from mofa_model.estimate.model_states import layer_weights
+from mofa_model.estimate.model_states import expert_weights
 from mofa_model.schedules.schedule import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
@@ -87,7 +87,7 @@ def prices(layout: Layout) -> Prices:
     memory, tokens = memory_rate(c), tokens_per_rank(w, s)
     kind = model.kinds[0]
     blocks = [block_time(w, c, s, block) for block in kind.blocks]
-    routed = float(layer_weights(w, s, kind)[1])
+    routed = float(expert_weights(w, s, kind))
     linear = [
         sum(b.linear for b, of in zip(blocks, kind.blocks, strict=True) if _grouped(of) is g)
         for g in (False, True)

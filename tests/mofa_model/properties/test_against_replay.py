@@ -10,7 +10,7 @@ from shapes import deeper
 from strategies import clusters, workloads
 
 from mofa_model.estimate import estimate
-from mofa_model.estimate.step import pipeline_times
+from mofa_model.estimate.step import exposed_hops, pipeline_flow
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.replay import StageTimes, replay
 from mofa_model.strategy import Strategy
@@ -99,5 +99,7 @@ def test_with_equal_stages_the_estimate_is_the_replay(workload, cluster, layout,
     assume(2 * hop <= min(shares[0], 1 - sum(shares), shares[1]) * float(found.stage.slowest) / v)
     # As if every stage were the slowest one, in the estimate and in the replay.
     equal = replace(found.stage, all_stages=p * found.stage.slowest)
-    closed = sum(pipeline_times(workload, cluster, strategy, equal, found.micro_batches))
+    flow = pipeline_flow(strategy, equal, found.micro_batches)
+    pipeline = strategy.schedule.time(flow)
+    closed = pipeline + exposed_hops(workload, cluster, strategy, flow, pipeline)
     assert float(closed) == pytest.approx(replayed(found, strategy, m, hop, alike=True), rel=1e-9)
