@@ -405,7 +405,7 @@ def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
         for layer in run.layers
     )
     flops = parameters.training_flops_per_token(model, training.sequence, convention="causal")
-    tokens = rows["mbs"] * training.sequence / (rows["cp"] * tp)
+    tokens = rows["mbs"] * training.sequence / (rows["cp"] * rows["tp"])
     products = tokens * flops / context.cluster.device.peak(training.precision.gemm)
     return [*violations, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
 
