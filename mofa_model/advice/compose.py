@@ -44,7 +44,7 @@ from mofa_model.advice.predictions import (
 from mofa_model.advice.probes import probes
 from mofa_model.advice.reasons import (
     compared,
-    differs,
+    difference,
     nearest_constraints,
     unoffered,
     why_not,
@@ -161,10 +161,10 @@ class _Baseline:
     at: Coordinates
     pace: float
 
-    def beaten_by(self, at: Coordinates, pace: float) -> Ratio:
-        """Chance that another layout is better. [1]"""
-        seen = odds_of(self.request.runs, (at, self.at), self.request.tried)
-        return float(seen.beats(0, np.array([pace, self.pace]))[1])
+    def beaten_by(self, other: Coordinates, other_pace: float) -> Ratio:
+        """Chance that another layout, at its coordinates and pace, is better than this one. [1]"""
+        odds = odds_of(self.request.runs, (other, self.at), self.request.tried)
+        return float(odds.beats(0, np.array([other_pace, self.pace]))[1])
 
 
 def _answered(
@@ -267,7 +267,7 @@ def _alternatives(
     for one in result.finalists:
         if one.kind not in kinds:
             kinds.add(one.kind)
-            named.append((differs(one.kind, first.kind), request, one))
+            named.append((difference(one.kind, first.kind), request, one))
     return tuple(
         _alternative(its, name, one, first, of_best, baseline)
         for name, its, one in named[: int(request.top)]

@@ -36,9 +36,10 @@ def compared(other: PricedLayout, best: PricedLayout) -> dict[str, float]:
 def why_not(
     objective: str, other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float
 ) -> str:
-    """One sentence on why an alternative is not the first choice: the terms that decide under the
-    objective, each with the sign of what the alternative has more of. What failures and checkpoints
-    take is a term wherever it counts.
+    """One sentence on why an alternative is not the first choice.
+
+    It names the terms that decide, each with its sign; time lost to failures and checkpoints is a
+    term unless the objective is throughput.
     """
     ettr, best_ettr = max(ettr, NEVER), max(best_ettr, NEVER)
     if objective == "cost" and other.strategy.gpus != best.strategy.gpus:
@@ -170,9 +171,10 @@ def _faster(best: PricedLayout, cluster: Cluster, what: str) -> list[tuple[Ratio
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
 
 
-def differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
-    """What makes another kind of layout, in two words at most."""
-    more, less = [key for key in one if key not in first], [key for key in first if key not in one]
+def difference(features: tuple[str, ...], first: tuple[str, ...]) -> str:
+    """Up to two features that a layout has beyond the first choice's, or else lacks."""
+    more = [key for key in features if key not in first]
+    less = [key for key in first if key not in features]
     return f"with {', '.join(more[:2])}" if more else f"without {', '.join(less[:2])}"
 
 

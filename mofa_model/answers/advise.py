@@ -218,7 +218,7 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
     if not question.file:
         return None
     found = asked_in(question.file, question.profile)
-    asked_how = (question.options[name] for name in question.given())
+    asked_how = (question.options[name] for name in question.changed_fields())
     if given := [how.flag for how in asked_how if how.group not in _BESIDE]:
         right = (
             "it is a job's file, which says such things itself: write it there, or give all by"

@@ -93,7 +93,7 @@ def _profile(asked: ReliabilityQuestion) -> Reliability:
     from mofa_model.manifest.surroundings import named_profile
     from mofa_model.manifest.training_job import FailureAssumptions
 
-    twice = [asked.options[name].flag for name in _OF_PROFILE if name in asked.given()]
+    twice = [asked.options[name].flag for name in _OF_PROFILE if name in asked.changed_fields()]
     if twice:
         right = f"it states what {twice[0]} would; give one of them"
         raise BadValue("--profile", asked.profile, right)

@@ -161,8 +161,8 @@ class UserQuestion:
         for name, how in self.options.items():
             object.__setattr__(self, name, how.read(getattr(self, name)))
 
-    def given(self) -> dict[str, Any]:
-        """Fields that are not as they are where nobody says anything."""
+    def changed_fields(self) -> dict[str, Any]:
+        """Fields whose values are not the defaults, by name."""
         values = {name: getattr(self, name) for name in self.options}
         return {
             name: value for name, value in values.items() if value != self.options[name].default
@@ -170,7 +170,7 @@ class UserQuestion:
 
     def command(self, verb: str) -> str:
         """The command line that asks the same."""
-        said = (self.options[name].words(value) for name, value in self.given().items())
+        said = (self.options[name].words(value) for name, value in self.changed_fields().items())
         return shlex.join(["mofa", verb, *(word for words in said for word in words)])
 
 
@@ -267,13 +267,13 @@ def whole(value: Any, field: str) -> int:
 
 
 def names(value: Any, field: str) -> tuple[str, ...]:
-    """One text or several."""
+    """The value of a field as a tuple of texts, from one text or several."""
     if isinstance(value, str) or hasattr(value, "__fspath__"):
         return (str(value),)
-    found = tuple(value) if isinstance(value, Iterable) else (value,)
-    if not all(isinstance(one, str) for one in found):
+    texts = tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(text, str) for text in texts):
         raise BadValue(field, value, "give text, or a list of it")
-    return found
+    return texts
 
 
 def variations(value: Any, field: str) -> tuple[str, ...]:

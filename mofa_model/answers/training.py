@@ -128,7 +128,7 @@ def nodes_of(asked: TrainingQuestion) -> int:
     if asked.nodes is not None and asked.gpus is not None:
         raise BadValue("--gpus", asked.gpus, "give --gpus or --nodes, not both")
     if asked.nodes is not None:
-        return _least_one(units.count(asked.nodes, field="--nodes"), "--nodes")
+        return _at_least_one(units.count(asked.nodes, field="--nodes"), "--nodes")
     gpus, per_node = _gpus(asked), _per_node(asked)
     found = places(gpus, per_node)
     if found is None:
@@ -218,7 +218,7 @@ def _per_node(asked: TrainingQuestion) -> int:
 
 
 def _gpus(asked: TrainingQuestion) -> int:
-    return _least_one(units.count(asked.gpus, field="--gpus"), "--gpus")
+    return _at_least_one(units.count(asked.gpus, field="--gpus"), "--gpus")
 
 
 def _devices(asked: TrainingQuestion, per_node: int) -> int:
@@ -232,7 +232,8 @@ def _gpu(asked: TrainingQuestion) -> str:
     return str(asked.gpu)
 
 
-def _least_one(value: int, name: str) -> int:
+def _at_least_one(value: int, name: str) -> int:
+    """The value, if it is one or more; else an error that names the field."""
     if value < 1:
         raise BadValue(name, value, "give one or more")
     return value

@@ -190,7 +190,9 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
         raise BadValue(
             "vary", vary, f"{count} points; a page draws {POINTS}, and `mofa sweep` any number"
         )
-    shared = {n: value for n, value in question.given().items() if n in SweepQuestion.options}
+    shared = {
+        n: value for n, value in question.changed_fields().items() if n in SweepQuestion.options
+    }
     asked = SweepQuestion(**shared, vary=texts)
     left: list[int] = []
 

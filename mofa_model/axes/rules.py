@@ -117,7 +117,7 @@ def _context_heads(rows: Rows, context: AxisContext) -> Any:
 
 
 def _in_mode(rows: Rows, mode: str) -> Mask:
-    """Rows whose context is parallel in a mode."""
+    """Rows with context parallelism in a given mode of communication."""
     mask: Mask = (rows["cp"] > 1) & (rows["mode"] == _MODES.index(ContextMode(mode)))
     return mask
 

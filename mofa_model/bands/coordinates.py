@@ -105,18 +105,21 @@ def _acting(strategy: Strategy) -> list[Axis]:
 
 
 @cache
-def family_of(device: str) -> tuple[str, str]:
-    """A device's class, and the family of classes that it belongs to; of one that stands alone, its
-    own name.
+def class_and_family(device: str) -> tuple[str, str]:
+    """A device's class and the family of classes; a device without a class is its own.
 
-    >>> family_of("gb200"), family_of("l40s")
+    >>> class_and_family("gb200"), class_and_family("l40s")
     (('blackwell-gb200', 'blackwell'), ('l40s', 'l40s'))
     """
     try:
-        found = presets.device_class(device)
+        device_class = presets.device_class(device)
     except InputError:  # machines that no preset describes
         return device, device
-    return (device, device) if found == ALONE else (found, found.partition("-")[0])
+    return (
+        (device, device)
+        if device_class == ALONE
+        else (device_class, device_class.partition("-")[0])
+    )
 
 
 def apart(name: str, asked: str, had: str) -> float:
@@ -132,7 +135,7 @@ def apart(name: str, asked: str, had: str) -> float:
     if name == "stack":
         return OTHER / 2 if had in _stacks(asked) else OTHER
     if name == "device":
-        (one, family), (other, relatives) = family_of(asked), family_of(had)
+        (one, family), (other, relatives) = class_and_family(asked), class_and_family(had)
         return OTHER / 4 if one == other else OTHER / 2 if family == relatives else OTHER
     if name == "format":
         return FORMAT

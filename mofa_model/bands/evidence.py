@@ -26,7 +26,7 @@ from mofa_model.bands.coordinates import (
     SIZES,
     WORDS,
     Coordinates,
-    family_of,
+    class_and_family,
 )
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import MeasuredRuns
@@ -141,7 +141,7 @@ def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
     known = np.flatnonzero(_here(runs, asked) & np.isfinite(far))
     return Basis(
         stack=asked.stack,
-        devices=family_of(asked.device)[1],
+        devices=class_and_family(asked.device)[1],
         runs=known.size,
         related=int(np.count_nonzero(runs.related(asked.stack) & np.isfinite(far))),
         largest=max((int(runs.word("gpus", int(at))) for at in known), default=0),
@@ -158,8 +158,8 @@ def in_a_line(basis: Basis) -> str:
 
 def _on_devices(runs: MeasuredRuns, asked: Coordinates) -> Mask:
     """Runs on devices of the same family."""
-    family = family_of(asked.device)[1]
-    return runs.where("device", lambda device: family_of(device)[1] == family)
+    family = class_and_family(asked.device)[1]
+    return runs.where("device", lambda device: class_and_family(device)[1] == family)
 
 
 def _here(runs: MeasuredRuns, asked: Coordinates) -> Mask:
@@ -192,7 +192,7 @@ def _place(runs: MeasuredRuns, at: int) -> str:
     degrees = [
         f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"
     ]
-    device = family_of(runs.word("device", at))[0]
+    device = class_and_family(runs.word("device", at))[0]
     layout = " ".join(degrees) or "data parallel"
     return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"
 

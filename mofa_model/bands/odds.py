@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import Coordinates, apart
-from mofa_model.bands.table import QUANTITIES, MeasuredRuns, coded
+from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range, Ratio
 
@@ -233,7 +233,7 @@ class LayoutOdds:
         }
         far = np.zeros((len(some), len(self.layouts)))
         for name in sorted(names):
-            words, which = coded(layout.word(name) for layout in self.layouts)
+            words, which = distinct(layout.word(name) for layout in self.layouts)
             used, mine = np.unique(which[list(some)], return_inverse=True)
             costs = np.array([[apart(name, words[one], word) for word in words] for one in used])
             far += costs[mine][:, which]

@@ -63,7 +63,7 @@ class MeasuredRuns:
         found = np.zeros((len(layouts), len(self.names)))
         each = np.empty_like(found)  # new memory for every name would take longer than the sums
         for name, (words, which) in self.places.items():
-            asked, of = coded([one.word(name) for one in layouts])
+            asked, of = distinct([one.word(name) for one in layouts])
             costs = np.array([[apart(name, word, had) for had in words] for word in asked])
             if costs.any():
                 by_run = np.take(costs, which, axis=1)
@@ -180,10 +180,10 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         for text in {row["layout"] for row in rows}
     }
     keys = sorted({key for layout in layouts.values() for key in layout})
-    places = {name: coded([row[name] for row in rows]) for name in PLACES}
-    texts, which = coded([row["layout"] for row in rows])
+    places = {name: distinct([row[name] for row in rows]) for name in PLACES}
+    texts, which = distinct([row["layout"] for row in rows])
     for key in keys:  # a few hundred layouts, however many runs
-        words, of_text = coded([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
+        words, of_text = distinct([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
         places[key] = (words, of_text[which])
     groups = tuple(row["group"] for row in rows)
     counts = Counter(groups)
@@ -198,8 +198,8 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
     )
 
 
-def coded(words: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The different words, and which of them each is."""
+def distinct(words: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """The distinct words, and for every word its position among them."""
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.intp)
     return tuple(known), codes

@@ -284,27 +284,29 @@ class Block(ABC):
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""
         products = self.products(hidden)
         if not active:
-            return self._counted(((one.rows, one.weights) for one in products), active=active)
+            return self._summed_over_experts(
+                ((one.rows, one.weights) for one in products), active=active
+            )
         sizes = (
             (one.rows, one.weights if one.seen is None else one.weights * one.seen)
             for one in products
         )
-        return self._counted(sizes, active=active)
+        return self._summed_over_experts(sizes, active=active)
 
     def parameters(self, hidden: Count, *, active: bool = False) -> Numeric:
         """All its parameters, or those that one token meets. [1]"""
-        every = self._counted(
+        every = self._summed_over_experts(
             ((one.rows, one.parameters) for one in self.products(hidden)), active=active
         )
         return every + self.vectors(hidden)
 
-    def _counted(self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool) -> Numeric:
-        """Sizes of products, those of experts as often as there are experts, or as a token
-        meets.
-        """
-        sent = self.exchange()
-        times = 1 if sent is None else sent.top_k if active else sent.count
-        return sum(times * size if rows is Rows.ROUTED else size for rows, size in sizes)
+    def _summed_over_experts(
+        self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool
+    ) -> Numeric:
+        """Sum of sizes; an expert's counts for every expert, or those of a token if `active`."""
+        exchange = self.exchange()
+        experts = 1 if exchange is None else exchange.top_k if active else exchange.count
+        return sum(experts * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
     def dealt(self, hidden: Count) -> Numeric:
         """What it weighs where layers go to stages by cost: the matrices that one token is

@@ -279,7 +279,7 @@ def _shipped() -> Mapping[str, Any]:
 
 
 def own_fit(evidence: Evidence) -> Fitted:
-    """Factors that explain runs of one system."""
+    """A fit of the factors of the constants to measured runs of one system."""
     weights = np.full(evidence.size, _PLAIN**2)
     return fit(evidence, evidence.measured, scale=_PLAIN * RUNS, weights=weights, tolerance=1e-4)
 
@@ -288,13 +288,13 @@ def _moved(
     evidence: Evidence, own: Iterable[Free], section: str
 ) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], list[Written]]:
     """Errors before and after, and the factors that moved by more than a tenth of a per cent."""
-    found = own_fit(evidence)
+    fitted = own_fit(evidence)
     place = {entry.name: i for i, entry in enumerate(evidence.entries)}
     before = np.expm1(evidence.values(evidence.start) - evidence.measured)
-    after = np.expm1(found.residuals)
+    after = np.expm1(fitted.residuals)
     written = []
     for entry in own:
-        factor = significant(float(np.exp(found.logs[place[f"{YOURS}:{entry.path}"]])))
+        factor = significant(float(np.exp(fitted.logs[place[f"{YOURS}:{entry.path}"]])))
         if abs(factor - 1.0) > 1e-3:
             source = f"{len(evidence.rows)} of your own runs: {entry.source}"
             written.append(
@@ -349,7 +349,9 @@ def step_seconds(
     0.5
     """
     found = [
-        value for line in lines if (value := _read(line, global_batch, sequence, gpus)) is not None
+        value
+        for line in lines
+        if (value := _step_time_in(line, global_batch, sequence, gpus)) is not None
     ]
     steady = found[max(1, round(WARM_UP * len(found))) :]
     if len(steady) < FEWEST:
@@ -361,7 +363,8 @@ def step_seconds(
     return float(np.median(np.array(steady, dtype=float)))
 
 
-def _read(line: str, global_batch: int, sequence: int, gpus: int) -> Seconds | None:
+def _step_time_in(line: str, global_batch: int, sequence: int, gpus: int) -> Seconds | None:
+    """The step time that a line of a training log states; None where it states none."""
     plain = _COLOUR.sub("", line)
     for pattern, meaning in FORMS.items():
         match = pattern.search(plain)

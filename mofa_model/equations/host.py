@@ -86,13 +86,12 @@ def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
 
 
 def overlap_launches(extra: Ratio, captured: Ratio) -> Ratio:
-    """Launches of a layer whose experts' exchange runs beside another micro-batch, over those
-    without it. Ours. [1]
+    """Launches of a layer with overlapped expert exchange, over those without overlap. Ours. [1]
 
     Derived in docs/design/20261121-launches.md.
 
-    Each part of the layer is launched apart, in turn with one of the other micro-batch; what a
-    graph captured is one launch either way, so `extra` is paid on what graphs leave.
+    Each part of the layer is launched apart, in turns with the other micro-batch. `captured` is the
+    share of launches that graphs leave; only these grow, by `extra`.
 
     >>> overlap_launches(0.5, 0.6)
     1.3

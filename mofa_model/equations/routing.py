@@ -66,11 +66,10 @@ def chunks_run(chunks: Count, mean: Ratio, tail: Ratio) -> Count:
 
 
 def chunk_launch_time(experts: Seconds, chunks: Count, again: Ratio, extra: Ratio) -> Seconds:
-    """Host time that chunks add to a layer's forward and backward pass: each launches dispatch,
-    experts and combine. Ours. [s]
+    """Host time that chunks of experts add to a layer's forward and backward pass. Ours. [s]
 
-    `experts` is what these take once; `extra` the share that computing them again adds, and `again`
-    1 where a layer that runs whole does so as well.
+    `experts` is one launch of dispatch, experts and combine, which every chunk repeats. `extra` is
+    the share that recomputing adds; `again` is 1 where a layer without chunks recomputes too.
 
     >>> round(chunk_launch_time(5.1e-3, 4.0, 0.0, 0.33) * 1e3, 3)
     22.032

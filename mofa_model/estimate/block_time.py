@@ -77,9 +77,7 @@ def product_rate(workload: Workload, cluster: Cluster, rows: Rows) -> FlopPerSec
 
 
 def attention_rate(workload: Workload, cluster: Cluster) -> FlopPerSecond:
-    """Rate of fused attention on large shapes, Eqs. (1), (17). It never runs in FP8 or FP4.
-    [FLOP/s]
-    """
+    """Rate of fused attention on large shapes, Eqs. (1), (17); never FP8 or FP4. [FLOP/s]"""
     precision = workload.training.precision
     peak = cluster.device.peak("bf16" if precision.quantised else precision.gemm)
     return peak * cluster.calibration.compute.attention_efficiency

@@ -109,9 +109,7 @@ class Footprint:
 
     @property
     def activation_peak(self) -> Bytes:
-        """Activations of the stage that has most of them, with those that its backward pass makes
-        anew. [B]
-        """
+        """The largest activation memory of any stage, recomputed activations included. [B]"""
         peak: Bytes = np.max(self.activations + self.backward, axis=0)
         return peak
 

@@ -85,10 +85,10 @@ def causal_attention(
     value_dim: Count,
     width: Bytes,
 ) -> CallWork:
-    """Each token sees those before it; keys and values are written to a cache, `width` bytes an
-    element. Ours.
+    """The work of attention in which a token sees itself and all earlier tokens. Ours.
 
-    Heads are an axis beside the product of batch and heads: libraries choose their kernels by them.
+    Keys and values are written to a cache at `width` bytes an element. Heads are a coordinate of
+    their own, beside batch times heads, because libraries choose kernels by the number of heads.
 
     >>> causal_attention(1, 8192, 32, 8, 128, value_dim=128, width=2.0).flops / 8192 / 8192
     8192.0
@@ -208,7 +208,10 @@ def convolution(batch: Count, sequence: Count, channels: Count) -> CallWork:
 def scan(
     batch: Count, sequence: Count, k_heads: Count, k_dim: Count, v_heads: Count, v_dim: Count
 ) -> CallWork:
-    """A gated delta rule or its kin, in chunks of 64: scores inside, the state between. Ours."""
+    """The work of a linear-attention layer, like a gated delta rule, in chunks of 64 tokens. Ours.
+
+    Scores are computed inside a chunk, and a state of `k_dim` times `v_dim` goes between chunks.
+    """
     tokens = 1.0 * batch * sequence
     return CallWork(
         at=(sequence, batch, v_heads),

@@ -197,17 +197,19 @@ def _spec(one: PodSet) -> PodSpec:
     return (one.template or PodTemplate()).spec
 
 
-def _sizes(asking: Sequence[_Set]) -> tuple[int, ...]:
-    """GPUs at each size of the set that stretches most, while the others stay.
+def _sizes(pod_sets: Sequence[_Set]) -> tuple[int, ...]:
+    """GPUs of the job at each size of its most elastic pod set; empty where none can vary.
 
     >>> _thinned(range(2, 33))
     [2, 4, 8, 16, 32]
     """
-    widest = max(asking, key=lambda one: len(one.sizes()), default=None)
-    if widest is None or len(widest.sizes()) < 2:
+    most_elastic = max(pod_sets, key=lambda pod_set: len(pod_set.sizes()), default=None)
+    if most_elastic is None or len(most_elastic.sizes()) < 2:
         return ()
-    others = sum(one.count * one.gpus for one in asking if one is not widest)
-    return tuple(others + count * widest.gpus for count in _thinned(widest.sizes()))
+    others = sum(
+        pod_set.count * pod_set.gpus for pod_set in pod_sets if pod_set is not most_elastic
+    )
+    return tuple(others + count * most_elastic.gpus for count in _thinned(most_elastic.sizes()))
 
 
 def _thinned(counts: range) -> list[int]:

@@ -19,20 +19,20 @@ class _Spec(Shape):
 
 
 class MPIJob(JobKind):
-    """Its workers wait to be called: what is trained stands in its launcher."""
+    """A job whose launcher has the training command; its workers wait to be called."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """The launcher and the workers."""
         return roles(f"spec.{_ROLES}", read(_Spec, spec).roles)
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
-        """What its pods ask for, and the words of its launcher."""
+        """What its pods ask for, with the command of the launcher's container."""
         asked = super().demand(spec, beside)
         launcher = read(_Spec, spec).roles.get(_LAUNCHER, Role()).template.spec.containers
-        for number, one in enumerate(launcher):
-            if one.words:
-                said = f"spec.{_ROLES}.{_LAUNCHER}.template.spec.containers[{number}]"
-                return replace(asked, words=one.words, said=said)
+        for number, container in enumerate(launcher):
+            if container.words:
+                path = f"spec.{_ROLES}.{_LAUNCHER}.template.spec.containers[{number}]"
+                return replace(asked, words=container.words, said=path)
         return asked
 
     def observed(self, body: Body, now: float) -> Observation:

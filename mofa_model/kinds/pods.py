@@ -345,20 +345,20 @@ class PodTemplate(Shape):
 
 
 def torchrun(words: Sequence[str]) -> tuple[int, int] | None:
-    """Nodes, and processes of each, as torchrun is told; None where it is not, or not in numbers.
+    """Nodes and processes of each node that a torchrun command states as numbers; else None.
 
     >>> torchrun(["torchrun", "--nnodes=32", "--nproc_per_node", "8", "train.py"])
     (32, 8)
     """
     if not launches(words):
         return None
-    told: dict[str, int] = {}
-    for word, after in zip(words, (*words[1:], ""), strict=True):
+    counts: dict[str, int] = {}
+    for word, next_word in zip(words, (*words[1:], ""), strict=True):
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
-        if name in {_NODES, _PROCESSES} and name not in told:
-            told[name] = whole(value if equals else after)
-    nodes, processes = told.get(_NODES, 1), told.get(_PROCESSES, 0)
+        if name in {_NODES, _PROCESSES} and name not in counts:
+            counts[name] = whole(value if equals else next_word)
+    nodes, processes = counts.get(_NODES, 1), counts.get(_PROCESSES, 0)
     return (nodes, processes) if nodes and processes else None
 
 

@@ -143,12 +143,15 @@ class Reading:
         if fields.setdefault("dp", dp) != dp:
             right = f"{gpus} devices over tp x pp x cp = {taken} make {dp}"
             raise DoesNotFit(f"{field}.dp", f"dp = {fields['dp']}", right)
-        fields |= self._virtual(fields, layers, field)
-        fields |= self._shared(dp * int(fields.get("cp", 1)), field)
-        fields |= self._again(fields, layers, field)
+        fields |= self._virtual_stage_fields(fields, layers, field)
+        fields |= self._shard_field(dp * int(fields.get("cp", 1)), field)
+        fields |= self._recompute_field(fields, layers, field)
         return Strategy(**fields)
 
-    def _virtual(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
+    def _virtual_stage_fields(
+        self, fields: Mapping[str, Any], layers: int | None, field: str
+    ) -> dict[str, Any]:
+        """`vpp` and `schedule`, from a file that gives the layers of a virtual stage."""
         if self.chunk_layers is None:
             return {}
         depth, stages = self.layers or layers, int(fields.get("pp", 1))
@@ -168,8 +171,10 @@ class Reading:
         vpp = chunks // stages
         return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
 
-    def _again(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
-        """Layers of a stage that are computed again, where every so manieth is."""
+    def _recompute_field(
+        self, fields: Mapping[str, Any], layers: int | None, field: str
+    ) -> dict[str, Any]:
+        """`recompute_layers` of a stage, from a file that recomputes every n-th layer."""
         if self.recompute_every == 1:
             return {}
         depth = self.layers or layers
@@ -179,8 +184,8 @@ class Reading:
             )
         return {"recompute_layers": -(-depth // int(fields.get("pp", 1)) // self.recompute_every)}
 
-    def _shared(self, ranks: int, field: str) -> dict[str, Any]:
-        """Ranks that share one copy, of those of data and context parallelism."""
+    def _shard_field(self, ranks: int, field: str) -> dict[str, Any]:
+        """`shard`, the ranks that share one copy, from a file that gives the number of copies."""
         if self.copies == 1:
             return {}
         if ranks % self.copies:

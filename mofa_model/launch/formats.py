@@ -71,42 +71,46 @@ def document_of(text: str, name: str) -> Mapping[str, Any]:
     if name.lower().endswith(".toml"):
         return from_toml(text, name)
     if name.lower().endswith(".json"):
-        found = [from_json(text, name)]
+        documents = [from_json(text, name)]
     else:
         reader = StreamReader(name)
-        found = [reader.value(node) for node in reader.documents(text)]
-    if len(found) > 1 and not any(_has(one, "apiVersion") for one in found):
-        raise BadFile(name, f"holds {len(found)} documents; give one")
-    if not found or not isinstance(found[0], Mapping):
+        documents = [reader.value(node) for node in reader.documents(text)]
+    if len(documents) > 1 and not any(_has(document, "apiVersion") for document in documents):
+        raise BadFile(name, f"holds {len(documents)} documents; give one")
+    if not documents or not isinstance(documents[0], Mapping):
         raise BadFile(name, "is not a mapping of settings; give keys with values")
-    return dict(found[0])
+    return dict(documents[0])
 
 
 def format_of(document: Mapping[str, Any], name: str) -> Format:
-    """Whose a file is, of those that are read; every other is refused with what can be given."""
-    one = _first(document)
-    if one is None:
+    """The format of a file that is read as a layout; any other file is refused with the reason."""
+    file_format = _first(document)
+    if file_format is None:
         keys = ", ".join(str(key) for key in list(document)[:3]) or "nothing"
         raise BadFile(
             name,
             f"is not a file of settings that is known here; its first keys are {shown(keys)}; {_read()}",
         )
-    if not one.reader:
+    if not file_format.reader:
         raise BadFile(
-            name, f"seems to be {one.about}, which is not read as a layout: {one.say}; {_read()}"
+            name,
+            f"seems to be {file_format.about}, which is not read as a layout: {file_format.say}; {_read()}",
         )
-    _refuse_keys(one, document, name)
-    return one
+    _refuse_keys(file_format, document, name)
+    return file_format
 
 
 def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
-    """The settings of a file that a command names as a trainer's own."""
+    """The settings of a file that a command gives to the trainer `reader`."""
     document = document_of(text, name)
-    found, wanted = _first(document), next(one for one in _formats() if one.reader == reader)
-    if found not in (None, wanted):
+    recognised, wanted = (
+        _first(document),
+        next(file_format for file_format in _formats() if file_format.reader == reader),
+    )
+    if recognised not in (None, wanted):
         raise BadFile(
             name,
-            f"seems to be {found.about}, but the command names it as {wanted.about}; give one of those",
+            f"seems to be {recognised.about}, but the command names it as {wanted.about}; give one of those",
         )
     _refuse_keys(wanted, document, name)
     return document
@@ -116,19 +120,19 @@ def _first(document: Mapping[str, Any]) -> Format | None:
     return next((one for one in _formats() if one.is_of(document)), None)
 
 
-def _refuse_keys(one: Format, document: Mapping[str, Any], name: str) -> None:
-    """Refuse a key at the top of a file that the trainer does not have, if it is switched on."""
+def _refuse_keys(file_format: Format, document: Mapping[str, Any], name: str) -> None:
+    """Refuse a file with a top-level key that its format lacks, unless the key is switched off."""
     for key, value in document.items():
         if (
-            one.keys
-            and key not in one.keys
+            file_format.keys
+            and key not in file_format.keys
             and not str(key).startswith(("_", "comment"))
             and not _off(value)
         ):
-            who = one.about.removesuffix("'s")
+            trainer = file_format.about.removesuffix("'s")
             raise BadFile(
                 name,
-                f"has {shown(key)}, which {who} does not know, so it is not read; "
+                f"has {shown(key)}, which {trainer} does not know, so it is not read; "
                 f"take it out, {_WRITTEN}",
             )
 

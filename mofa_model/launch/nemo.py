@@ -256,18 +256,18 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
 
 
 def read_document(document: Mapping[str, Any]) -> Reading:
-    """What a whole configuration says; one that leaves sizes to a recipe is refused."""
-    said = Settings(document)
-    refuse_degrees(table(TRAINER), said)
+    """The layout in a whole configuration file; one without tensor or pipeline sizes is refused."""
+    settings = Settings(document)
+    refuse_degrees(table(TRAINER), settings)
     for name in ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size"):
-        if said.value(name) is None:
+        if settings.value(name) is None:
             raise BadValue(
                 name,
                 None,
                 "the file must give it: sizes that a NeMo recipe adds are not known here",
             )
     return read(
-        [f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None]
+        [f"{name}={_text(value)}" for name, value in settings.leaves().items() if value is not None]
     )
 
 

@@ -204,11 +204,14 @@ def line_of(words: Sequence[str]) -> int | None:
 
 
 def _line_of_user(words: Sequence[str], at: int) -> int | None:
-    """The same of `su`, which may name a user first, and of `runuser`, which may run a command."""
-    told = (
+    """Position of the word that `su` or `runuser` runs as a line; None if `runuser` has a command.
+
+    The number of words where there is no line.
+    """
+    after_flag = (
         place for place in range(at + 1, len(words)) if words[place] in {"-c", "-lc", "--command"}
     )
-    line = next(told, None)
+    line = next(after_flag, None)
     if line is None and _name(words[at]) == "runuser" and {"-u", "--user"} & {*words[at:]}:
         return None
     return len(words) if line is None else min(line + 1, len(words))

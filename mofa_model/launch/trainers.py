@@ -162,11 +162,14 @@ def launch(
 def _settings(
     strategy: Strategy, problem: SearchCase, interval_steps: int | None, asynchronous: bool
 ) -> LaunchSettings:
+    """What a launch command needs besides the layout: batch, layers by stage, precision, saves."""
     model, training = problem.workload.model, problem.workload.training
-    dealt = stages_in_order(model, strategy, problem.cluster.calibration.placement)
-    if not dealt and any(block.called == STATE_SPACE for block in model.blocks):
-        layers = iter([layer for some in model.runs for layer in some.layers * int(some.repeats)])
-        dealt = tuple(tuple(islice(layers, n)) for n in counted_layers(strategy, int(model.layers)))
+    stages = stages_in_order(model, strategy, problem.cluster.calibration.placement)
+    if not stages and any(block.called == STATE_SPACE for block in model.blocks):
+        layers = iter([layer for run in model.runs for layer in run.layers * int(run.repeats)])
+        stages = tuple(
+            tuple(islice(layers, n)) for n in counted_layers(strategy, int(model.layers))
+        )
     return LaunchSettings(
         sequence=int(training.sequence),
         global_batch=int(training.global_batch),
@@ -174,7 +177,7 @@ def _settings(
         experts=model.experts is not None,
         stages=tuple(
             tuple(tuple(block.called for block in layer.blocks) for layer in stage)
-            for stage in dealt
+            for stage in stages
         ),
         prediction_modules=int(model.prediction_modules),
         precision=training.precision.name,

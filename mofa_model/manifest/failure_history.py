@@ -132,7 +132,7 @@ def as_text(node_days: float) -> str:
 
 
 def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
-    """The row of a day that says it."""
+    """A failure class's row in a day of `status`: failures, exposure and recoveries."""
     row: dict[str, Any] = {
         "name": name,
         "failures": evidence.failures,

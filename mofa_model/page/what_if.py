@@ -56,7 +56,11 @@ def what_if_page(
     if view is not None:
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
-        content += [*advice_sections(view), *swept, *_asked_again(values, commands, alone=alone)]
+        content += [
+            *advice_sections(view),
+            *swept,
+            *_elsewhere_section(values, commands, alone=alone),
+        ]
     foot = ""
     if view is not None:
         basis = view.advice.basis
@@ -67,9 +71,9 @@ def what_if_page(
 
 def sweep_sections(drawn: LineDrawing, rows: Table, unasked: int) -> list[ET.Element]:
     """A sweep as a picture and a table."""
-    found = [el("h2", SWEPT, id="swept"), lines("Other values", drawn), table_of(rows)]
+    nodes = [el("h2", SWEPT, id="swept"), lines("Other values", drawn), table_of(rows)]
     if unasked:
-        found.append(
+        nodes.append(
             el(
                 "p",
                 f"{unasked} points more would take a page too long: ",
@@ -77,17 +81,20 @@ def sweep_sections(drawn: LineDrawing, rows: Table, unasked: int) -> list[ET.Ele
                 " asks them all.",
             )
         )
-    return found
+    return nodes
 
 
-def _asked_again(values: Mapping[str, str], commands: Sequence[str], *, alone: bool) -> list[Node]:
-    found: list[Node] = [el("h2", "The same question elsewhere")]
+def _elsewhere_section(
+    values: Mapping[str, str], commands: Sequence[str], *, alone: bool
+) -> list[Node]:
+    """The section with commands that ask the same, and a link to the answer as one file."""
+    nodes: list[Node] = [el("h2", "The same question elsewhere")]
     if not alone:
         address = f"/export?{urlencode(values)}"
-        found.append(
+        nodes.append(
             el("p", el("a", "This answer as one file", href=address), ", to keep or to send.")
         )
-    return [*found, el("pre", el("code", "\n".join(commands)))]
+    return [*nodes, el("pre", el("code", "\n".join(commands)))]
 
 
 def notebook_view(shown: Sequence[Node]) -> str:
@@ -95,12 +102,12 @@ def notebook_view(shown: Sequence[Node]) -> str:
     return text(el("div", el("style", _STYLE), *shown, class_=_BOX))
 
 
-def table_of(told: Table) -> ET.Element:
+def table_of(answer_table: Table) -> ET.Element:
     """A table of an answer, as people read it."""
-    people = for_people(told)
+    people = for_people(answer_table)
     right = [at for at, column in enumerate(people.columns) if column.align == "right"]
     rows = [tuple(str(cell) for cell in row) for row in people.rows]
-    made = table(
+    element = table(
         [column.name for column in people.columns], rows, numbers=right, caption=people.title
     )
-    return el("div", made, *(el("p", note, class_="note") for note in people.notes))
+    return el("div", element, *(el("p", note, class_="note") for note in people.notes))

@@ -29,7 +29,7 @@ from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
 from mofa_model.presets.entries import (
     KINDS,
-    called,
+    canonical_names,
     entry,
     instance,
     is_address,
@@ -46,7 +46,7 @@ __all__ = [
     "Fabric",
     "Stack",
     "calibration",
-    "called",
+    "canonical_names",
     "cluster",
     "constants_of",
     "device",

@@ -64,7 +64,7 @@ def calibration(
     'cost'
     """
     key, files = _key(device, precision, stack, release, defects), constant_files()
-    measured = kernels.measured(device, key[1], _laws(*key, files))
+    measured = kernels.measured(device, key[1], _overridden_laws(*key, files))
     return _calibration(*key, files, measured)
 
 
@@ -159,19 +159,17 @@ def _constants(
 
 
 @cache
-def _laws(
+def _overridden_laws(
     chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> frozenset[str]:
-    """Operators whose law a stack or a file of the user's states: it stands over kernels as over
-    all that lies below.
-    """
-    found = set()
+    """Operators whose law a stack, defect or user's file states, instead of measured kernels."""
+    operators = set()
     for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
         if where.partition(".")[0] in {"stack", "defect"}:
-            found |= {
-                LAWS[path] for path, given in section.items() if path in LAWS and "value" in given
+            operators |= {
+                LAWS[path] for path, entry in section.items() if path in LAWS and "value" in entry
             }
-    return frozenset(found)
+    return frozenset(operators)
 
 
 @cache

@@ -160,12 +160,12 @@ def meanings(kind: str, name: object) -> tuple[str, ...]:
     return _ids(kind).get(word, ()) if exactly is None else (exactly,)
 
 
-def called(kind: str) -> dict[str, str]:
-    """Every name that is understood, with the one to suggest in its place."""
-    rented = (
+def canonical_names(kind: str) -> dict[str, str]:
+    """The name to suggest for every alias of a kind of entry, and for clouds' nodes of devices."""
+    cloud_nodes = (
         {word: name for word, (_, _, name) in _instances().items()} if kind == "devices" else {}
     )
-    return {alias: ids[0] for alias, ids in _ids(kind).items()} | rented
+    return {alias: ids[0] for alias, ids in _ids(kind).items()} | cloud_nodes
 
 
 def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
@@ -183,7 +183,11 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
     if not found:
         more = ("`mofa presets " + kind + "` lists them all", also)
         raise UnknownName(
-            field, name, names(kind), aliases=called(kind), also=", ".join(filter(None, more))
+            field,
+            name,
+            names(kind),
+            aliases=canonical_names(kind),
+            also=", ".join(filter(None, more)),
         )
     return found[0]
 

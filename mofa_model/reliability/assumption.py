@@ -177,13 +177,11 @@ def log_ratio(expected: Any, failures: Any, ratio: Any) -> Any:
 
 
 def plausible_batch(expected: NDArray[Any], failures: NDArray[Any]) -> NDArray[Any]:
-    """Index of the largest batch that is plausible after each span; one span alone tells nothing.
-    Ours. [1]
+    """Position in BATCHES of the largest plausible batch of failures, after each span. Ours. [1]
 
-    Each size is given the best change of the rate that it can have, for else a change would look
-    like batches.
-
-    The last axis of both is one; it makes room for the batches.
+    Each batch size is judged with its best change of rate, so that a change does not look like
+    batches. Both arguments end in an axis of length one, which the batch sizes fill. A few spans
+    give 0, because they cannot tell.
     """
     if len(expected) < _TELLING:
         return np.zeros(expected.shape[:-1], dtype=int)

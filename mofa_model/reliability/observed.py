@@ -353,14 +353,14 @@ def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Ra
     total = sum(counts.values()) + 0.5 * len(counts)
     ends = (1 - level) / 2, (1 + level) / 2
 
-    def one(count: float) -> Range:
+    def share(count: float) -> Range:
         a, b = count + 0.5, total - count - 0.5
         if b <= 0:
             return Range(lower=1.0, target=1.0, upper=1.0)
         low, high = (float(betaincinv(a, b, end)) for end in ends)
         return Range(lower=low, target=a / total, upper=high)
 
-    return {name: one(count) for name, count in counts.items()}
+    return {name: share(count) for name, count in counts.items()}
 
 
 def recovery_posterior(

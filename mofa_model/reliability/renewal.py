@@ -69,7 +69,7 @@ def ettr(
 
 
 def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
-    """The phi to use when failures come only while running: 1 / (1 + Lam E[R]). Ours. [1]
+    """`survived` (phi) of `ettr` if failures come only while running: 1 / (1 + Lam E[R]). Ours. [1]
 
     >>> survived_when_idle(1 / 900, 900.0)
     0.5

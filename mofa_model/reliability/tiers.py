@@ -200,7 +200,11 @@ class _Masses:
         self.first_unread, self.later_unread = first(alive(horizon)), later(lattice(horizon + t))
 
     def rows(self, k: int) -> tuple[Matrix, Matrix, Matrix]:
-        """Rows for starts with k misses: steps, those without a far save, gain of m."""
+        """Rows of three matrices over states, for restarts whose middle save was missed k times.
+
+        They hold the chances of each next restart, the chances without a far save between, and the
+        mean of far saves missed in the latter.
+        """
         n, g, shares = self.chain.n, self.chain.g, self.chain.shares
         p, origin = np.arange(2 * n), self.starts // g - k
         home = np.arange(len(self.starts)), self.chain.depth * n + origin % (n // g)

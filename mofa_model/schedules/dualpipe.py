@@ -93,7 +93,10 @@ class DualPipe(Schedule):
         return (p + 1) * single + (m - p - 1) * paired + bubble + hops
 
     def fill(self, flow: Flow) -> Seconds:
-        """The others' forwards, in and out, where a pair takes as long as its halves, Ours. [s]"""
+        """Forward time of the other devices, going in and out, which every step pays. Ours. [s]
+
+        0 where an overlapped pair is faster than its halves, because nothing is proved there.
+        """
         others = (flow.stages - 2) / np.maximum(flow.stages - 1, 1)
         return np.where(flow.pair < 1, 0.0, others * flow.forward * (flow.total - flow.slowest))
 

@@ -78,7 +78,10 @@ class DualPipeV(Folded):
         return (2 * p + 1) * (slowest / 2.0) + (2 * m - 2 * p - 1) * paired + bubble + hops
 
     def fill(self, flow: Flow) -> Seconds:
-        """The others' forwards, where a pair takes as long as its halves, Ours. [s]"""
+        """Forward time of the other devices, which every step pays. Ours. [s]
+
+        0 where an overlapped pair is faster than its halves, because nothing is proved there.
+        """
         return np.where(flow.pair < 1, 0.0, flow.forward * (flow.total - flow.slowest))
 
     def possible(self, *, microbatches: Count, stages: Count) -> Any:

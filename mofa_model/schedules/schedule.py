@@ -188,7 +188,7 @@ class Folded(Schedule):
     folded: ClassVar[bool] = True
 
     def virtual_stages(self, layers: int) -> tuple[int, ...]:
-        """Two, whatever the layers."""
+        """A device has two virtual stages, for any number of layers."""
         del layers
         return (2,)
 

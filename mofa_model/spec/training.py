@@ -31,15 +31,13 @@ class PackedDocuments:
     shares: tuple[float, ...]
     """How many documents of each length there are, in any unit."""
 
-    def mean(self, sequence: Numeric, of: Callable[[Numeric], Numeric]) -> Numeric:
-        """Mean over tokens of `of(length of a token's document)`: a long document has more
-        tokens.
-        """
+    def mean(self, sequence: Numeric, function: Callable[[Numeric], Numeric]) -> Numeric:
+        """The mean over tokens of a function of the length of the token's document."""
         tokens: Numeric = 0.0
         total: Numeric = 0.0
         for length, share in zip(self.lengths, self.shares, strict=True):
             cut = np.minimum(length, sequence)
-            tokens, total = tokens + share * cut, total + share * cut * of(cut)
+            tokens, total = tokens + share * cut, total + share * cut * function(cut)
         return total / tokens
 
 

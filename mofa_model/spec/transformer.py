@@ -103,16 +103,12 @@ class Transformer:
 
     @property
     def unlike(self) -> bool:
-        """True where layers begin with different kinds of blocks, so that a number of them says
-        little of their cost.
-        """
+        """Whether layers begin with different blocks, so that their number hides their cost."""
         return len({layer.blocks[0].called for layer in self.kinds}) > 1
 
     @property
     def last(self) -> int:
-        """The kind of the last layer, which prediction modules are like, as a position in
-        `kinds`.
-        """
+        """Position in `kinds` of the last layer's kind, which prediction modules have too."""
         return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
 
     @property

@@ -106,7 +106,9 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
         )
     if homes:
         return homes[0], kind
-    names = {word: one for kind in presets.KINDS for word, one in presets.called(kind).items()}
+    names = {
+        word: one for kind in presets.KINDS for word, one in presets.canonical_names(kind).items()
+    }
     raise UnknownName("presets", kind, known, aliases={**names, **_CALLED})
 
 

@@ -479,15 +479,15 @@ def _days(
     count = math.ceil(window / DAY)
     counts = {name: [0] * count for name in failed}
     for name, moments in failed.items():
-        for at in moments:
-            counts[name][min(int(((at or start) - start) / DAY), count - 1)] += 1
+        for moment in moments:
+            counts[name][min(int(((moment or start) - start) / DAY), count - 1)] += 1
     return tuple(
         DatedEvidence(
             date=datetime.fromtimestamp(start + day * DAY, UTC).date().isoformat(),
             days=1.0,
             classes={
-                name: FailureEvidence(failures=many[day], node_days=exposed / count)
-                for name, many in counts.items()
+                name: FailureEvidence(failures=by_day[day], node_days=exposed / count)
+                for name, by_day in counts.items()
             },
         )
         for day in range(count)

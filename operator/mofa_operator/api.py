@@ -282,14 +282,14 @@ class Api:
             if not more:
                 return
 
-    async def names(self, kind: Kind) -> bool:
-        """Whether discovery names a kind; for a moment it may lag behind what is served."""
+    async def is_discovered(self, kind: Kind) -> bool:
+        """Whether the API server's discovery lists a kind; it can lag behind what is served."""
         path = self.served.path(kind, "").rpartition("/")[0]
         try:
-            found = await self._ask("GET", path, part="resources", kind=list)
+            resources = await self._ask("GET", path, part="resources", kind=list)
         except Gone:
             return False
-        names = [row.get("name") for row in found["resources"] if isinstance(row, dict)]
+        names = [row.get("name") for row in resources["resources"] if isinstance(row, dict)]
         return kind.plural in names
 
     @contextlib.asynccontextmanager

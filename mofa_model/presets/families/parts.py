@@ -152,7 +152,7 @@ def feed_forward(f: Fields, *names: str, **more: Any) -> FeedForward:
 
 
 def mixture(f: Fields, *, shared_width: int = 0, **more: Any) -> Experts:
-    """Experts. A token may be restricted to some groups of them."""
+    """The experts of a model file; a token may be limited to the experts of a few groups."""
     groups, top_groups = (
         f.number("n_group", "num_expert_group", default=1),
         f.number("topk_group", default=1),

@@ -177,18 +177,18 @@ class _Writer:
         await self._write_status("ledger", key, "", status)
 
     async def _write_status(self, what: str, key: Key, uid: str, status: Written) -> None:
-        """What changes of a status of ours, where the object is the one that was seen."""
-        stands = self._body(key)
-        if not stands:
+        """Write what differs from the stored status, unless the object has changed meanwhile."""
+        stored = self._body(key)
+        if not stored:
             self._gone.add(key)
             return
-        version = {"resourceVersion": at(stands, "metadata", "resourceVersion")}
-        patch = {"metadata": version, "status": merge_patch(part(stands, "status"), status)}
+        version = {"resourceVersion": at(stored, "metadata", "resourceVersion")}
+        patch = {"metadata": version, "status": merge_patch(part(stored, "status"), status)}
         merged = self._api.merge(key.kind, key.namespace, key.name, patch, status=True)
         await self._send(what, key, uid, merged)
 
     async def _let_go(self, release: Release) -> Released | None:
-        """Let a job go that waits; None where it is gone or may not be let go."""
+        """Release a waiting job; None where it is gone or may not be released."""
         try:
             released = await let_go(release, self._api)
         except Gone:
@@ -204,15 +204,15 @@ class _Writer:
         return released
 
     def _body(self, key: Key) -> Body:
-        """An object as last answered, else as last seen; empty where there is none."""
-        seen = self._standing(key)
-        return self._bodies.get(key, {} if seen is None else seen.body)
+        """The body of an object as last written here, else as last seen; empty without one."""
+        last_seen = self._standing(key)
+        return self._bodies.get(key, {} if last_seen is None else last_seen.body)
 
     def _apply(self, key: Key, body: Body) -> Awaitable[Body]:
         return self._api.apply(key.kind, key.namespace, key.name, body)
 
     async def _send(self, what: str, key: Key, uid: str, sent: Awaitable[Body]) -> Body | None:
-        """The object as it stands after a write; None where it was not written."""
+        """Await a write and return the new body; None where it failed or the object is gone."""
         try:
             body = await sent
         except Gone:

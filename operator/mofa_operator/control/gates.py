@@ -46,8 +46,10 @@ LONGEST: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-async def _work(queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfinished: str) -> None:
-    """Look at every due key, until cancelled; `unfinished` is logged of a key that failed."""
+async def _run_workers(
+    queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfinished: str
+) -> None:
+    """Call `look` for every due key until cancelled; a key that fails is logged as `unfinished`."""
 
     async def worker() -> None:
         while (key := await queue.take()) is not None:
@@ -94,7 +96,7 @@ class GateDeadlines:
 
     async def run(self) -> None:
         """Release jobs whose time is over, until cancelled."""
-        await _work(self._queue, self._look, "its gate is not open yet")
+        await _run_workers(self._queue, self._look, "its gate is not open yet")
 
     async def _look(self, key: Key) -> None:
         job = self.store.live(key)
@@ -154,7 +156,7 @@ class AdmissionChecks:
 
     async def run(self) -> None:
         """Answer, until cancelled."""
-        await _work(self._queue, self._look, "not answered yet")
+        await _run_workers(self._queue, self._look, "not answered yet")
 
     async def _look(self, key: Key) -> None:
         if not self.settings.dry_run:

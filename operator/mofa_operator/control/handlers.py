@@ -93,7 +93,7 @@ class KopfWatch:
             break
         async with self.api.watch(self.kind, self.place, version):
             pass  # a right to list is no right to watch, and kopf is slow to say so
-        if not await self.api.names(self.kind):
+        if not await self.api.is_discovered(self.kind):
             raise Busy("the API server's discovery does not list this kind yet")
         # `kopf.run_tasks` would cancel every younger task of this loop at its end, so it is not used.
         tasks = await kopf.spawn_tasks(

@@ -90,7 +90,7 @@ class Lease:
             await self._renew()
         finally:
             watching.cancel()
-        return f"it is lost, {self._lost()}"
+        return f"it is lost, {self._why_lost()}"
 
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
@@ -122,8 +122,8 @@ class Lease:
             await asyncio.sleep(_PULSE)
             self._standstill = max(self._standstill, loop.time() - before - _PULSE)
 
-    def _lost(self) -> str:
-        """Why it was not renewed."""
+    def _why_lost(self) -> str:
+        """Why the Lease was not renewed, as a phrase for a log."""
         other = self.holder not in {None, self._identity}
         reasons = [f"{self.holder} holds it now"] if other else []
         if self._standstill > self._settings.duration / _RETRIES:

@@ -104,21 +104,21 @@ class Reconciler:
         except Gone as error:
             _log.info("%s: gone meanwhile (%s)", key, error)
         except Busy as error:
-            return self._wait(key, str(error), least=error.retry_after or 0.0)
+            return self._retry_later(key, str(error), least=error.retry_after or 0.0)
         except (ApiError, NoAnswer) as error:
-            return self._wait(key, str(error))
+            return self._retry_later(key, str(error))
         except asyncio.CancelledError:
             self.queue.done(key)
             raise
         except Exception as error:  # noqa: BLE001 - one object must not end the loop
             _log.exception("%s: our fault", key)
-            return self._wait(key, f"{type(error).__name__}: {error}")
+            return self._retry_later(key, f"{type(error).__name__}: {error}")
         self._warned.pop(key, None)
         self.exporter.success(Loop.RECONCILE)
         return self.queue.done(key)
 
-    def _wait(self, key: Key, why: str, *, least: float = 0.0) -> None:
-        """Look again later; the reason is a warning when it is a new one."""
+    def _retry_later(self, key: Key, why: str, *, least: float = 0.0) -> None:
+        """Queue a key again after a wait and log why; a new reason is logged as a warning."""
         wait = self.queue.failed(key, least)
         level = logging.DEBUG if self._warned.get(key) == why else logging.WARNING
         self._warned[key] = why

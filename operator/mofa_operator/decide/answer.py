@@ -24,7 +24,7 @@ from mofa_model.page import AdviceView, view_of
 from mofa_model.spec import Cluster
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.job import HASH
-from mofa_operator.decide.question import NoProfile, asked, by_parameter, changed, example
+from mofa_operator.decide.question import NoProfile, by_parameter, changed, example, parsed_question
 from mofa_operator.decide.stored_answer import axes_of, ready_reason
 from mofa_operator.decision import Answer
 from mofa_operator.objects import figure, predicted_ranges, texts
@@ -53,9 +53,9 @@ _OUTGROWN: Final = (
 def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
     try:
-        found = asked(question)
-        request, sizes = request_of(found), sizes_of(found)
-        known = _before_search(found, request, sizes)
+        job_question = parsed_question(question)
+        request, sizes = request_of(job_question), sizes_of(job_question)
+        known = _before_search(job_question, request, sizes)
         if known.digest not in FOUND:
             FOUND[known.digest] = _searched(known.digest, request, sizes)
             for oldest in list(FOUND)[:-MOST]:
@@ -74,8 +74,8 @@ def answer(question: Question) -> Answer:
 def unsearched(question: Question) -> Answer:
     """What can be said without a search: an answer without outcome, or InvalidInput."""
     try:
-        found = asked(question)
-        return _before_search(found, request_of(found), sizes_of(found))
+        job_question = parsed_question(question)
+        return _before_search(job_question, request_of(job_question), sizes_of(job_question))
     except MofaError as error:
         return _invalid_input_answer(question, error)
 
@@ -88,8 +88,10 @@ def warm() -> None:
 def view(question: Question) -> AdviceView | Refusal | None:
     """The advice in full, for the page; None for a job's own question that cannot be understood."""
     try:
-        found = asked(question)
-        request = request_of(changed(found, question.changes) if question.changes else found)
+        job_question = parsed_question(question)
+        request = request_of(
+            changed(job_question, question.changes) if question.changes else job_question
+        )
         advice = advise(request)
         return view_of(request, advice, tuple(launch_words(request, advice)))
     except MofaError as error:

@@ -196,7 +196,7 @@ def _either(words: list[Any]) -> str:
 
 
 def exclusive(snapshot: ProfileSnapshot) -> NewCondition:
-    """Whether its nodes are of no other profile."""
+    """The condition NodesExclusive: whether no other ClusterProfile has any of its nodes."""
     if not snapshot.shared:
         return NewCondition(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
     which = []
@@ -221,7 +221,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *of_days(reading.days))
-    wait = _wait(spec, before, reading.memory, newest, snapshot, settings)
+    wait = _wait_before_writing(spec, before, reading.memory, newest, snapshot, settings)
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
@@ -234,7 +234,10 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     nodes_ready = ready(spec, snapshot.nodes, size, settings)
     found = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
-    taught = {"calibration": _asked(learned.written, snapshot), "residual": learned.residual}
+    taught = {
+        "calibration": _with_asked_factors(learned.written, snapshot),
+        "residual": learned.residual,
+    }
     status = {
         **_common(snapshot, size, found),
         "failures": rows(kept, reports),
@@ -266,12 +269,12 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     )
 
 
-def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
-    """What was learned, and the factors that every job was asked with if they still stand."""
+def _with_asked_factors(written: Written, snapshot: ProfileSnapshot) -> Written:
+    """The learned calibration, with the factors in `asked` if every job was asked with them."""
     pool, factors = snapshot.profile, taught_factors(written)
-    kept = {name: one for name, one in written.items() if name != "asked"}
-    stood = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
-    is_asked = factors and (stood or not snapshot.jobs)
+    kept = {name: value for name, value in written.items() if name != "asked"}
+    are_in_use = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
+    is_asked = factors and (are_in_use or not snapshot.jobs)
     return kept | {"asked": " ".join(factors.values())} if is_asked else kept
 
 
@@ -281,14 +284,14 @@ def _says_the_same(stands: NewCondition, complete: NewCondition) -> bool:
     An overruled id that names no incident is more than that.
     """
 
-    def told(one: NewCondition) -> object:
-        unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]
-        return one.state, one.reason, unmatched
+    def meaning(condition: NewCondition) -> object:
+        unmatched = [text for text in condition.message.split("; ") if text.startswith(UNMATCHED)]
+        return condition.state, condition.reason, unmatched
 
-    return told(stands) == told(complete)
+    return meaning(stands) == meaning(complete)
 
 
-def _wait(
+def _wait_before_writing(
     spec: ClusterProfileSpec,
     before: History | None,
     fresh: History | None,
@@ -296,19 +299,21 @@ def _wait(
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
-    """How long a new reading waits until it is remembered; None where it says nothing new. [s]"""
+    """How long a new reading waits until it is written; None where it says nothing new. [s]"""
     if fresh is None:
         return None
     if before is None:
         return 0.0
     pool = snapshot.profile
-    stood = assessed(spec, before, of_profile(pool), pool.status.present)
-    new = assessed(spec, fresh, newest)
-    if [(one.name, one.verdict) for one in stood] != [(one.name, one.verdict) for one in new]:
+    old_reports = assessed(spec, before, of_profile(pool), pool.status.present)
+    new_reports = assessed(spec, fresh, newest)
+    if [(old.name, old.verdict) for old in old_reports] != [
+        (new.name, new.verdict) for new in new_reports
+    ]:
         return 0.0
     has_moved = any(
-        moved(old.mean, one.mean, 2 * settings.material)
-        for old, one in zip(stood, new, strict=True)
+        moved(old.mean, new.mean, 2 * settings.material)
+        for old, new in zip(old_reports, new_reports, strict=True)
         if old.name != TOTAL
     )
     if has_moved or differs(before, fresh, settings.material):

@@ -24,7 +24,7 @@ class NoProfile(InputError):
     """The ClusterProfile that is named does not exist."""
 
 
-def asked(question: Question) -> JobQuestion:
+def parsed_question(question: Question) -> JobQuestion:
     """A question, understood; errors of `mofa_model.errors` say what cannot be."""
     is_ours = question.job.get("kind") == "TrainingJob"
     return _training_job(question) if is_ours else _existing(question)
@@ -49,7 +49,7 @@ def example() -> Request:
 
 
 def _training_job(question: Question) -> JobQuestion:
-    """A TrainingJob as it is.
+    """The question of a TrainingJob: its spec with its profile and model config, all parsed.
 
     Errors name `spec` and not the job, because equal specs share one answer.
     """

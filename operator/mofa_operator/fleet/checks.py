@@ -41,38 +41,40 @@ _CRDS: Final = f"{_APPLY} crds"
 _MANIFESTS: Final = "deploy/manifests"
 
 
-def _upgrade(release: str, namespace: str, sets: str = "") -> str:
-    """The command that upgrades a release of helm to this chart, with what is set."""
+def _upgrade_command(release: str, namespace: str, sets: str = "") -> str:
+    """The helm command that upgrades a release to this chart, with the values in `sets`."""
     command = f"helm upgrade {release} charts/mofa-advisor --namespace {namespace} --reset-then-reuse-values"
     return f"{command} --set {sets}" if sets else command
 
 
-def _mend(one: Deployed, manifest: str, sets: str = "") -> str:
-    """The command that brings a part of an installation again, by the hand that brought it."""
+def _reapply_command(operator: Deployed, manifest: str, sets: str = "") -> str:
+    """The command that restores a part of an installation: helm, or kubectl apply without helm."""
     return (
-        _upgrade(one.release, one.namespace, sets)
-        if one.release
+        _upgrade_command(operator.release, operator.namespace, sets)
+        if operator.release
         else f"{_APPLY} {_MANIFESTS}/{manifest}"
     )
 
 
-def _setting(one: Deployed, sets: str) -> str:
-    """The command that changes what an operator is told; where it was applied by hand, by hand."""
+def _setting_command(operator: Deployed, sets: str) -> str:
+    """The command that changes a setting of an operator: helm, or kubectl edit without helm."""
     return (
-        _upgrade(one.release, one.namespace, sets) if one.release else f"kubectl edit {one.place}"
+        _upgrade_command(operator.release, operator.namespace, sets)
+        if operator.release
+        else f"kubectl edit {operator.place}"
     )
 
 
-def _image(one: Deployed, tag: str = "") -> str:
-    """The command that gives an operator its image."""
-    if one.release:
-        return _upgrade(one.release, one.namespace, "image.repository=IMAGE")
-    name = one.containers[0].name if one.containers else "operator"
-    return f"kubectl set image {one.place} {name}=IMAGE{tag}"
+def _image_command(operator: Deployed, tag: str = "") -> str:
+    """The command that sets an operator's image."""
+    if operator.release:
+        return _upgrade_command(operator.release, operator.namespace, "image.repository=IMAGE")
+    name = operator.containers[0].name if operator.containers else "operator"
+    return f"kubectl set image {operator.place} {name}=IMAGE{tag}"
 
 
 def checks(site: Site) -> Iterator[Diagnosis]:
-    """Everything that can be said from objects, in the order in which it is to be mended."""
+    """All checks of an installation, in the order in which faults should be mended."""
     yield from _own_rights(site)
     yield from _definitions(site)
     yield from _operators(site)
@@ -85,7 +87,7 @@ def checks(site: Site) -> Iterator[Diagnosis]:
 
 
 def _own_rights(site: Site) -> Iterator[Diagnosis]:
-    """What you may not see, nobody can check for you."""
+    """Kinds that the user of this command may not list, with the command that grants it."""
     for kind, said in sorted(site.refused.items()):
         place = "" if kind.namespaced else " (of the whole cluster)"
         mend = (
@@ -177,7 +179,9 @@ def _install(site: Site) -> str:
     """The command that installs an operator, by the hand that brought the rest."""
     for name, namespace in sorted(site.releases):
         return (
-            _upgrade(name, namespace) if name else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"
+            _upgrade_command(name, namespace)
+            if name
+            else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"
         )
     return INSTALL
 
@@ -197,7 +201,7 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         pods = [pod for pod in site.pods if at(pod, "metadata", "namespace") == one.namespace]
         reason, said = next((found for pod in pods if (found := waiting(pod))[0]), ("", ""))
         if "Image" in reason:
-            mend = _image(one)
+            mend = _image_command(one)
         elif reason:
             mend = f"kubectl logs {one.place} --previous"
         else:
@@ -209,7 +213,7 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         yield weaker(
             about,
             f"it runs release {tag}, and this command is of {VERSION}",
-            _image(one, f":{VERSION}"),
+            _image_command(one, f":{VERSION}"),
         )
 
 
@@ -231,7 +235,9 @@ def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     ]
     if lost := lacking(site.of(*ROLES), site.of(*BINDINGS), one, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
-        yield broken(about, f"{one.user} may not {lost[0]}{more}", _mend(one, "rbac.yaml"))
+        yield broken(
+            about, f"{one.user} may not {lost[0]}{more}", _reapply_command(one, "rbac.yaml")
+        )
     else:
         yield ok(about, f"{one.user} may do what the operator does")
 
@@ -240,7 +246,7 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "fence"
     if not site.sees(FENCE, FENCE_BINDING):
         return
-    apply = _mend(one, "admission-policy.yaml", "admissionPolicy.enabled=true")
+    apply = _reapply_command(one, "admission-policy.yaml", "admissionPolicy.enabled=true")
     around = [body for body in site.of(FENCE) if _names(body, one.user)]
     if not around:
         yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
@@ -276,20 +282,22 @@ def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     """What it was told that makes it blind."""
     if "dry-run" in one.told:
         yield weaker(
-            "operator", "it writes nothing (--dry-run)", _setting(one, "operator.dryRun=false")
+            "operator",
+            "it writes nothing (--dry-run)",
+            _setting_command(one, "operator.dryRun=false"),
         )
     if not one.told.get("prometheus-url"):
         yield weaker(
             "Prometheus",
             "the operator was given none: advice rests on assumed failure rates and on what nodes and jobs show, and running "
             "jobs are not observed (--prometheus-url)",
-            _setting(one, "prometheus.url=http://prometheus.monitoring:9090"),
+            _setting_command(one, "prometheus.url=http://prometheus.monitoring:9090"),
         )
     if "fence" not in one.told and site.sees(FENCE):
         yield weaker(
             "fence",
             "the operator does not prove it before it writes (--fence)",
-            _setting(one, "admissionPolicy.enabled=true"),
+            _setting_command(one, "admissionPolicy.enabled=true"),
         )
     held = {key.kind for key in site.fleet.jobs}
     for kind in KINDS:
@@ -298,5 +306,5 @@ def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
             yield weaker(
                 "kinds",
                 f"the cluster has {kind.title}s, and the operator does not look at them (--kinds={chosen})",
-                _setting(one, f"'rbac.kinds={{{chosen}}}'"),
+                _setting_command(one, f"'rbac.kinds={{{chosen}}}'"),
             )

@@ -68,13 +68,13 @@ class ClusterSeen:
         )
 
     def speaker(self, key: Key) -> LiveTrainingJob | None:
-        """The TrainingJob that speaks for a job: itself, or the one whose targetRef names it."""
+        """The TrainingJob that asks for a job: itself, or the one whose targetRef names it."""
         owner = self.store.owner(key)
         speaking = (
             key if key.kind == TRAINING_JOB else Key(TRAINING_JOB, key.namespace, owner or "")
         )
-        found = self.jobs.get(speaking)
-        return found if isinstance(found, LiveTrainingJob) else None
+        training_job = self.jobs.get(speaking)
+        return training_job if isinstance(training_job, LiveTrainingJob) else None
 
 
 async def read_fleet(api: Api, namespace: str = "", now: float | None = None) -> ClusterSeen:
@@ -89,7 +89,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
                 nodes[key_of(kind, body).name] = facts_of(body)
             elif kind in JOBS:
                 bodies.append((kind, body))
-    jobs = _gangs(live(kind, body) for kind, body in bodies)
+    jobs = _without_owners(live(kind, body) for kind, body in bodies)
     return ClusterSeen(
         store=store,
         jobs=jobs,
@@ -137,11 +137,11 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
     return found
 
 
-def _gangs(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
-    """Jobs without those that another made: a TrainJob makes a JobSet, and this makes Jobs."""
-    every = list(jobs)
-    uids = {job.uid for job in every}
-    return {job.key: job for job in every if not job.owners & uids}
+def _without_owners(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
+    """The jobs that own no other job of the list: of a TrainJob and its JobSet only the JobSet."""
+    all_jobs = list(jobs)
+    uids = {job.uid for job in all_jobs}
+    return {job.key: job for job in all_jobs if not job.owners & uids}
 
 
 def named(key: Key) -> str:

@@ -57,7 +57,7 @@ class Incident:
 
     @property
     def id(self) -> str:
-        """Kind, name and start: a profile overrules a cause by it."""
+        """Kind, name and start in one word, by which a profile overrules the cause."""
         return (
             f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
         )

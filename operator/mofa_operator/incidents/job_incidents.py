@@ -65,10 +65,10 @@ class JobIncidents:
 
     def of(self, pods: Mapping[str, PodTimeline]) -> list[Incident]:
         """Incidents of the jobs of these pods, in order."""
-        found: list[Incident] = []
+        incidents: list[Incident] = []
         for job, members in sorted(by_job(pods).items()):
             helpers = helper_exits(members)
-            found += [
+            incidents += [
                 Incident(
                     kind="job",
                     name=job,
@@ -80,44 +80,44 @@ class JobIncidents:
                 for helper in helpers
             ]
             outages = job_outages(job, members, helpers, self._pool)
-            found += self._of_job(self._until_trained(outages))
-        return _with_usual_loading(sorted(found, key=lambda i: (i.start, i.name)))
+            incidents += self._of_job(self._joined_without_training(outages))
+        return _with_usual_loading(sorted(incidents, key=lambda i: (i.start, i.name)))
 
     def _of_job(self, outages: Sequence[JobOutage]) -> list[Incident]:
         """Incidents of one job; `last` is until when everything before was over."""
-        found: list[Incident] = []
+        incidents: list[Incident] = []
         before: JobOutage | None = None
         last = earlier = 0.0
         for outage in outages:
             incident = self._incident(outage, last)
             fault = None if incident is None else incident.fault
             if before is not None and fault is not None and _gave_up(before, outage, fault):
-                found.pop()
+                incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
                 incident = self._incident(before, last)
                 fault = None if incident is None else incident.fault
             else:
                 before = None if incident is None else outage
             if incident is not None:
-                found.append(incident)
+                incidents.append(incident)
             earlier = last
             last = max(last, outage.running or 0.0, 0.0 if fault is None else fault.start)
-        return found
+        return incidents
 
-    def _until_trained(self, outages: Sequence[JobOutage]) -> list[JobOutage]:
-        """Outages of a job as one where its steps show that it did not train between them."""
-        found: list[JobOutage] = []
+    def _joined_without_training(self, outages: Sequence[JobOutage]) -> list[JobOutage]:
+        """The outages, with those joined between which the job's steps did not advance."""
+        joined: list[JobOutage] = []
         for outage in outages:
-            running = found[-1].running if found else None
-            resumed = None if running is None else self._stall(found[-1], running).resumed
+            running = joined[-1].running if joined else None
+            resumed = None if running is None else self._stall(joined[-1], running).resumed
             if resumed is not None and resumed > outage.start + self._pool.step:
-                found[-1] = replace(found[-1], later=(*found[-1].later, *outage.outages))
+                joined[-1] = replace(joined[-1], later=(*joined[-1].later, *outage.outages))
             else:
-                found.append(outage)
-        return found
+                joined.append(outage)
+        return joined
 
     def _incident(self, outage: JobOutage, last: float) -> Incident | None:
-        """The incident that an outage is; None where it still lasts, or nothing was sampled when it began."""
+        """The incident of an outage; None if it still lasts or nothing was sampled before."""
         ended = [place.pod for place in outage.outages if place.exit is None]
         if ended and all(pod.succeeded for pod in ended):
             return Incident(

@@ -248,7 +248,7 @@ def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
 
 
 def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
-    """Faults of a node's parts while it stays ready, failures or not."""
+    """Incidents of a node's GPUs and links: Xids, lost GPUs, failed remapping, problems."""
     yield from _xids(node, rules.xids)
     yield from _lost_gpus(node)
     for signal in (DETECTED, PROBLEM, REMAP):

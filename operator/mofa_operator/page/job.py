@@ -280,7 +280,7 @@ def said(query: Mapping[str, str]) -> dict[str, str]:
 def what_if_sections(
     changes: Mapping[str, str], errors: Mapping[str, str], address: str
 ) -> list[Node]:
-    """The form beside a job, with what cannot be right in it."""
+    """The form to ask the same job with other values, with the errors of the values so far."""
     how = f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written."
     return [
         el("h2", "What if", id="what-if"),

@@ -122,11 +122,11 @@ class _Files:
             return
         self._start_again_where_truncated(self._file)
         while data := self._read(self._file):
-            yield self._moment(), self._lines.push(data)
+            yield self._written_at(), self._lines.push(data)
 
     def _rest(self) -> Iterator[tuple[float, list[bytes]]]:
         if last := self._lines.rest():
-            yield self._moment(), last
+            yield self._written_at(), last
 
     def _read(self, file: _Open) -> bytes:
         try:
@@ -138,8 +138,8 @@ class _Files:
         file.read += len(data)
         return data
 
-    def _moment(self) -> float:
-        """When the file was last written; at most now."""
+    def _written_at(self) -> float:
+        """When the file was last written, in seconds of the epoch; now at the latest. [s]"""
         now = time.time()
         return now if self._file is None else min(now, os.fstat(self._file.descriptor).st_mtime)
 

@@ -44,20 +44,27 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.fleet.findings import Weight
     from mofa_operator.fleet.site import read_site
 
-    found = list(checks(cluster_options.read(arguments, read_site)))
-    found += _series(arguments.prometheus) if arguments.prometheus else []
-    shown = [one for one in found if arguments.all or one.weight is not Weight.OK]
+    diagnoses = list(checks(cluster_options.read(arguments, read_site)))
+    diagnoses += _series(arguments.prometheus) if arguments.prometheus else []
+    shown = [
+        diagnosis for diagnosis in diagnoses if arguments.all or diagnosis.weight is not Weight.OK
+    ]
     document = {
         "findings": [
-            {"about": one.about, "weight": one.weight.value, "found": one.found, "mend": one.mend}
-            for one in found
+            {
+                "about": diagnosis.about,
+                "weight": diagnosis.weight.value,
+                "found": diagnosis.found,
+                "mend": diagnosis.mend,
+            }
+            for diagnosis in diagnoses
         ],
-        "broken": sum(one.weight is Weight.BROKEN for one in found),
-        "weaker": sum(one.weight is Weight.WEAKER for one in found),
-        "unknown": sum(one.weight is Weight.UNKNOWN for one in found),
+        "broken": sum(diagnosis.weight is Weight.BROKEN for diagnosis in diagnoses),
+        "weaker": sum(diagnosis.weight is Weight.WEAKER for diagnosis in diagnoses),
+        "unknown": sum(diagnosis.weight is Weight.UNKNOWN for diagnosis in diagnoses),
     }
     output.emit(
-        arguments.output, [_table(shown, found, asked=bool(arguments.prometheus))], document
+        arguments.output, [_table(shown, diagnoses, asked=bool(arguments.prometheus))], document
     )
     return BROKEN if document["broken"] else 0
 

@@ -40,10 +40,10 @@ def run(arguments: Namespace) -> int:
     from mofa_model.answers.training import layout_of
     from mofa_model.manifest.jobs import request_of
     from mofa_model.search import ANY
-    from mofa_operator.decide.question import asked
+    from mofa_operator.decide.question import parsed_question
 
     seen = cluster_options.read_job(arguments)
-    request = request_of(asked(seen.snapshot.question))
+    request = request_of(parsed_question(seen.snapshot.question))
     given, current = arguments.strategy is not None or arguments.current, request.current
     # A job that names no trainer is priced as the one that is advised for it.
     advice = None if given and request.framework != ANY else advise(request)

@@ -18,7 +18,7 @@ from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.stream import Annotator
 from mofa_model.manifest.surroundings import bundled_text
 from mofa_operator.decide.answer import answer, prior_weight
-from mofa_operator.decide.question import asked as understood
+from mofa_operator.decide.question import parsed_question as understood
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import Named, Question

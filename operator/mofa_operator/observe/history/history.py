@@ -101,7 +101,7 @@ async def pool_past(
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     left_out = await untrusted(Asking(prometheus, now), pool)
     if not by_cluster:  # no node now, a day ago, a week ago
-        return await _nothing(prometheus, pool, window, seen=False, left_out=left_out)
+        return await _no_history(prometheus, pool, window, seen=False, left_out=left_out)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
@@ -132,7 +132,7 @@ async def pool_past(
     names = frozenset().union(*(day.nodes for day in days))
     covered = any(day.covered for day in days)
     if not names or not covered:
-        return await _nothing(prometheus, pool, window, seen=covered)
+        return await _no_history(prometheus, pool, window, seen=covered)
     if wrong := unknown_nodes(names, nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     timelines = pool_timelines(days)
@@ -143,12 +143,12 @@ async def pool_past(
         *found.warnings,
         *(text for day in days for text in day.warnings),
         *blind_spots(timelines),
-        _absent(names, there - {""}, found),
+        _gone_nodes_warning(names, there - {""}, found),
     ]
     return replace(found, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
 
 
-async def _nothing(
+async def _no_history(
     prometheus: Prometheus, pool: Pool, window: Span, *, seen: bool, left_out: str = ""
 ) -> NoHistory:
     """Why there is nothing, and what would help; `seen` is whether any node was sampled."""
@@ -173,8 +173,11 @@ async def _nothing(
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _absent(nodes: frozenset[str], there: set[str], found: Past) -> str:
-    """A sentence about nodes that are gone; where none is there, the exporter is silent and no node need be gone."""
+def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> str:
+    """A warning about nodes that are no longer sampled without having failed; empty for none.
+
+    Where no node is sampled, the exporter is silent, and the warning says so instead.
+    """
     if not there:
         return "kube_node_status_condition is silent just now"
     lost = {incident.name for incident in found.incidents if incident.cause is NODE_LOST}

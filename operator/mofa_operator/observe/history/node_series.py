@@ -61,7 +61,7 @@ class NodeSeries:
 
     async def read(self) -> NodeSeries:
         """Ask for every signal."""
-        metrics = {s.label("metric") for s in (await self._ask(self._host_metrics())).samples}
+        metrics = {s.label("metric") for s in (await self._ask(self._host_metrics_query())).samples}
         asked = [one for one in SIGNALS if not one.on_host or one.metric in metrics]
         answers = await together(*(self._ask(self._needs_reading(one)) for one in asked))
         names: dict[Signal, NamesByNode] = {signal: {} for signal in SIGNALS}
@@ -119,8 +119,11 @@ class NodeSeries:
     def _series(self, signal: Signal, *more: str) -> str:
         return self._pool.series(signal.metric, *signal.conditions, *more)
 
-    def _host_metrics(self) -> str:
-        """Metrics of exporters on nodes that exist: nothing more is asked of an exporter that is not installed."""
+    def _host_metrics_query(self) -> str:
+        """The query for those metrics of exporters on nodes that have any series in the window.
+
+        A metric of an exporter that is not installed is then asked for no further.
+        """
         metrics = any_of(sorted({signal.metric for signal in SIGNALS if signal.on_host}))
         series = "{" + ",".join([*self._pool.matchers, matcher("__name__", metrics, "=~")]) + "}"
         there = f'label_replace(group by (__name__) ({series}), "metric", "$1", "__name__", "(.+)")'
