@@ -35,8 +35,8 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
         raise BadFile(path, f"is not UTF-8 text: byte {error.start} cannot be decoded") from error
 
 
-def found(path: str) -> Literal["file", "folder", ""]:
-    """What a name is on this machine; empty where it is nothing, or cannot be a path."""
+def path_kind(path: str) -> Literal["file", "folder", ""]:
+    """Whether a path is a file or a folder; empty where it is neither."""
     try:
         return "folder" if Path(path).is_dir() else "file" if Path(path).exists() else ""
     except (OSError, ValueError):

@@ -69,13 +69,13 @@ def coded(json_text: str) -> str:
     return _CODED.sub(lambda found: json.dumps(found[0])[1:-1], json_text)
 
 
-def is_seen(text: str) -> bool:
-    """Whether a text of several lines holds no such character."""
+def is_harmless(text: str) -> bool:
+    """Whether a text of several lines has no character that would steer a terminal."""
     return _STEERING.search(text) is None
 
 
-def seen(text: str) -> str:
-    """A text of several lines with a space for each such character."""
+def without_steering(text: str) -> str:
+    """A text of several lines with a space for each character that would steer a terminal."""
     return _STEERING.sub(" ", text)
 
 

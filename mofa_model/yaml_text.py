@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
-from mofa_model.terminal import is_seen
+from mofa_model.terminal import is_harmless
 
 MOST_VALUES: Final = 200_000
 """Values of a stream with every alias followed: what a small file can grow to ends here."""
@@ -41,7 +41,7 @@ def as_yaml(data: Any) -> str:
     writer.default_flow_style = False
     writer.width = 4096
     writer.dump(data, text)
-    if not is_seen(text.getvalue()):  # what steers a terminal is written by its code
+    if not is_harmless(text.getvalue()):  # what steers a terminal is written by its code
         text, writer.allow_unicode = io.StringIO(), False
         writer.dump(data, text)
     return text.getvalue()

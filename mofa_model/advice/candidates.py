@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.advice.predictions import PricedLayout, priced, score_of
-from mofa_model.advice.request import Request, known, seen_of, trainer_of
+from mofa_model.advice.request import Request, measured_support, seen_of, trainer_of
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
 from mofa_model.bands.evidence import Support
@@ -150,7 +150,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     if not (every := [*ran, *fresh]):
         return []
     seen = seen_of(request, [at for _, at in every])
-    support = known(request)
+    support = measured_support(request)
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([spaces[id(one.problem)] / float(one.memory) for one, _ in every])
@@ -254,7 +254,8 @@ def searched(request: Request, advance: Callable[[float], None]) -> list[Trainer
         for preferred in (True, False):
             some = [one for one in asked if one.preferred is preferred]
             found = [
-                one.found(measured, surely, lambda part: advance(part / len(asked))) for one in some
+                one.fitting_result(measured, surely, lambda part: advance(part / len(asked)))
+                for one in some
             ]
             if there := [one for one in found if one is not None]:
                 return there
@@ -277,7 +278,7 @@ def _searches(request: Request) -> list[_TrainerSearch]:
     found = []
     for name in trainers():
         with contextlib.suppress(InputError):
-            found.append(_TrainerSearch(request.of(name), effort))
+            found.append(_TrainerSearch(request.for_trainer(name), effort))
     if not found or _lifted(request):
         found.append(_TrainerSearch(request, Effort()))
     return found
@@ -289,7 +290,7 @@ class _TrainerSearch:
     def __init__(self, request: Request, effort: Effort) -> None:
         self._request = request
         self._question = replace(question_of(request), effort=effort)
-        self._support = known(request)
+        self._support = measured_support(request)
         self._whole = float(device_memory_limit(request.problems[0].cluster))
         self._ranking: Ranking  # of the last search
 
@@ -308,10 +309,14 @@ class _TrainerSearch:
             request=self._request, ranking=self._ranking, candidates=candidates, limit=limit
         )
 
-    def found(
+    def fitting_result(
         self, measured: bool, surely: bool, advance: Callable[[float], None]
     ) -> TrainerResult | None:
-        """What fits among measured values or among all, surely or not; None if nothing does."""
+        """The result with what fits, or None if nothing does.
+
+        `measured` limits the values to those that measured runs have; `surely` asks for a high
+        chance.
+        """
         request = self._request
         if not request.odds:
             return self._by_estimates(advance)
@@ -337,7 +342,7 @@ class _TrainerSearch:
 def _one_new(every: TrainerResult, share: Ratio, least: Ratio) -> TrainerResult:
     """Candidates with unmeasured features on one axis alone, if these fit as surely; else all."""
     request = every.request
-    support, question = known(request), question_of(request)
+    support, question = measured_support(request), question_of(request)
     keep = max(FEWEST, WEIGHED // len(question.nodes))
     asked = replace(question, share=share, keep=keep, apart=False, effort=Effort(ASIDE))
     found = []
@@ -369,7 +374,9 @@ def beyond(request: Request, best: WeighedCandidate, step: Seconds) -> list[Weig
 def supported(request: Request, nodes: int, share: Ratio = 1.0) -> list[WeighedCandidate]:
     """Candidates whose features runs have, on some nodes in a share of memory; best first."""
     question = question_of(request, (nodes,))
-    asked = replace(question, share=share, keep=WEIGHED, apart=False, has=_has(known(request)))
+    asked = replace(
+        question, share=share, keep=WEIGHED, apart=False, has=_has(measured_support(request))
+    )
     ranking = aside(asked)
     return [] if ranking is None else weighed(request, ranking)
 

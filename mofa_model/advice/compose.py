@@ -50,7 +50,7 @@ from mofa_model.advice.reasons import (
     why_not,
     why_nothing,
 )
-from mofa_model.advice.request import Request, Unplaced, known, trainer_of
+from mofa_model.advice.request import Request, Unplaced, measured_support, trainer_of
 from mofa_model.advice.verdict import doubts_of, is_sure, question_doubts, status_of
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import odds_of
@@ -149,7 +149,7 @@ def _first(result: TrainerResult) -> WeighedCandidate:
 
 def _is_doubtful(result: TrainerResult) -> bool:
     request, first = result.request, _first(result)
-    own = known(request).own
+    own = measured_support(request).own
     return request.odds and not is_sure(first.fits, first.unmeasured, own=own)
 
 
@@ -186,7 +186,7 @@ def _answered(
         odds=odds,
         unmeasured=first.unmeasured,
         rests_on=rests_on,
-        own=known(request).own,
+        own=measured_support(request).own,
         sure=sure,
     )
     return replace(

@@ -160,8 +160,8 @@ class Request:
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
 
-    def of(self, trainer: str) -> Request:
-        """The same question with one of its trainers named, unless it names one already."""
+    def for_trainer(self, trainer: str) -> Request:
+        """The question with one of its trainers chosen, unless it names a trainer already."""
         if self.framework != ANY or not trainer:
             return self
         problems = dict(self.trainers).get(trainer, self.problems)
@@ -198,8 +198,8 @@ def trainer_of(request: Request) -> str:
     return "" if request.framework == ANY else request.framework
 
 
-def known(request: Request) -> Support:
-    """Which features measured runs have of the stack that is asked about."""
+def measured_support(request: Request) -> Support:
+    """Which features the measured runs of the asked software stack have."""
     first = request.problems[0]
     experts = first.workload.model.experts is not None
     return support(request.runs, first.cluster.calibration.stack, experts=experts)

@@ -230,9 +230,9 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
 
 def _is_model(word: str) -> bool:
     """Whether a word is a model: a preset, a model hub's config.json or the folder with it."""
-    kind = files.found(word)
+    kind = files.path_kind(word)
     if kind == "folder":
-        return files.found(f"{word}/config.json") == "file"
+        return files.path_kind(f"{word}/config.json") == "file"
     if not kind:
         return bool(presets.meanings("models", word)) or presets.is_address(word)
     if not word.endswith(".json"):
@@ -265,7 +265,7 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     if len(found) > 1:
         takes = "`mofa advise` answers for one job, `mofa annotate` for many"
         raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; {takes}")
-    return jobs.asked(found[0], around)
+    return jobs.job_question(found[0], around)
 
 
 def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:

@@ -196,19 +196,21 @@ class LayoutOdds:
         return found
 
     def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
-        """The same with what jobs taught: how far off a quantity is, and how they scatter. [1]"""
+        """The odds with what running jobs taught of a quantity: its centre and half width. [1]"""
         halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
         return LayoutOdds(self.layouts, halves, centres, self.explained)
 
-    def some(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
-        """The same for some of the layouts."""
-        which = np.asarray(places, dtype=int)
+    def subset(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
+        """The odds of the layouts at some positions."""
+        positions = np.asarray(places, dtype=int)
         halves, centres, explained = (
-            {name: values[..., which] for name, values in column.items()}
+            {name: values[..., positions] for name, values in column.items()}
             for column in (self.halves, self.centres, self.explained)
         )
-        return LayoutOdds(tuple(self.layouts[at] for at in which), halves, centres, explained)
+        return LayoutOdds(
+            tuple(self.layouts[position] for position in positions), halves, centres, explained
+        )
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
         """The same after short runs; `errors` are logarithms by quantity and layout."""
@@ -258,7 +260,7 @@ def odds_of(
         name: {at: one.errors[name] for at, one in places if name in one.errors}
         for name in QUANTITIES
     }
-    return seen.after({name: found for name, found in errors.items() if found}).some(
+    return seen.after({name: found for name, found in errors.items() if found}).subset(
         range(len(layouts))
     )
 

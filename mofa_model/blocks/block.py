@@ -226,9 +226,7 @@ class Block(ABC):
 
     @property
     def own_tokens(self) -> Count | None:
-        """Tokens of its own in every sequence, where it sees others than the layers; None = those
-        of the sequence. [1]
-        """
+        """Tokens per sequence of the block, if they are not the sequence's own; else None. [1]"""
         return None
 
     @property

@@ -58,7 +58,7 @@ class BatchJob(JobKind):
             },
         )
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod template."""
         template = read(_Spec, body.get("spec")).template
         if template is None:

@@ -118,7 +118,7 @@ class JobSet(JobKind):
         )
         return super().shown(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
 
-    def made(self, job: NewJob) -> list[dict[str, Any]]:
+    def manifests(self, job: NewJob) -> list[dict[str, Any]]:
         """One Job with a pod a node; the first pod is where they meet."""
         first = f"{job.name}-{_TRAINER}-0-0.{job.name}"
         starter, *args = job.command(rank="$(JOB_COMPLETION_INDEX)", address=first)
@@ -131,7 +131,7 @@ class JobSet(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod templates."""
         wanted, made, found = pod_annotations(arguments, steps), list[Operation](), False
         for number, one in enumerate(read(_Spec, body.get("spec")).replicated_jobs):

@@ -264,15 +264,15 @@ class JobKind(Kind):
         del body
         return None, Observation()
 
-    def made(self, job: NewJob) -> list[dict[str, Any]]:
-        """Objects that start a new job, as manifests have them."""
+    def manifests(self, job: NewJob) -> list[dict[str, Any]]:
+        """The objects that start a new job, as manifests."""
         del job
         raise InputError(f"--as: a {self.kind} cannot be made from a launch; choose another kind")
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """The patch that writes arguments, and the checkpoint interval in steps.
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """The patch that writes launch arguments and the checkpoint interval, in steps, into a job.
 
-        It is empty where they stand already. An `InputError` says why they cannot be written.
+        It is empty where they are there already. An `InputError` says why they cannot be written.
         """
         del body, arguments, steps
         raise InputError(

@@ -114,8 +114,11 @@ class PyTorchJob(JobKind):
         del now
         return observed(glance(_Spec, body.get("spec")).roles, body.get("status"))
 
-    def made(self, job: NewJob) -> list[dict[str, Any]]:
-        """A master and workers, a pod a node; where they meet its operator says in variables."""
+    def manifests(self, job: NewJob) -> list[dict[str, Any]]:
+        """A PyTorchJob of a master and workers, a pod a node.
+
+        The training operator gives their rendezvous in environment variables.
+        """
         met = {
             "rank": "$(PET_NODE_RANK)",
             "address": "$(PET_MASTER_ADDR)",
@@ -137,7 +140,7 @@ class PyTorchJob(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The args of its containers called pytorch."""
         del steps
         made, found = list[Operation](), False

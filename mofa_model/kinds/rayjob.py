@@ -115,7 +115,7 @@ class RayJob(JobKind):
             ended=ended,
         )
 
-    def made(self, job: NewJob) -> list[dict[str, Any]]:
+    def manifests(self, job: NewJob) -> list[dict[str, Any]]:
         """A head without GPUs, a worker a node, and a driver that starts torchrun on each."""
         if job.starter != TORCHRUN:
             raise InputError(
@@ -139,7 +139,7 @@ class RayJob(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Its entrypoint."""
         del steps
         stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"

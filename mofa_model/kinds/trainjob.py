@@ -258,7 +258,7 @@ class TrainJob(JobKind):
             step_seconds=first(_STEP_SECONDS),
         )
 
-    def made(self, job: NewJob) -> list[dict[str, Any]]:
+    def manifests(self, job: NewJob) -> list[dict[str, Any]]:
         """Its trainer section; nodes meet as the runtime for torchrun says it."""
         if job.files:
             raise InputError(
@@ -277,22 +277,27 @@ class TrainJob(JobKind):
         spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
         return [{**job.head(self.api_version, self.kind), "spec": spec}]
 
-    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """The entry of its runtime patches that is ours: annotations of the trainer's pods."""
+    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """The patch that sets our entry of `runtimePatches`, which annotates the trainer's pods."""
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
         trainer = {"name": TRAINER, "template": {"spec": {"template": pods}}}
         runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
         wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
-        path, stands = "/spec/runtimePatches", read(TrainSpec, body.get("spec")).runtime_patches
-        if stands is None:
+        path, patches = "/spec/runtimePatches", read(TrainSpec, body.get("spec")).runtime_patches
+        if patches is None:
             return [test(path, None), {"op": "add", "path": path, "value": [wanted]}]
-        number = next((number for number, one in enumerate(stands) if one.manager == NAME), None)
+        number = next(
+            (number for number, entry in enumerate(patches) if entry.manager == NAME), None
+        )
         if number is None:
             return [{"op": "add", "path": path + "/-", "value": wanted}]
-        if stands[number].training_runtime_spec == runtime:
+        if patches[number].training_runtime_spec == runtime:
             return []
-        here = f"{path}/{number}"
-        return [test(here + "/manager", NAME), {"op": "replace", "path": here, "value": wanted}]
+        entry_path = f"{path}/{number}"
+        return [
+            test(entry_path + "/manager", NAME),
+            {"op": "replace", "path": entry_path, "value": wanted},
+        ]
 
 
 def _patches(which: str, by: str) -> str:

@@ -228,7 +228,7 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
     """The launch of an answer; a layout that the trainer has no words for is an error."""
     if advice.strategy is None:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
-    recipe, request = advice.precision, request.of(advice.trainer)
+    recipe, request = advice.precision, request.for_trainer(advice.trainer)
     named = (one for one in request.problems if one.workload.training.precision.name == recipe)
     return launch(
         advice.strategy,

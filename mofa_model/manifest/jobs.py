@@ -63,7 +63,7 @@ class JobQuestion:
 
 
 def request_of(asked: JobQuestion) -> Request:
-    """The question as the model takes it."""
+    """The model's request for a job's question."""
     with contextlib.nullcontext() if asked.draft is None else asked.draft.errors():
         return to_inputs(asked.spec, asked.profile, config=asked.config, path=asked.path)
 
@@ -171,8 +171,8 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
     return said
 
 
-def asked(item: Item, around: Surroundings) -> JobQuestion:
-    """What a job of any kind asks."""
+def job_question(item: Item, around: Surroundings) -> JobQuestion:
+    """The question of a job of any kind: a TrainingJob's spec, or one drafted from the job."""
     return _training_job(item, around) if is_training_job(item) else question_of(item, around)
 
 

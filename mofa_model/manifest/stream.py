@@ -175,7 +175,7 @@ class Annotator:
             mode = _mode(item, around)
             if mode is None or mode == "Disabled":
                 return None if mode is None else {}
-            return self._annotations(item, jobs.asked(item, around))
+            return self._annotations(item, jobs.job_question(item, around))
         except InputError as error:
             asked = {key: value for key, value in item.annotations.items() if key in ASKED}
             spec = asked_of(item.value.get("spec"))

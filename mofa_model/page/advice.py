@@ -60,7 +60,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     """The view of an advice; its strategy, where there is one, is priced once more."""
     if advice.strategy is None or advice.predicted is None:
         return AdviceView(advice=advice)
-    request = request.of(advice.trainer)
+    request = request.for_trainer(advice.trainer)
     named = (p for p in request.problems if p.workload.training.precision.name == advice.precision)
     problem = next(named, request.problems[0])
     gpus = advice.nodes * int(problem.cluster.gpus_per_node)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from xml.etree import ElementTree as ET
 
-from mofa_model.terminal import seen
+from mofa_model.terminal import without_steering
 
 Node: TypeAlias = "ET.Element | str | None"
 """What an element may hold: elements, text, or nothing."""
@@ -189,7 +189,7 @@ def page(
 
 def text(element: ET.Element) -> str:
     """An element as HTML, a whole page with its document type; characters that steer are spaces."""
-    written = seen(ET.tostring(element, encoding="unicode", method="html"))
+    written = without_steering(ET.tostring(element, encoding="unicode", method="html"))
     return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
 
 

@@ -183,7 +183,7 @@ def model_named(text: str, *, field: str = "--model") -> Transformer:
     >>> model_named("meta-llama/Llama-3.1-8B").name
     'llama3-8b'
     """
-    text = text if files.found(text) else entries.model_id(text)
+    text = text if files.path_kind(text) else entries.model_id(text)
     also = "or give a model hub's file: --model config.json"
     known = entries.meanings("models", text)
     if text.endswith(_WEIGHTS):
@@ -191,7 +191,7 @@ def model_named(text: str, *, field: str = "--model") -> Transformer:
     if (
         text.endswith(".json")
         or text.startswith(("./", "../", "/", "~"))
-        or (not known and files.found(text) == "folder")
+        or (not known and files.path_kind(text) == "folder")
     ):
         return _read(text)
     if ID.fullmatch(text) and not known:

@@ -94,7 +94,7 @@ def check_assumption(
     needed = needed_evidence(alarm)
     evidence, batch = replay(days, expected, failures, most=needed + MEMORY)
     against = counted(evidence, batch) - needed
-    standing = [way for way in range(len(_WAYS)) if stands(against[:, way])[-1]]
+    standing = [way for way in range(len(_WAYS)) if verdict_holds(against[:, way])[-1]]
     if not standing:
         verdict = Verdict.CONSISTENT if total >= ENOUGH else Verdict.INSUFFICIENT
         return AssumptionCheck(
@@ -153,11 +153,10 @@ def counted(evidence: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
     return mean
 
 
-def stands(against: NDArray[Any]) -> NDArray[Any]:
-    """Whether a verdict stands after each span: from where its evidence suffices to where almost
-    none is left. Ours. []
+def verdict_holds(against: NDArray[Any]) -> NDArray[Any]:
+    """Whether a verdict holds after each span: from enough evidence until little is left. Ours. []
 
-    >>> stands(np.array([-1.0, 0.5, -1.0, -4.0, -1.0])).tolist()
+    >>> verdict_holds(np.array([-1.0, 0.5, -1.0, -4.0, -1.0])).tolist()
     [False, True, True, False, False]
     """
     time = np.arange(len(against)).reshape(-1, *[1] * (against.ndim - 1))

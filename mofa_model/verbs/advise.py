@@ -159,7 +159,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         compared.append((today.strategy, advice.trainer, advice.precision, request.nodes))
     found = priced_together(
         [
-            (_problem_of(request.of(trainer), recipe, nodes), s)
+            (_problem_of(request.for_trainer(trainer), recipe, nodes), s)
             for s, trainer, recipe, nodes in compared
         ]
     )

@@ -30,7 +30,9 @@ _IMAGE: Final = "registry.example/{trainer}:VERSION"
 
 def kind_of(name: str) -> JobKind:
     """The kind of jobs that is to be written, by its name in any case."""
-    made = {kind.kind.lower(): kind for kind in KINDS if type(kind).made is not JobKind.made}
+    made = {
+        kind.kind.lower(): kind for kind in KINDS if type(kind).manifests is not JobKind.manifests
+    }
     if name.lower() not in made:
         raise UnknownName("--as", name, [kind.kind for kind in made.values()])
     return made[name.lower()]
@@ -55,7 +57,7 @@ def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
     texts = {
         "README.md": _readme(advice, launch, manifest, kind),
         SCRIPT: launch_script(launch, advice.nodes, advice.gpus // advice.nodes),
-        manifest: "---\n".join(map(_yaml, kind.made(_job(advice, launch)))),
+        manifest: "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
         "advice.json": output.as_json(found.document),
         **launch.files,
     }

@@ -46,8 +46,8 @@ class DeskServer(ThreadingHTTPServer):
         """The page with its form filled in, and why nothing was computed."""
         return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
-    def told(self, values: Mapping[str, str], *, alone: bool) -> str | None:
-        """The page; None where too many ask."""
+    def answered(self, values: Mapping[str, str], *, alone: bool) -> str | None:
+        """The page with the answer; None where too many questions are being answered."""
         if not self._places.acquire(blocking=False):
             return None
         try:
@@ -57,17 +57,17 @@ class DeskServer(ThreadingHTTPServer):
             self._places.release()
 
 
-def _page(found: WhatIf, models: Sequence[str], *, alone: bool) -> str:
-    swept = found.sweep
+def _page(answer: WhatIf, models: Sequence[str], *, alone: bool) -> str:
+    swept = answer.sweep
     return what_if_page(
         fields=form_fields(models),
-        values=found.values,
-        errors=found.errors,
-        view=None if found.answer is None else found.answer.view(),
+        values=answer.values,
+        errors=answer.errors,
+        view=None if answer.answer is None else answer.answer.view(),
         swept=[]
         if swept is None
-        else sweep_sections(swept.lines(figure_of(found.values)), swept.tables[0], found.unasked),
-        commands=found.commands(),
+        else sweep_sections(swept.lines(figure_of(answer.values)), swept.tables[0], answer.unasked),
+        commands=answer.commands(),
         alone=alone,
     )
 
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(403, self.server.unanswered(values, _ELSEWHERE))
         else:
             alone = path == "/export"
-            html = self.server.told(values, alone=alone)
+            html = self.server.answered(values, alone=alone)
             if html is None:
                 self._say(
                     503, _plain("Busy", "Others are asking: load this page again in a moment.")

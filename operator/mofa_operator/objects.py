@@ -345,8 +345,8 @@ class LiveObject:
         return generation(at(self.body, "metadata", "generation"))
 
     @cached_property
-    def made(self) -> float | None:
-        """When it was made, in seconds of the epoch. [s]"""
+    def created(self) -> float | None:
+        """When the object was created, in seconds of the epoch. [s]"""
         return seconds(at(self.body, "metadata", "creationTimestamp"))
 
     @property

@@ -280,7 +280,7 @@ def published(models, model, body):
     return model(**given)
 
 
-MADE = [kind for kind in KINDS if type(kind).made is not JobKind.made]
+MADE = [kind for kind in KINDS if type(kind).manifests is not JobKind.manifests]
 
 
 def new_job(kind):
@@ -302,7 +302,7 @@ def pods(value):
 
 @pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.kind)
 def test_a_job_that_is_made_here_is_taken_with_its_pods(cluster, advisor, namespace, kind):
-    body, *rest = kind.made(new_job(kind))
+    body, *rest = kind.manifests(new_job(kind))
     for one in (body, *rest):
         one["metadata"]["namespace"] = namespace
     cluster.apply(body, *rest)
@@ -317,12 +317,14 @@ def test_a_job_that_is_made_here_is_taken_with_its_pods(cluster, advisor, namesp
 @pytest.mark.soak
 def test_a_pytorch_job_that_is_made_here_is_what_its_project_publishes():
     models = pytest.importorskip("kubeflow.training.models")
-    published(models, models.KubeflowOrgV1PyTorchJob, PYTORCH_JOB.made(new_job(PYTORCH_JOB))[0])
+    published(
+        models, models.KubeflowOrgV1PyTorchJob, PYTORCH_JOB.manifests(new_job(PYTORCH_JOB))[0]
+    )
 
 
 @pytest.mark.parametrize("kind", [TRAIN_JOB, JOB_SET], ids=lambda kind: kind.kind)
 def test_a_job_that_is_made_here_is_what_its_project_publishes(kind):
-    body = kind.made(new_job(kind))[0]
+    body = kind.manifests(new_job(kind))[0]
     models = pytest.importorskip("kubeflow_trainer_api.models")
     model = models.TrainerV1alpha1TrainJob if kind == TRAIN_JOB else models.JobsetV1alpha2JobSet
     assert json.loads(model.from_dict(body).to_json())["spec"] == body["spec"]

@@ -80,7 +80,7 @@ def test_two_runs_together_are_what_they_are_one_after_the_other_in_any_order():
     assert one.centres["step"] == pytest.approx(other.centres["step"])
     assert one.covariance("step") == pytest.approx(other.covariance("step"))
     assert np.linalg.eigvalsh(one.covariance("step")).min() > 0.0
-    assert one.some([1, 3]).centres["step"] == pytest.approx(one.centres["step"][[1, 3]])
+    assert one.subset([1, 3]).centres["step"] == pytest.approx(one.centres["step"][[1, 3]])
 
 
 def test_what_ran_is_told_apart_by_what_it_took():

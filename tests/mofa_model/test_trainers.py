@@ -121,7 +121,7 @@ def test_every_door_prices_each_trainer_with_its_own_stack(tmp_path):
     for request in (words, swept, manifest):
         assert request.framework == "any"
         assert {name: case.cluster.calibration.stack for name, (case,) in request.trainers} == own
-        assert request.of("torchtitan").problems == dict(request.trainers)["torchtitan"]
+        assert request.for_trainer("torchtitan").problems == dict(request.trainers)["torchtitan"]
     named = request_in_words(AdviceQuestion(**WORDS, framework="torchtitan"))
     assert words.of("torchtitan") == named
     stated = request_in_words(AdviceQuestion(**WORDS, stack="hai-llm"))
@@ -249,7 +249,7 @@ def test_no_share_is_more_than_all_of_it(model, gpus, sequence, precision, gpu):
     """A band of MFU reached 101 % at 1M tokens, and NVFP4 had 114 % of a peak that is not its own."""
     words = WORDS | {"model": model, "gpus": gpus, "sequence_length": sequence, "gpu": gpu}
     found = ask.of(AdviceQuestion(**words, precision=(precision,), top=0))
-    p, case = found.predicted, found.request.of(found.advice.trainer).problems[0]
+    p, case = found.predicted, found.request.for_trainer(found.advice.trainer).problems[0]
     assert p.mfu.upper <= 1.0
     assert p.ettr.upper <= 1.0
     assert p.step_seconds.lower >= least_step(case.workload, case.cluster)

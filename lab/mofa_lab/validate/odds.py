@@ -156,7 +156,7 @@ def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
             pace = one.predicted[places] * (weight[places] if name == "rule" else 1.0)
             at = int(np.argmin(pace))
             if name == "rule":
-                seen = one.seen.some(places)
+                seen = one.seen.subset(places)
                 at = simplest(seen, pace, one.complexity[places])
             taken = one.measured[places[at]]
             if np.isfinite(taken):

@@ -137,7 +137,7 @@ def _surer(request: Request, answer: Advice) -> bool:
     every = (
         one
         for share in SHARES
-        for one in supported(request.of(answer.trainer), answer.nodes, share)
+        for one in supported(request.for_trainer(answer.trainer), answer.nodes, share)
     )
     return any(one.fits >= 1.0 - RISKY and not one.unmeasured for one in every)
 

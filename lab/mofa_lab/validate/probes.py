@@ -110,5 +110,5 @@ def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
     weight[fine], complexity[fine] = 1.0, 0.0
     places = np.flatnonzero(may)
     pace = (one.predicted * weight * np.exp(seen.centres["step"]))[places]
-    taken = one.measured[places[simplest(seen.some(places), pace, complexity[places])]]
+    taken = one.measured[places[simplest(seen.subset(places), pace, complexity[places])]]
     return 1.0 - float(np.nanmin(one.measured)) / float(taken) if np.isfinite(taken) else 1.0

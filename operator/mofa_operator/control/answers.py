@@ -24,7 +24,7 @@ from mofa_operator.control.work_queue import Lanes
 from mofa_operator.control.worker_process import NoAnswer, Outgrown, WorkerProcess
 from mofa_operator.decide.answer import is_quarantined, outgrown
 from mofa_operator.decide.job import HASH
-from mofa_operator.decide.stored_answer import as_answered, matters, stands
+from mofa_operator.decide.stored_answer import as_answered, matters, read_answer
 from mofa_operator.decision import Answer
 from mofa_operator.lru_cache import LruCache
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
@@ -280,7 +280,7 @@ class AnswerSource:
             if found.outcome:  # InvalidInput needs no search
                 return found
             if found.digest == digest:
-                if (held := stands(snapshot, found)) is not None:
+                if (held := read_answer(snapshot, found)) is not None:
                     return held
             else:
                 stood = await self._stood(snapshot, urgent, wanted)
@@ -306,4 +306,4 @@ class AnswerSource:
         if then == snapshot.question:
             return None
         found = await self._model_pool.unsearched(then, place=place, urgent=urgent, wanted=wanted)
-        return None if found.outcome else stands(snapshot, found)
+        return None if found.outcome else read_answer(snapshot, found)

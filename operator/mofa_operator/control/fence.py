@@ -41,8 +41,8 @@ class Fence:
         self.open: str | None = "it was not asked yet" if settings.fence else None
         """Why it does not hold; None where it does."""
 
-    async def stands(self) -> None:
-        """Wait until it holds; raises `Busy` where nobody can say."""
+    async def wait_until_proven(self) -> None:
+        """Wait until the fence holds; raises `Busy` where that cannot be found out."""
         known = self.open
         while self.open is not None:
             await self._prove()

@@ -264,7 +264,7 @@ class JobObserver:
                 where, target = self._existing(job), job
             if where is not None and where.job not in names:
                 names.add(where.job)
-                yield job, where if target is None else replace(where, born=target.made or 0.0)
+                yield job, where if target is None else replace(where, born=target.created or 0.0)
 
     def _existing(self, job: LiveObject) -> JobSeries | None:
         """Series of an existing job; None where it is not advised, or a TrainingJob has them."""

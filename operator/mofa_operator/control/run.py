@@ -232,7 +232,7 @@ class Operator:
 
     async def _lead(self, stopped: Task, *also: Task) -> int:
         self._exporter.lead(True)
-        for work in (self._fence.stands, self._resync.fill):
+        for work in (self._fence.wait_until_proven, self._resync.fill):
             reached = until_reached(work, self._credentials.access.server)
             if await first(stopped, reached) is stopped:
                 return 0

@@ -145,7 +145,7 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
     Its figures are rounded as in the status, because the next look compares with that.
     """
     advice = advise(request)
-    cluster = request.of(advice.trainer).problems[0].cluster
+    cluster = request.for_trainer(advice.trainer).problems[0].cluster
     words = launch_words(request, advice)
     annotations = of_advice(advice, digest, "", words, table_of(sizes, advise, {request: advice}))
     status = status_of(advice, digest, "", _launch(request, advice))

@@ -297,10 +297,10 @@ def calibration(
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{step.used:.2f}",
-            "lower": f"{min(step.used, step.found.factor.lower):.3f}",
-            "upper": f"{max(step.used, step.found.factor.upper):.3f}",
+            "lower": f"{min(step.used, step.learned.factor.lower):.3f}",
+            "upper": f"{max(step.used, step.learned.factor.upper):.3f}",
             **_of_memory(memory),
-            "jobs": step.found.jobs,
+            "jobs": step.learned.jobs,
             "time": moment(now),
             **({"movedTime": moment(last)} if _are_several(evidence) else {}),
             "evidence": [_row(one) for one in evidence],
@@ -314,41 +314,41 @@ def calibration(
 class _Factor:
     """A learned factor, and how far it may move now."""
 
-    found: Learned
-    stands: float | None
+    learned: Learned
+    current: float | None
     aim: float
 
     @property
     def has_moved(self) -> bool:
-        return self.stands is None or abs(self.aim / self.stands - 1) >= STEP - _ROUNDING
+        return self.current is None or abs(self.aim / self.current - 1) >= STEP - _ROUNDING
 
     @property
     def used(self) -> float:
-        return self.aim if self.stands is None or self.has_moved else self.stands
+        return self.aim if self.current is None or self.has_moved else self.current
 
 
 def _factor(
     evidence: Sequence[JobEvidence],
-    stands: float | None,
+    current: float | None,
     since: float | None,
     now: float,
     influence: Mapping[str, float],
     **spreads: float,
 ) -> _Factor:
-    """What the evidence says now, as far as the factor may move today."""
-    found = learned(evidence, now, **spreads)
-    aim = found.factor.target
+    """The factor that the evidence gives, moved no further than it may move today."""
+    fit = learned(evidence, now, **spreads)
+    aim = fit.factor.target
     if _are_several(evidence):
-        pull = _pulling(evidence, aim, stands or 1.0, influence)
-        aim = _bounded(aim, stands or 1.0, since, now, pull)
-    return _Factor(found=found, stands=stands, aim=aim)
+        pull = _pulling(evidence, aim, current or 1.0, influence)
+        aim = _bounded(aim, current or 1.0, since, now, pull)
+    return _Factor(learned=fit, current=current, aim=aim)
 
 
 def _of_memory(memory: _Factor | None) -> Written:
     """The factor on device memory and its spread, in whole steps so that it seldom changes."""
     if memory is None:
         return {}
-    spread = STEP * math.ceil(memory.found.each / STEP - _ROUNDING)
+    spread = STEP * math.ceil(memory.learned.each / STEP - _ROUNDING)
     return {"memoryRatio": f"{memory.used:.2f}", "memorySpread": f"{spread:.2f}"}
 
 

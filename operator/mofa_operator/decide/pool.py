@@ -118,7 +118,7 @@ def _size(
 ) -> tuple[int, float | None]:
     """The size, and the time until it can follow the nodes that are ready. [1, s]"""
     pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
-    if pool.made is not None and now - pool.made < settings.steady:
+    if pool.created is not None and now - pool.created < settings.steady:
         return max(old, nodes.ready), None
     low, high = _bounds(nodes, now, settings.steady)
     if low <= old <= high:

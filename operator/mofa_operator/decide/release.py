@@ -59,8 +59,8 @@ def consents(job: LiveObject) -> bool:
 
 def deadline(job: LiveObject, settings: LoopSettings) -> float:
     """When an object is let go at the latest, in seconds of the epoch; 0 = unknown. [s]"""
-    made = job.made
-    return 0.0 if made is None else made + settings.gate_longest
+    created = job.created
+    return 0.0 if created is None else created + settings.gate_longest
 
 
 def guard(job: LiveObject) -> tuple[Operation, ...]:
@@ -80,7 +80,7 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
         raise InputError(
             "training.framework: no trainer is named, so the layout cannot be written as arguments; name one"
         )
-    made = kind.written(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
+    made = kind.launch_patch(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
     return (*guard(job), *made) if made else ()
 
 
@@ -201,16 +201,16 @@ def _wait(
         return left
     if wants and answer is not None and answer.strategy:
         return 0.0
-    made = job.made  # a policy or a profile may come a moment after the job
-    return 0.0 if made is None else min(left, made + settings.settle - snapshot.now)
+    created = job.created  # a policy or a profile may come a moment after the job
+    return 0.0 if created is None else min(left, created + settings.settle - snapshot.now)
 
 
 def _gated(
     job: LiveObject, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
 ) -> Release:
     """The release of a job at a gate of ours."""
-    made = job.made
-    waited = None if made is None else max(0.0, now - made)
+    created = job.created
+    waited = None if created is None else max(0.0, now - created)
     free = opened(job)
     if not is_suspended(job):
         why = "it waits for nobody: it runs already, and our gate is taken away"

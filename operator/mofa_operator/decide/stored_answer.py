@@ -1,6 +1,6 @@
 """The answer that an object already carries: nothing is searched for where all is done.
 
-    stands(snapshot, known)         the answer as it was written; None where it is not whole and untouched
+    read_answer(snapshot, known)    the answer in the annotations; None if incomplete or changed
     as_answered(question, job)      the question with what running jobs had taught when it was answered
     matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
 
@@ -52,31 +52,31 @@ def axes_of(strategy: str) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {}
 
 
-def stands(snapshot: JobSnapshot, known: Answer) -> Answer | None:
-    """The answer that an object carries; None where it is not whole or was touched.
+def read_answer(snapshot: JobSnapshot, known: Answer) -> Answer | None:
+    """The answer in a job's annotations; None where it is incomplete or somebody changed it.
 
-    `known` is what can be said of the same question without a search.
+    `known` is the answer to the same question without a search.
     """
     job = snapshot.job
-    said = {name: value for name, value in job.annotations.items() if name in OUTPUTS}
-    told = _told(said.get(PREFIX + "recommendation", ""))
-    if said.get(HASH) != known.digest or job.foreign or not _is_whole(said, told):
+    outputs = {name: value for name, value in job.annotations.items() if name in OUTPUTS}
+    recommendation = _recommendation(outputs.get(PREFIX + "recommendation", ""))
+    if outputs.get(HASH) != known.digest or job.foreign or not _is_whole(outputs, recommendation):
         return None
-    outcome = said[PREFIX + "status"]
-    interval = figure(said.get(PREFIX + "checkpoint-interval-seconds"))
-    strategy = axes_of(said.get(PREFIX + "strategy", ""))
+    outcome = outputs[PREFIX + "status"]
+    interval = figure(outputs.get(PREFIX + "checkpoint-interval-seconds"))
+    strategy = axes_of(outputs.get(PREFIX + "strategy", ""))
     answer = replace(
         known,
         outcome=outcome,
-        explanation=said[PREFIX + "explanation"],
-        annotations={name: value for name, value in said.items() if name != COMPUTED},
+        explanation=outputs[PREFIX + "explanation"],
+        annotations={name: value for name, value in outputs.items() if name != COMPUTED},
         reason=ready_reason(outcome, known.reason),
         strategy=strategy,
         checkpoint_interval=interval if strategy else None,
     )
     if isinstance(job, LiveTrainingJob):
         return _of_training_job(job, answer)
-    return _of_existing(job, answer, told)
+    return _of_existing(job, answer, recommendation)
 
 
 def as_answered(question: Question, job: LiveObject) -> Question:
@@ -176,7 +176,9 @@ def _factors(job: LiveObject) -> Written:
         step, memory = job.status.learned, job.status.learned_memory
         spread = job.status.learned_spread
     else:
-        learned = part(_told(job.annotations.get(PREFIX + "recommendation", "")), "learned")
+        learned = part(
+            _recommendation(job.annotations.get(PREFIX + "recommendation", "")), "learned"
+        )
         step, memory = figure(learned.get("step")), figure(learned.get("memory"))
         spread = figure(learned.get("spread"))
     if step is None and spread is None:
@@ -187,16 +189,16 @@ def _factors(job: LiveObject) -> Written:
     return factors
 
 
-def _told(text: str) -> Body:
-    """The annotation `recommendation` as a mapping; empty where it is none."""
+def _recommendation(text: str) -> Body:
+    """The annotation `recommendation` as a mapping; empty where it is no mapping."""
     try:
-        found: Any = orjson.loads(text)
+        parsed: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _words(written: object) -> tuple[str, ...]:
-    """Arguments, where they are texts."""
+    """Launch arguments that were written as a list; empty where they are no texts."""
     words = written if isinstance(written, list) else []
     return tuple(texts(dict(enumerate(words))).values())

@@ -165,7 +165,7 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
         )
     elif not site.operators:
         yield broken(about, "no Deployment of a release runs `mofa operator`", _install(site))
-    everywhere = [one for one in site.operators if not one.told.get("namespace")]
+    everywhere = [one for one in site.operators if not one.settings.get("namespace")]
     if len(everywhere) > 1:
         where = " and ".join(f"{one.namespace}/{one.name}" for one in everywhere)
         yield broken(
@@ -221,7 +221,7 @@ def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "rights"
     if site.sees(ACCOUNT) and not any(
         named(body) == one.account and at(body, "metadata", "namespace") == one.namespace
-        for body in site.of(ACCOUNT)
+        for body in site.objects_of(ACCOUNT)
     ):
         yield broken(
             about,
@@ -233,7 +233,7 @@ def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     watched = [
         kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent
     ]
-    if lost := lacking(site.of(*ROLES), site.of(*BINDINGS), one, watched):
+    if lost := lacking(site.objects_of(*ROLES), site.objects_of(*BINDINGS), one, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
         yield broken(
             about, f"{one.user} may not {lost[0]}{more}", _reapply_command(one, "rbac.yaml")
@@ -247,12 +247,14 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     if not site.sees(FENCE, FENCE_BINDING):
         return
     apply = _reapply_command(one, "admission-policy.yaml", "admissionPolicy.enabled=true")
-    around = [body for body in site.of(FENCE) if _names(body, one.user)]
+    around = [body for body in site.objects_of(FENCE) if _names(body, one.user)]
     if not around:
         yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
         return
     bound = [
-        b for b in site.of(FENCE_BINDING) if at(b, "spec", "policyName") in set(map(named, around))
+        b
+        for b in site.objects_of(FENCE_BINDING)
+        if at(b, "spec", "policyName") in set(map(named, around))
     ]
     actions = {action for body in bound for action in at(body, "spec", "validationActions") or ()}  # type: ignore[attr-defined]
     if not bound:
@@ -274,26 +276,26 @@ def _names(policy: Body, user: str) -> bool:
 
 def _kinds(one: Deployed) -> frozenset[str]:
     """Kinds that it is told to watch."""
-    told = one.told.get("kinds")
+    told = one.settings.get("kinds")
     return frozenset(OperatorSettings().kinds if told is None else told.split(","))
 
 
 def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     """What it was told that makes it blind."""
-    if "dry-run" in one.told:
+    if "dry-run" in one.settings:
         yield weaker(
             "operator",
             "it writes nothing (--dry-run)",
             _setting_command(one, "operator.dryRun=false"),
         )
-    if not one.told.get("prometheus-url"):
+    if not one.settings.get("prometheus-url"):
         yield weaker(
             "Prometheus",
             "the operator was given none: advice rests on assumed failure rates and on what nodes and jobs show, and running "
             "jobs are not observed (--prometheus-url)",
             _setting_command(one, "prometheus.url=http://prometheus.monitoring:9090"),
         )
-    if "fence" not in one.told and site.sees(FENCE):
+    if "fence" not in one.settings and site.sees(FENCE):
         yield weaker(
             "fence",
             "the operator does not prove it before it writes (--fence)",

@@ -94,8 +94,8 @@ class Deployed(Shape):
         return self.containers[0].image if self.containers else ""
 
     @property
-    def told(self) -> Mapping[str, str]:
-        """Its settings by the name of their flag; one without a value is empty."""
+    def settings(self) -> Mapping[str, str]:
+        """Its settings by flag name, from its arguments; a flag without a value is empty."""
         words = [str(word) for one in self.containers[:1] for word in one.args or ()]
         return {
             name: value
@@ -131,14 +131,14 @@ class Site:
     def operators(self) -> tuple[Deployed, ...]:
         """Deployments that run `mofa operator`."""
         every = (glance(Deployed, body) for body in self.installed.get(DEPLOYMENT, ()))
-        return tuple(one for one in every if "operator" in one.told)
+        return tuple(one for one in every if "operator" in one.settings)
 
     @cached_property
     def releases(self) -> frozenset[tuple[str, str]]:
         """Helm releases of ours, by name and namespace; empty texts = applied by hand."""
         ours = (
             body
-            for body in self.of(*_INSTALLED)
+            for body in self.objects_of(*_INSTALLED)
             if at(body, "metadata", "labels", *_PART) == _PART_OF
         )
         notes = (part(body, "metadata", "annotations") for body in ours)
@@ -150,7 +150,7 @@ class Site:
             for one in notes
         )
 
-    def of(self, *kinds: Kind) -> list[Body]:
+    def objects_of(self, *kinds: Kind) -> list[Body]:
         """Objects of these kinds."""
         return [body for kind in kinds for body in self.installed.get(kind, ())]
 

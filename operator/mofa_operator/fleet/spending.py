@@ -204,7 +204,7 @@ def _seconds(
     else:
         started = moment_of(at(job.body, "status", "startTime"))
         resumed = next((one.since for one in job.conditions if one.type == "Suspended"), "")
-        known = [one for one in (job.made, started, moment_of(resumed)) if one is not None]
+        known = [one for one in (job.created, started, moment_of(resumed)) if one is not None]
         since = max(known, default=None)
     until = now if seen.ended is None else seen.ended
     return max(0.0, until - since) if since is not None else 0.0

@@ -94,16 +94,16 @@ class ShownJob:
     def state(self) -> str:
         """Its state in one word: the reason of Ready, or the status annotation."""
         reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
-        return reason or self.said("status") or "Pending"
+        return reason or self.annotation("status") or "Pending"
 
     @property
     def is_well(self) -> bool:
         """Whether it needs no attention."""
         return self.state == "Recommended" and self.health in {"", "Healthy"}
 
-    def said(self, annotation: str) -> str:
+    def annotation(self, name: str) -> str:
         """The text of an annotation of ours; empty where it is missing."""
-        return self.job.annotations.get(PREFIX + annotation, "")
+        return self.job.annotations.get(PREFIX + name, "")
 
 
 def job_page(
@@ -115,7 +115,7 @@ def job_page(
     """One job: predicted and observed, its last day, the form, the advice, the conditions."""
     sections: list[Node] = [el("h1", shown.name)]
     does = (", ", el("strong", health(shown))) if shown.health else ()
-    said = shown.said("explanation")
+    said = shown.annotation("explanation")
     told = in_short(f"{said}." if said and not said.endswith(".") else said)
     kind = f"{shown.job.key.kind.kind}, "
     sections.append(el("p", kind, el("strong", mood(shown)), *does, f". {told}"))
@@ -128,7 +128,7 @@ def job_page(
         sections += [el("h2", heading), *advice_sections(view, told=not changes)]
     else:
         sections += [el("p", view)] if isinstance(view, str) else []
-        if strategy := shown.said("strategy"):
+        if strategy := shown.annotation("strategy"):
             sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
     if isinstance(shown.job, LiveTrainingJob):
         sections += conditions(shown.job)
@@ -203,7 +203,7 @@ def conditions(stands: LiveObject) -> list[ET.Element]:
 
 def _foot(shown: ShownJob) -> str:
     at, inputs, model = (
-        shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
+        shown.annotation(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
     )
     return f"Computed at {at} for inputs {inputs} by model {model}."
 
@@ -271,10 +271,10 @@ def _optional(field: FormField) -> FormField:
     return replace(field, choices=choices, empty=_AS_IT_IS)
 
 
-def said(query: Mapping[str, str]) -> dict[str, str]:
-    """The values that the address of the page asks for."""
-    found = {one.name: query.get(one.name, "").strip()[:LONGEST] for one in fields()}
-    return {name: text for name, text in found.items() if text}
+def changes_in(query: Mapping[str, str]) -> dict[str, str]:
+    """The values that the query of a page's address changes, by field."""
+    texts = {field.name: query.get(field.name, "").strip()[:LONGEST] for field in fields()}
+    return {name: text for name, text in texts.items() if text}
 
 
 def what_if_sections(

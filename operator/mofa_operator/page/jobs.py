@@ -106,7 +106,7 @@ def has(one: ShownJob, words: str) -> bool:
         one.job.key.kind.kind,
         one.state,
         one.health,
-        one.status.summary or one.said("strategy"),
+        one.status.summary or one.annotation("strategy"),
     )
     line = " ".join(filter(None, told)).lower()
     return all(word in line for word in words.lower().split())
@@ -116,16 +116,16 @@ def _row(shown: ShownJob) -> Sequence[Node]:
     status = shown.status
     seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
     tokens, ettr = predicted.get("tokens_per_second"), predicted.get("ettr")
-    strategy = status.summary or shown.said("strategy")
+    strategy = status.summary or shown.annotation("strategy")
     return (
         el("a", shown.name, href=address(shown)),
         health(shown),
         mood(shown),
         "-" if seen is None else quantity(seen),
-        (shown.said("predicted-tokens-per-second") or "-")
+        (shown.annotation("predicted-tokens-per-second") or "-")
         if tokens is None
         else quantity(tokens.target),
-        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr.target:.3f}",
+        (shown.annotation("predicted-ettr") or "-") if ettr is None else f"{ettr.target:.3f}",
         el("code", strategy) if strategy else "-",
         f"{status.nodes:.0f}" if status.nodes else "-",
         "-" if interval is None else duration(interval),

@@ -15,7 +15,7 @@ from aiohttp import web
 from mofa_model.page import AdviceView
 from mofa_model.page.markup import HEADERS, el, page, text
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.job import LINKS, ShownJob, job_page, said
+from mofa_operator.page.job import LINKS, ShownJob, changes_in, job_page
 from mofa_operator.page.jobs import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
 from mofa_operator.snapshot import Curves, Refusal
@@ -104,7 +104,7 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
         shown = source.job(resource, namespace, name)
         if shown is None:
             return _missing("job")
-        changes = said(request.query)
+        changes = changes_in(request.query)
         view, lately = await asyncio.gather(
             source.view(resource, namespace, name, changes),
             source.curves(resource, namespace, name),

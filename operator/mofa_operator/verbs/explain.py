@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> int:
     given, current = arguments.strategy is not None or arguments.current, request.current
     # A job that names no trainer is priced as the one that is advised for it.
     advice = None if given and request.framework != ANY else advise(request)
-    problem = request.of(advice.trainer if advice else "").problems[0]
+    problem = request.for_trainer(advice.trainer if advice else "").problems[0]
     if arguments.strategy is not None:
         strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:

@@ -50,7 +50,7 @@ def test_a_kind_of_which_nothing_can_be_changed_says_so(kind):
         with pytest.raises(
             InputError, match=f"nothing of a {kind.kind} of {kind.group} can be changed"
         ):
-            kind.written({"spec": {}}, ARGUMENTS, "100")
+            kind.launch_patch({"spec": {}}, ARGUMENTS, "100")
 
 
 WORDS = st.sampled_from((
@@ -75,7 +75,7 @@ JUNK = st.recursive(
 @given(spec=JUNK, status=JUNK)
 def test_reading_raises_nothing_but_input_errors(kind, spec, status):
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec, "status": status}
-    for read in (demand_of, lambda body: kind.written(body, ARGUMENTS, "100")):
+    for read in (demand_of, lambda body: kind.launch_patch(body, ARGUMENTS, "100")):
         with contextlib.suppress(InputError):
             read(body)
     kind.observed(body, 0.0)

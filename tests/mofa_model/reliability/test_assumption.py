@@ -10,7 +10,7 @@ from mofa_model.reliability.assumption import (
     counted,
     needed_evidence,
     replay,
-    stands,
+    verdict_holds,
 )
 from mofa_model.reliability.observed import ObservedFailures, assess
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
@@ -113,7 +113,7 @@ def test_a_rate_that_came_back_is_believed_soon():
 
 
 def test_a_verdict_stands_until_almost_none_of_its_evidence_is_left():
-    assert stands(np.array([0.1, -1.4, -1.6, 0.0])).tolist() == [True, True, False, True]
+    assert verdict_holds(np.array([0.1, -1.4, -1.6, 0.0])).tolist() == [True, True, False, True]
 
 
 def test_no_direction_looks_for_what_the_other_does():

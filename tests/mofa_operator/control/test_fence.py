@@ -64,7 +64,7 @@ def test_nothing_begins_before_it_holds():
     async def main():
         fence, api, exporter = made(None, None, ROLE, HOLDS)
         loop = asyncio.get_running_loop()
-        waiting = asyncio.create_task(fence.stands())
+        waiting = asyncio.create_task(fence.wait_until_proven())
         await asyncio.sleep(AGAIN / 2)
         assert fence.open == "a write that it must refuse was allowed"
         assert exported(exporter) == 0.0
@@ -79,7 +79,7 @@ def test_nobody_to_ask_is_no_proof_and_no_end():
     async def main():
         fence, _, exporter = made(Busy("no connection"))
         with pytest.raises(Busy):
-            await fence.stands()
+            await fence.wait_until_proven()
         assert fence.open
         assert exported(exporter) is None
 
@@ -89,7 +89,7 @@ def test_nobody_to_ask_is_no_proof_and_no_end():
 def test_it_is_proved_every_hour_and_where_it_has_gone_the_operator_ends():
     async def main():
         fence, api, exporter = made(HOLDS, HOLDS, Busy("later"), HOLDS, None)
-        await fence.stands()
+        await fence.wait_until_proven()
         began = asyncio.get_running_loop().time()
         with pytest.raises(Refused, match="was allowed"):
             await fence.run()
@@ -103,7 +103,7 @@ def test_it_is_proved_every_hour_and_where_it_has_gone_the_operator_ends():
 def test_where_no_fence_is_asked_for_nothing_is_asked():
     async def main():
         fence, api, exporter = made(None, fence=False)
-        await fence.stands()
+        await fence.wait_until_proven()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(fence.run(), 3 * HOURLY)
         assert (api.asked, fence.open, exported(exporter)) == ([], None, None)

@@ -13,7 +13,7 @@ from mofa_operator.decide.question import PLACES
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.page.job import fields, said
+from mofa_operator.page.job import changes_in, fields
 from mofa_operator.snapshot import Refusal
 
 
@@ -70,8 +70,8 @@ def test_what_cannot_be_right_is_said_by_its_parameter(changes, name, why):
 
 def test_the_form_asks_what_can_be_changed_and_nothing_else():
     assert {one.name for one in fields()} == set(PLACES)
-    assert said({"nodes": " 4 ", "tokens": "", "mode": "Apply"}) == {"nodes": "4"}
-    assert len(said({"nodes": "1" * 1000})["nodes"]) == 200
+    assert changes_in({"nodes": " 4 ", "tokens": "", "mode": "Apply"}) == {"nodes": "4"}
+    assert len(changes_in({"nodes": "1" * 1000})["nodes"]) == 200
 
 
 def test_an_existing_job_can_be_asked_about_too():

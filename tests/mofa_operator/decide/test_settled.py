@@ -21,7 +21,7 @@ from operator_objects import (
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator.decide.answer import answer, unsearched
-from mofa_operator.decide.stored_answer import as_answered, matters, stands
+from mofa_operator.decide.stored_answer import as_answered, matters, read_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
@@ -111,7 +111,7 @@ def test_an_answer_that_is_read_back_has_what_a_launch_needs():
     made = world()
     key = Key(TRAINING_JOB, "ns", "of-a-trainer")
     snapshot = made.store.snapshot(key, made.now)
-    read, fresh = stands(snapshot, unsearched(snapshot.question)), answer(snapshot.question)
+    read, fresh = read_answer(snapshot, unsearched(snapshot.question)), answer(snapshot.question)
     assert read.arguments == fresh.arguments != ()
     assert (read.trainer, read.framework_version, read.caveats) == (
         fresh.trainer,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from timed import recoveries
 
 from mofa_model.kinds.kind import Counter, Observation, Sign
-from mofa_operator.observe.jobs.interruptions import KEPT, seen
+from mofa_operator.observe.jobs.interruptions import KEPT, after_look
 from mofa_operator.observe.jobs.run_record import (
     LARGEST,
     ettr,
@@ -29,7 +29,7 @@ def live(*looks):
     """A life after looks: pairs of moment and observation."""
     life = None
     for now, observation in looks:
-        life = seen(life, observation, now)
+        life = after_look(life, observation, now)
     return life
 
 
@@ -144,7 +144,9 @@ def test_signs_that_come_after_the_counter_find_its_incidents():
     late = live(
         (0, restarts(0)), (18000, restarts(2)), sign(7200, "pod", "preemption", seen_at=18001)
     )
-    late = seen(late, Observation(signs=(Sign(at=14400.0, level="pod", cause="failure"),)), 18002)
+    late = after_look(
+        late, Observation(signs=(Sign(at=14400.0, level="pod", cause="failure"),)), 18002
+    )
     assert interruptions(late) == {("job", "preemption"): 1, ("job", "failure"): 1}
 
 
@@ -168,7 +170,7 @@ def test_without_steps_readiness_ends_a_recovery():
         (900, restarts(1, ready=False)),
     )
     assert open_since(life) == 100
-    life = seen(life, restarts(1, ready=True), 1000)
+    life = after_look(life, restarts(1, ready=True), 1000)
     assert interruptions(life) == {("job", "failure"): 1}
     assert recoveries(life) == {"job": (1, 900.0)}
     assert open_since(life) is None
@@ -303,7 +305,7 @@ def test_a_restart_of_ours_at_any_point_changes_nothing(story, data):
     assert kept == live(*looks[:cut])
     life = kept
     for now, observation in looks[cut:]:
-        life = seen(life, observation, now)
+        life = after_look(life, observation, now)
     assert life == live(*looks)
     assert len(to_text(life)) < LARGEST / 2
 
@@ -335,8 +337,8 @@ def test_a_text_from_another_version_is_no_life():
 def test_many_incidents_are_kept_as_sums():
     life = live((0, restarts(0)), steps(0, 1))
     for n in range(1, 101):
-        life = seen(life, restarts(n), 100.0 * n)
-        life = seen(
+        life = after_look(life, restarts(n), 100.0 * n)
+        life = after_look(
             life, Observation(step=n, step_at=100.0 * n + 50, step_seconds=STEP), 100.0 * n + 50
         )
     assert interruptions(life) == {("job", "failure"): 100}

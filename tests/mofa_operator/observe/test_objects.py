@@ -7,7 +7,7 @@ from timed import recoveries
 
 from mofa_model.kinds import TRAIN_JOB, job_kind
 from mofa_model.kinds.kind import Observation, Sign
-from mofa_operator.observe.jobs.interruptions import seen
+from mofa_operator.observe.jobs.interruptions import after_look
 from mofa_operator.observe.jobs.run_record import interruptions
 
 NOON = 1_772_452_800.0
@@ -76,7 +76,7 @@ def test_a_train_jobs_trainer_reports_tokens_and_steps():
 def live(*looks):
     life = None
     for at, observation in looks:
-        life = seen(life, observation, NOON + at)
+        life = after_look(life, observation, NOON + at)
     return life
 
 
@@ -187,7 +187,7 @@ def test_an_interruption_of_each_kind_is_counted_once_and_its_recovery_measured(
 def test_a_job_that_fails_for_good_was_interrupted_once_more_and_then_no_more(body):
     first = Observation(ready=True)
     life = live((0, first), (100, of_job(body, NOON + 100)), (101, of_job(body, NOON + 101)))
-    life = seen(life, Observation(signs=signs((110, "pod", "failure"))), NOON + 110)
+    life = after_look(life, Observation(signs=signs((110, "pod", "failure"))), NOON + 110)
     assert interruptions(life) == {("job", "failure"): 1}
     assert life.ended == NOON + 100
 

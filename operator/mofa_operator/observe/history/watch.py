@@ -33,7 +33,7 @@ from mofa_operator.incidents.timelines import Span
 from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.observe.history.day_samples import days_of
 from mofa_operator.observe.history.history import BUSY
-from mofa_operator.observe.jobs.interruptions import seen
+from mofa_operator.observe.jobs.interruptions import after_look
 from mofa_operator.observe.jobs.run_record import RunRecord, evidence
 from mofa_operator.observe.nodes import NodeFacts
 
@@ -205,7 +205,7 @@ class PoolWatch:
         records: dict[str, RunRecord] = {}
         for job in without_owners(jobs):
             before = self._records.get(job.uid)
-            records[job.uid] = record = seen(before, job.observation, now)
+            records[job.uid] = record = after_look(before, job.observation, now)
             if (found := place(job, pools)) is not None:
                 looks[found[0]].append(_JobLook(job, found[1], before, record))
         self._records = records

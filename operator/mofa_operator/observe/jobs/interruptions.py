@@ -40,13 +40,15 @@ KEPT: Final = 12
 """Interruptions that are kept one by one; older ones are kept as sums."""
 
 
-def seen(record: RunRecord | None, observation: Observation, now: float) -> RunRecord:
-    """The record after one more look, at `now` in seconds of the epoch; None = the first look.
+def after_look(record: RunRecord | None, observation: Observation, now: float) -> RunRecord:
+    """A job's record after a look at `now`, in seconds of the epoch; `record` is None at first.
 
     >>> from mofa_operator.observe.jobs.run_record import interruptions
-    >>> look = lambda restarts: Observation(counters={"JobSet.restarts": Counter(value=restarts, level=RecoveryClass.JOB)})
-    >>> record = seen(seen(None, look(0), 0.0), look(1), 60.0)
-    >>> interruptions(seen(record, look(1), 120.0))
+    >>> def look(restarts):
+    ...     counter = Counter(value=restarts, level=RecoveryClass.JOB)
+    ...     return Observation(counters={"JobSet.restarts": counter})
+    >>> record = after_look(after_look(None, look(0), 0.0), look(1), 60.0)
+    >>> interruptions(after_look(record, look(1), 120.0))
     {(<RecoveryClass.JOB: 'job'>, 'failure'): 1}
     """
     record = RunRecord(since=now) if record is None else record

@@ -26,7 +26,7 @@ from mofa_model.kinds import JobKind
 from mofa_model.kinds.kind import Observation
 from mofa_model.kinds.shape import moment_of
 from mofa_operator.objects import LiveObject
-from mofa_operator.observe.jobs.interruptions import SECOND, seen
+from mofa_operator.observe.jobs.interruptions import SECOND, after_look
 from mofa_operator.observe.jobs.run_record import (
     RunRecord,
     ettr,
@@ -195,27 +195,30 @@ def carried(
     step_seconds: float | None = None,
     nodes_lost: tuple[float, ...] = (),
 ) -> RunRecord:
-    """A record after one more look, with signs and steps in the order in which they happened."""
-    every = list(observations)
-    signs = sorted({sign for one in every for sign in one.signs}, key=lambda sign: sign.at)
+    """A record after one more look, with signs and steps taken in the order of their times."""
+    all_observations = list(observations)
+    signs = sorted(
+        {sign for observation in all_observations for sign in observation.signs},
+        key=lambda sign: sign.at,
+    )
     steps = list(path)
 
-    def stepped(record: RunRecord | None, until: float) -> RunRecord | None:
+    def with_steps(record: RunRecord | None, until: float) -> RunRecord | None:
         while steps and steps[0].after <= until:
             at, step, _ = steps.pop(0)
             if record is None or record.step != step:
                 finished = Observation(step=step, step_at=at, step_seconds=step_seconds)
-                record = seen(record, finished, at)
+                record = after_look(record, finished, at)
         return record
 
     if nodes_lost and record is not None:
-        record = seen(record, Observation(nodes_lost=nodes_lost), now)
+        record = after_look(record, Observation(nodes_lost=nodes_lost), now)
     for sign in signs:
-        record = stepped(record, sign.at)
-        record = record if record is None else seen(record, Observation(signs=(sign,)), now)
-    record = stepped(record, float("inf"))
-    for one in every or [Observation()]:
-        record = seen(record, replace(one, signs=()), now)
+        record = with_steps(record, sign.at)
+        record = record if record is None else after_look(record, Observation(signs=(sign,)), now)
+    record = with_steps(record, float("inf"))
+    for observation in all_observations or [Observation()]:
+        record = after_look(record, replace(observation, signs=()), now)
     return record if record is not None else RunRecord(since=now)
 
 
@@ -229,7 +232,11 @@ def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord
         return None
     if figures.since > now - _JOINED:
         return None
-    if target is not None and target.made is not None and figures.since < target.made - SECOND:
+    if (
+        target is not None
+        and target.created is not None
+        and figures.since < target.created - SECOND
+    ):
         return None
     step, at = (look.path[-1].step, look.path[-1].after) if look.path else (figures.step, now)
     return RunRecord(

@@ -120,16 +120,16 @@ class TrainerSeries:
 
     def stops(self, pool: Pool, span: float, wait: float, look: float) -> str:
         """Moments at which the steps of a job stood still for the first time, and its last step."""
-        return self._edge(pool, span, wait, look, f" offset {duration(look)}", "", "max")
+        return self._turning_points(pool, span, wait, look, f" offset {duration(look)}", "", "max")
 
     def starts(self, pool: Pool, span: float, wait: float, look: float) -> str:
         """Moments at which the steps of a job moved for the first time, and the step that it went on from."""
-        return self._edge(pool, span, wait, look, "", f" offset {duration(look)}", "min")
+        return self._turning_points(pool, span, wait, look, "", f" offset {duration(look)}", "min")
 
-    def _edge(
+    def _turning_points(
         self, pool: Pool, span: float, wait: float, look: float, moved: str, stood: str, end: str
     ) -> str:
-        """Moments at which steps moved with offset `moved` and stood still with offset `stood`."""
+        """The query for moments when steps advanced at offset `moved`, but not at `stood`."""
         steps = self._steps(pool)
         number = f"{end} by ({self._by}) ({end}_over_time({steps}[{duration(wait + look)}]))"
         moves, moves_not = (
