@@ -113,7 +113,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
-    """The same for a file that is not text."""
+    """Write a file that is not text."""
     import tempfile
 
     target = Path(path).resolve()

@@ -65,7 +65,7 @@ class Stages:
         return whole
 
     def of(self, rows: NDArray[np.int64]) -> Stages:
-        """Those of some of the layouts."""
+        """The stages of some of the layouts."""
         # take() keeps the rows side by side. Plain indexing leaves kinds innermost, and every
         # equation then takes twice as long.
         return Stages(

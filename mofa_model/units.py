@@ -51,7 +51,7 @@ class Range:
         return cls(lower=min(float(lower), middle), target=middle, upper=max(float(upper), middle))
 
     def times(self, factor: float) -> Range:
-        """The same range in other units."""
+        """The range with all its values times a factor."""
         return Range(
             lower=self.lower * factor, target=self.target * factor, upper=self.upper * factor
         )

@@ -417,7 +417,7 @@ def _share(request: Request, chance: Ratio) -> Ratio:
 
 
 def _lifted(request: Request) -> bool:
-    """Whether features that nobody measured may be chosen."""
+    """Whether features without any measured run may be chosen."""
     return Rejection.NOT_MEASURED.value in request.lifted
 
 

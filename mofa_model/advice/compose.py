@@ -86,7 +86,7 @@ TRIED: Final = 3
 
 
 def advise(request: Request, advance: Callable[[float], None] = lambda _: None) -> Advice:
-    """The answer to a request. `advance` hears of the share of the search that is done."""
+    """The answer to a request; `advance` is called with each share of the search that is done."""
     result, *others = _ranked(searched(request, advance))
     request, ranking = result.request, result.ranking
     first = request.problems[0]
@@ -403,7 +403,7 @@ def _gain(today: Current, best: Predicted) -> Ratio:
 
 
 def _cannot_run(problem: SearchCase, s: Strategy) -> str:
-    """Why a layout that somebody says to run is impossible; empty where it is possible."""
+    """Why a layout that the user gives is impossible; empty where it is possible."""
     training = problem.workload.training
     if training.global_batch % s.global_micro_batch:
         return f"a global batch of {int(training.global_batch)} does not divide by dp x mbs = {int(s.global_micro_batch)}"

@@ -151,7 +151,7 @@ class _Known:
     covariance: Array  # of what is left of them
 
     def after(self, at: int, draws: _Draws) -> _Known:
-        """The same after one more run; a run that does not fit says nothing of times."""
+        """What is known after one more run; a run that does not fit tells nothing of times."""
         column = self.covariance[at]
         share = column / (column[at] + (REPEATED * SPREAD) ** 2)
         told = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)

@@ -61,7 +61,7 @@ def why_not(
 
 
 def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float) -> str:
-    """The same for GPU-hours on other numbers of GPUs: shares of the first choice's."""
+    """Why an alternative on another number of GPUs costs more or fewer GPU-hours, by its terms."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
     mine, base = other.step.terms(), best.step.terms()

@@ -58,7 +58,7 @@ class AdviceAnswer(UserAnswer):
 
     @property
     def predicted(self) -> Predicted | None:
-        """What it is expected to do, each figure with its bounds."""
+        """The predicted figures of the advice, each with its bounds."""
         return self.advice.predicted
 
     @property
@@ -98,7 +98,7 @@ class AdviceAnswer(UserAnswer):
         return view_of(self.request, self.advice, self.launch.arguments if self.launch else ())
 
     def shown(self) -> Sequence[Any]:
-        """The same sections as a page has."""
+        """The sections of the answer, as on a page."""
         from mofa_model.page import advice_sections
         from mofa_model.page.markup import el
 

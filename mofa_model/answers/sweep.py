@@ -96,7 +96,7 @@ class SweepAnswer(UserAnswer):
 
     @property
     def records(self) -> Table:
-        """The same rows."""
+        """The table of the sweep, for CSV."""
         return self.tables[0]
 
     def lines(self, figure: str = "tokens_per_second") -> LineDrawing:

@@ -206,7 +206,7 @@ def framework_of(asked: TrainingQuestion) -> str:
 
 
 def stack_of(asked: TrainingQuestion) -> str:
-    """The stack's id: as given, else that of the trainer, else one that nobody measured."""
+    """The stack's id: as given, else the trainer's, else the id for an unknown stack."""
     if asked.stack is not None:
         return presets.resolve("stacks", asked.stack, field="--stack")
     return presets.stack_of(asked.framework or "default")

@@ -35,7 +35,7 @@ Tried = Callable[[AxisContext], tuple[Any, ...]]
 
 
 def of_all(*values: Any) -> Tried:
-    """The same values for every model."""
+    """A rule that tries the same values for every model."""
     return lambda _: values
 
 
@@ -45,7 +45,7 @@ def of_experts(*values: Any) -> Tried:
 
 
 def contexts(_: AxisContext) -> tuple[Context, ...]:
-    """None, and every size in every mode."""
+    """No context parallelism, and every size in every mode."""
     alone = Context(ContextMode.RING, 1)
     return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
 
@@ -111,7 +111,7 @@ def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, .
 
 
 def recomputations(context: AxisContext) -> tuple[Recomputation, ...]:
-    """None, sets of modules (the trainer's own, or those that suit the model), and whole layers."""
+    """No recomputation, the sets of modules that suit the model or trainer, and whole layers."""
     sets = context.framework.module_sets or tuple(frozenset(some) for some in _module_sets(context))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
@@ -135,7 +135,7 @@ def _module_sets(context: AxisContext) -> list[list[str]]:
 
 
 def offloads(context: AxisContext) -> tuple[frozenset[str], ...]:
-    """Nothing, and what the trainer can offload."""
+    """No offloading, and each set of activations that the trainer can offload."""
     experts = context.workload.model.experts is not None
     return (frozenset(), *context.framework.offloads(experts=experts))
 

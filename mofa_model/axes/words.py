@@ -95,7 +95,7 @@ class Choice(Word):
         return {self.field: member(path, word, self.choices)}
 
     def listed(self) -> tuple[str, ...]:
-        """Those of all values."""
+        """The words of all values."""
         return tuple(choice.value for choice in self.choices)
 
     def alone(self) -> dict[str, str]:
@@ -186,7 +186,7 @@ class Offloaded(Word):
         return "+".join(sorted(getattr(strategy, self.field))) or "none"
 
     def listed(self) -> tuple[str, ...]:
-        """Nothing, and whatever the trainer can offload."""
+        """The words for no offloading, and for all that the trainer can offload."""
         return ("none", ACTIVATIONS)
 
     def alone(self) -> dict[str, str]:

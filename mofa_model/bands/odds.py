@@ -213,7 +213,7 @@ class LayoutOdds:
         )
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
-        """The same after short runs; `errors` are logarithms by quantity and layout."""
+        """The odds after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
             ran = list(found)

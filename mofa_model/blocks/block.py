@@ -77,7 +77,7 @@ class Projection:
 
     @property
     def parameters(self) -> Count:
-        """All of them. [1]"""
+        """All its parameters, the bias included. [1]"""
         return (
             self.weights
             if not self.bias

@@ -42,9 +42,7 @@ class SparseAttention(LatentAttention):
         return f"{self.heads} sparse"
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Those of latent attention, and queries, key and weights of the indexer. Source:
-        DeepSeek-V3.2.
-        """
+        """Products of latent attention, and the indexer's three. Source: DeepSeek-V3.2."""
         return (
             *LatentAttention.products(self, hidden),
             Projection(n=self.index_heads * self.index_dim, k=self.query_latent, cut=Cut.NOTHING),

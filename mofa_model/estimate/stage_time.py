@@ -33,7 +33,7 @@ class HeadTime:
 
     @property
     def total(self) -> Seconds:
-        """All of it. [s]"""
+        """The sum of its parts. [s]"""
         return self.linear + self.logits + self.tensor + self.accumulate
 
 

@@ -140,7 +140,7 @@ class Footprint:
 
     @property
     def static_allocated(self) -> Bytes:
-        """The same between two steps, where the workspace of the update is still allocated. [B]"""
+        """What the last stage's allocator counts between two steps, with the update. [B]"""
         return self._on_last(self.static + self.update - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:

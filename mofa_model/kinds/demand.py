@@ -213,7 +213,7 @@ def _sizes(pod_sets: Sequence[_Set]) -> tuple[int, ...]:
 
 
 def _thinned(counts: range) -> list[int]:
-    """All of them, or where there are many the doublings of the least, and the most."""
+    """The counts, or if they are many the least, its doublings and the most."""
     if len(counts) <= _SIZES:
         return list(counts)
     found, count = [counts[-1]], counts[0]

@@ -68,7 +68,7 @@ _SECTIONS: Final = ("limits", "requests")
 
 
 def _devices(resources: object) -> int:
-    """GPUs among the limits, else among the requests; 0 where nobody names any. [1]"""
+    """GPUs among the limits, else among the requests; 0 where neither has any. [1]"""
     asked = (at(resources, section, name) for section in _SECTIONS for name in GPU)
     value = next((one for one in asked if one is not None), 0)
     return count_of(
@@ -222,7 +222,7 @@ def _of_request(request: _Request, beside: Beside) -> Claimed:
 
 
 def _is_gpu(name: str, beside: Beside) -> bool | None:
-    """Whether a class is one of GPUs; None where nobody says.
+    """Whether a device class is one of GPUs; None where that is unknown.
 
     >>> rule = {"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}
     >>> body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}

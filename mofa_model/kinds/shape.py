@@ -66,7 +66,7 @@ def read(shape: type[S], value: object, path: str = "spec") -> S:
 
 
 def glance(shape: type[S], value: object) -> S:
-    """The same without errors: a part with a number that cannot be is empty."""
+    """A part of a body, read without errors; empty where a number in it is impossible."""
     try:
         return read(shape, value)
     except InputError:

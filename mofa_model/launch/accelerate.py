@@ -260,7 +260,7 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
 
 
 def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
-    """What DeepSpeed is told, in a file of its own or by the few keys that stand for one."""
+    """The layout of DeepSpeed's own file, or of the few keys that replace one."""
     path = said.value("deepspeed_config.deepspeed_config_file")
     if path is None:
         stage = said.number("deepspeed_config.zero_stage", 0)

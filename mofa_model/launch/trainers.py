@@ -190,7 +190,7 @@ def _settings(
 
 
 def _left_to_people(run: LaunchSettings) -> list[str]:
-    """What the trainer can do but is told elsewhere."""
+    """Notes on options that the user has to set in the trainer's own words."""
     notes: list[str] = []
     if run.optimizer != USUAL:
         notes.append(f"choose the optimizer {run.optimizer} in the trainer's own words")

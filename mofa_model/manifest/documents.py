@@ -398,7 +398,7 @@ def _is_empty(node: Any) -> bool:
 
 
 def _end_of_leaf(text: str, node: Any) -> int:
-    """The same for text, a number, or something in braces."""
+    """The index after a text, a number or a value in braces."""
     start = node.start_mark.index
     if getattr(node, "style", None) in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
         return _line_start(text, node.end_mark.index)  # its blank lines are part of the text

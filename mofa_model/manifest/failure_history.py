@@ -80,7 +80,7 @@ class HistoryRow(Part):
 
     @property
     def evidence(self) -> FailureEvidence:
-        """What it is worth for advice."""
+        """The evidence for advice: as it counts for the next 30 days, else all that was counted."""
         counted = _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
         if self.present_failures is None or self.present_node_days is None:
             return counted

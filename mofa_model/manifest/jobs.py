@@ -225,7 +225,7 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
 def _at_size(
     asked: JobQuestion, stated: Mapping[str, Any], demand: Demand, gpus: int
 ) -> JobQuestion | InputError:
-    """The same question at another size, without today's layout, which is that of today's size."""
+    """The question at another number of GPUs, without today's layout."""
     try:
         places = _places(stated, replace(demand, gpus=gpus), asked.profile)
     except InputError as error:

@@ -25,7 +25,7 @@ from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster
 
 @cache
 def bundled_profiles() -> Mapping[str, Profile]:
-    """All of them, by name."""
+    """All profiles that the package brings, by name."""
     profiles = [
         cluster_profile(item.value)
         for name, text in _texts().items()
@@ -57,7 +57,7 @@ def named_profile(word: str, field: str = "--profile") -> Profile:
 
 
 def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]:
-    """The same as manifests; a word that is neither a name nor a file is refused with the names."""
+    """Manifests by name or file; a word that is neither is refused with the known names."""
     if word in _texts():
         text = _texts()[word]
     elif word == "-" or Path(word).exists():
@@ -157,7 +157,7 @@ def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surr
 
 
 def _beside(items: Iterable[Item]) -> dict[str, list[Body]]:
-    """Those of the objects that jobs may name."""
+    """The objects of kinds that jobs may name, by namespace."""
     known = {(kind.group, kind.kind): kind for kind in (*BESIDE, RAY_CLUSTER)}
     found = dict[str, list[Body]]()
     for item in items:
@@ -228,7 +228,7 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
 
 
 def _device(product: str) -> str:
-    """The preset of a GPU by whatever it is called; empty where nobody knows it."""
+    """The preset of a GPU by any of its names; empty where none is known."""
     try:
         return presets.resolve("devices", product)
     except InputError:

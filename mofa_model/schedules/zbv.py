@@ -86,7 +86,7 @@ class ZeroBubbleV(Folded):
         return flow.microbatches * slowest + np.where(flow.stages > 1, bubble, 0.0)
 
     def fill(self, flow: Flow) -> Seconds:
-        """Mean of three ways without hops, n F - W, n I, I + (n - 1) W, with n = p - 1, Ours. [s]"""
+        """Mean of three bounds of the bubble: n F - W, n I, I + (n - 1) W; n = p - 1. Ours. [s]"""
         n = flow.stages - 1
         return np.maximum(n - 2, 0) / 6.0 * (flow.total - flow.slowest) / np.maximum(n, 1)
 

@@ -82,7 +82,7 @@ class Axes:
         return chosen
 
     def where(self, kept: Callable[[Axis, Any], bool]) -> Axes:
-        """The same with fewer values."""
+        """The axes with only the values for which `kept` is true."""
         values = {
             axis.name: tuple(value for value in self[axis.name] if kept(axis, value))
             for axis in EVERY
@@ -90,13 +90,13 @@ class Axes:
         return replace(self, values=values)
 
     def supported_by(self, trainer: Framework, built: Collection[str] = ()) -> Axes:
-        """The same with the values that a trainer has, and all of axes that somebody builds."""
+        """The axes with values that a trainer supports; all values of the axes in `built`."""
         return self.where(
             lambda axis, value: axis.name in built or axis.supported_by(trainer, value)
         )
 
     def known(self, has: Callable[[Axis, Any], bool], keys: Collection[str] = ()) -> Axes:
-        """The same with values that measured runs have, and all of axes that a constraint names."""
+        """Axes with values of measured runs; all values where a constraint names the axis."""
         asked = {axis.name for axis in EVERY if any(word.key in keys for word in axis.keys)}
         return self.where(
             lambda axis, value: axis in QUESTION or axis.name in asked or has(axis, value)

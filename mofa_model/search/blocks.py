@@ -64,7 +64,7 @@ class Overlaps:
     """Strategies of a row that share its memory: one for each choice, [rows]."""
 
     def of(self, rows: NDArray[np.int64]) -> Overlaps:
-        """The same for some of the rows."""
+        """The overlaps of some of the rows."""
         return Overlaps(
             self.bundles,
             tuple(

@@ -71,7 +71,7 @@ class LocalShapes:
         self._priced: dict[Hashable, Any] = {}
 
     def narrowed(self, members: Array) -> LocalShapes:
-        """The same for few of the rows; for many it pays to price all at once."""
+        """Shapes of these rows alone if they are few; for many it pays to price all at once."""
         if not len(members) or FEW * len(members) > len(self.position):
             return self
         return LocalShapes(self._workload, self._cluster, self._table, members)

@@ -53,7 +53,7 @@ class OptimizerStates:
     """Ranks that hold the same shard, [states, rows]."""
 
     def of(self, rows: NDArray[np.int64]) -> OptimizerStates:
-        """The same for some of the rows."""
+        """The optimizer states of some of the rows."""
 
         def some(value: Any) -> Any:
             return np.take(value, rows, axis=-1) if np.ndim(value) else value

@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(200, html, _file_name(values) if alone else "")
 
     def do_HEAD(self) -> None:
-        """The same without its text."""
+        """Answer as `do_GET` does, without the text."""
         self.do_GET()
 
     def _say(self, status: int, html: str, name: str = "") -> None:

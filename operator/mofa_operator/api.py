@@ -85,7 +85,7 @@ class TokenBucket:
             await asyncio.sleep(wait)
 
     def hold(self, seconds: float) -> None:
-        """Nobody's turn for so long: the API server asked for a rest. [s]"""
+        """Let all requests wait for a time, because the API server asked for it. [s]"""
         self._shut = max(self._shut, self._clock() + seconds)
 
 
@@ -258,7 +258,7 @@ class Api:
         label_selector: str | None = None,
         size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
-        """The same list as pages with versions; a watch from the last one misses nothing."""
+        """The objects of a kind, page by page; each page has the version to watch from."""
         wanted = {"limit": str(size), "labelSelector": label_selector}
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:

@@ -67,7 +67,7 @@ class RewriteBackoff:
         return max(0.0, last.at + min(self._longest, pause) - now)
 
     def wrote(self, decision: Decision, now: float) -> None:
-        """It was written."""
+        """Note that a decision was written, and whether it repeats the last one."""
         marks, last = _marks(decision), self._last.get(decision.key)
         if not marks:
             return
@@ -118,7 +118,7 @@ class UnconfirmedReleases:
         self._decisions: dict[Key, Decision] = {}
 
     def remember(self, decision: Decision) -> None:
-        """Nobody knows whether this was done."""
+        """Keep a release of which it is unknown whether it was done."""
         if decision.release is not None:
             self._decisions[decision.key] = decision
 

@@ -113,7 +113,7 @@ class _Writer:
         self._gone: set[Key] = set()
 
     async def write(self, tell_first: bool) -> Performed:
-        """All of it, in order."""
+        """Write all parts of the decision in order, and return what became of them."""
         decision = self._decision
         key, released = decision.key, None
         is_told = tell_first and decision.status is None and bool(decision.annotate)

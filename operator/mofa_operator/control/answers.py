@@ -253,7 +253,7 @@ class AnswerSource:
         self._outgrown: LruCache[bool] = LruCache(KEPT)
 
     def at_hand(self, snapshot: JobSnapshot) -> Answer | None:
-        """The answer, where nobody has to wait for it: the job has not changed meanwhile."""
+        """The answer that is known already; None where the job has changed and has to wait."""
         return None if self._is_suspect(snapshot) else self._remembered(snapshot)
 
     async def of(self, snapshot: JobSnapshot, *, urgent: bool, wanted: Wanted) -> Answer:

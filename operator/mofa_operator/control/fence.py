@@ -78,7 +78,7 @@ class Fence:
 
 
 async def why_open(api: Api) -> str:
-    """Why the fence does not hold, empty where it does; raises `Busy` where nobody can say."""
+    """Why the fence does not hold, empty where it does; raises `Busy` if that is unknown."""
     kind = FAILURE_LEDGER
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": PROBE}}
     try:

@@ -179,7 +179,7 @@ class Lease:
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
 
     def _is_free(self, record: _Record) -> bool:
-        """Whether it is ours, nobody's, or has run out."""
+        """Whether a Lease is ours, has no holder, or has run out."""
         now = asyncio.get_running_loop().time()
         seen = (self.holder, record.renew_time, record.lease_transitions)
         if seen != self._seen:

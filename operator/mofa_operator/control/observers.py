@@ -240,7 +240,7 @@ class JobObserver:
         self.enqueuer.enqueue(self.store.set_running(key, running, alive))
 
     def _not_seen(self, key: Key, why: str, now: float) -> None:
-        """Nobody could look at a job: only what was seen lately still counts."""
+        """Note why a job could not be looked at, unless it was seen lately."""
         if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self.interval):
             self.enqueuer.enqueue(self.store.set_running(key, None, unseen=why))
 

@@ -175,12 +175,12 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """It went well: its failures are forgotten."""
+        """Take a key out of work and forget its failures."""
         self._failures.pop(key, None)
         self._end(key)
 
     def failed(self, key: Key, least: float = 0.0) -> float:
-        """It went wrong: it comes again after a wait that doubles, which is the result. [s]"""
+        """Queue a failed key again after a wait, which doubles and is the result. [s]"""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         wait = min(self._longest, math.ldexp(self._backoff, min(count, _DOUBLINGS)))

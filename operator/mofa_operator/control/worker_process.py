@@ -100,7 +100,7 @@ def unsearched(question: Question) -> Answer:
 
 
 def view(question: Question) -> AdviceView | Refusal | None:
-    """The same answer in full, for the page."""
+    """The answer in full, for the page."""
     from mofa_operator.decide.answer import view as compute_view
 
     return compute_view(question)

@@ -168,14 +168,14 @@ def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> A
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Keys of a standing answer that somebody changed or removed, and who did."""
+    """Annotations of a stored answer that another writer changed or removed, with the writer."""
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
     return differing if stood else {}
 
 
 def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
-    """Keys that are missing, or that somebody else set to another value; and who."""
+    """Annotations that are missing or have another writer's value, with the writer."""
     stands, foreign = job.annotations, job.foreign
     return {
         name: foreign.get(name, "")

@@ -362,7 +362,7 @@ def _decided(
     figures: PoolFigures | None = None,
     again: float | None = None,
 ) -> Decision:
-    """The decision; a status that stands already is not written, and then there is no Event."""
+    """The decision to write a status; an unchanged status is not written and makes no Event."""
     silent = same(snapshot.profile.standing, status)
     return Decision(
         key=snapshot.profile.key,

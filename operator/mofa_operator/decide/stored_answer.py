@@ -80,7 +80,7 @@ def read_answer(snapshot: JobSnapshot, known: Answer) -> Answer | None:
 
 
 def as_answered(question: Question, job: LiveObject) -> Question:
-    """The same question with what running jobs had taught when its standing answer was made."""
+    """The question with what running jobs had taught when its stored answer was made."""
     factors, profiles = _factors(job), []
     for profile in question.profiles:
         status = {

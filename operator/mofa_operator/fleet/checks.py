@@ -267,7 +267,7 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
 
 
 def _names(policy: Body, user: str) -> bool:
-    """Whether a policy is about an account; the one that warns people is about nobody."""
+    """Whether a policy's conditions name an account."""
     return any(
         f'"{user}"' in text_of(one.get("expression"))
         for one in items(at(policy, "spec", "matchConditions"))
@@ -275,13 +275,13 @@ def _names(policy: Body, user: str) -> bool:
 
 
 def _kinds(one: Deployed) -> frozenset[str]:
-    """Kinds that it is told to watch."""
+    """The kinds that an operator's settings make it watch."""
     told = one.settings.get("kinds")
     return frozenset(OperatorSettings().kinds if told is None else told.split(","))
 
 
 def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
-    """What it was told that makes it blind."""
+    """Settings of an operator that limit what it sees or writes."""
     if "dry-run" in one.settings:
         yield weaker(
             "operator",

@@ -98,7 +98,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
 
 
 def _proposal(product: str) -> str:
-    """The command that makes a pool of nodes with a GPU; words where nobody knows it."""
+    """The command that makes a pool of nodes with a GPU; a hint where the GPU is unknown."""
     if not presets.meanings("devices", product):
         return "make a ClusterProfile of them whose spec.gpu is one of `mofa presets devices`"
     return f"mofa profile --gpu {product} --label {PRODUCT}={product} | kubectl apply -f -"

@@ -124,7 +124,7 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:
-    """The worst first; of those of which nobody can say anything, what held most."""
+    """Sort key of a line: the largest loss first, then unknown losses by GPU time held."""
     spent = line.spent
     lost = -1.0 if spent.lost is None or spent.state is JobState.ASKS else spent.lost
     return -lost, -spent.held, spent.key

@@ -374,7 +374,7 @@ class PodTimeline:
     """Containers whose restarts are counted. [1]"""
 
     def merged(self, later: PodTimeline) -> PodTimeline:
-        """The same pod with what a later query saw of it."""
+        """The pod's time line, with what a later query saw of it."""
         exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *later.exits)}
         flags = ("failed", "succeeded", "evicted", "preempted", "drained", "out_of_memory")
         return replace(

@@ -53,7 +53,7 @@ class Flag:
 
     @property
     def default(self) -> Any:
-        """What holds when nobody says anything."""
+        """The value without flag or variable; None where there is none."""
         return self.field.default if self.field.default is not MISSING else None
 
     def read(self, text: str, given: str) -> Any:
@@ -80,7 +80,7 @@ class Flag:
 
 
 def flags() -> list[Flag]:
-    """All of them, in the order of the settings."""
+    """All flags of the operator, in the order of its settings."""
     found = list(_fields(OperatorSettings, ""))
     shared = {
         name for name, count in Counter(field.name for _, field, _ in found).items() if count > 1

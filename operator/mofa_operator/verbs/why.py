@@ -29,7 +29,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read, answer where nobody has, print."""
+    """Print why a job has its advice; compute the advice here if the operator has not."""
     from mofa_model.annotations import PREFIX
     from mofa_operator.decide.answer import answer
     from mofa_operator.decide.policy import Handling, handling_of

@@ -122,7 +122,7 @@ def theirs(kind: Kind, body: Body) -> bytes:
 
 
 def ours(kind: Kind, body: Body) -> bytes:
-    """Digest of what we write: where somebody else changed it, it has to be put right."""
+    """Digest of the annotations and status that the operator writes into an object."""
     annotations = part(body, "metadata", "annotations")
     written = {key: value for key, value in annotations.items() if is_output(key)}
     return digest([written, body.get("status") if kind in OURS else None])
@@ -193,5 +193,5 @@ class ProfileCache:
         return known.profile
 
     def forget(self, key: Key) -> None:
-        """It is gone."""
+        """Drop a profile that was deleted."""
         self._profiles.pop(key, None)

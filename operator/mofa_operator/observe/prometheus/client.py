@@ -224,7 +224,7 @@ class Prometheus:
             await self._client.close()
 
     def beside(self) -> Prometheus:
-        """The same server by the same connections, with a limit of its own on concurrent queries."""
+        """A client of this server and its connections, with its own limit of concurrent queries."""
         other = copy(self)
         other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
         return other
