@@ -14,7 +14,6 @@ read. Only the file that is asked for is parsed, once a process. `constants.toml
 """
 
 from mofa_model.presets.catalogue import (
-    Fabric,
     Stack,
     device,
     device_class,
@@ -43,7 +42,6 @@ from mofa_model.presets.models import model, model_named
 __all__ = [
     "KINDS",
     "Constant",
-    "Fabric",
     "Stack",
     "calibration",
     "canonical_names",

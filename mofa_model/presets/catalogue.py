@@ -16,20 +16,6 @@ _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fabric:
-    """A link by its data sheet."""
-
-    name: str
-    """Preset id."""
-    kind: str
-    """`scale-up`, `scale-out` or `host`."""
-    link: Link
-    """One device's own share of it."""
-    domain: int = 0
-    """Devices that a scale-up fabric joins; 0 = the machine decides."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
     """Habits of a trainer that do not depend on the layout."""
 
@@ -83,10 +69,10 @@ def device_class(name: str) -> str:
     return given
 
 
-def fabric(name: str) -> Fabric:
-    """A link by its data sheet.
+def fabric(name: str) -> Link:
+    """A link by its data sheet: one device's own share of it.
 
-    >>> fabric("ndr").link.bandwidth
+    >>> fabric("ndr").bandwidth
     50000000000.0
     """
     return _fabric(entries.resolve("fabrics", name))
@@ -170,13 +156,12 @@ def _device(name: str) -> Device:
 
 
 @cache
-def _fabric(name: str) -> Fabric:
+def _fabric(name: str) -> Link:
     given = entries.entry("fabrics", name)
-    link = Link(
+    return Link(
         bandwidth=units.parse(given["bandwidth"], "B/s", field=f"{name}.bandwidth"),
         latency=units.parse(given["latency"], "s", field=f"{name}.latency"),
     )
-    return Fabric(name=name, kind=given["kind"], link=link, domain=given.get("domain", 0))
 
 
 @cache

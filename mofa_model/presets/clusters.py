@@ -26,7 +26,7 @@ def link(given: str | Link, *, field: str = "link") -> Link:
         bandwidth = units.parse(given, "B/s", field=field)
         positive(**{field: bandwidth})
         return Link(bandwidth=bandwidth)
-    return catalogue.fabric(entries.resolve("fabrics", given, field=field)).link
+    return catalogue.fabric(entries.resolve("fabrics", given, field=field))
 
 
 def cluster(

@@ -22,7 +22,6 @@ from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import from_toml
 from mofa_model.kernels import MeasuredKernels
 from mofa_model.presets import catalogue, entries, kernels
-from mofa_model.presets.catalogue import Stack
 from mofa_model.spec import Calibration
 from mofa_model.spec.calibration import LAWS
 
@@ -31,6 +30,8 @@ GROUPS: Final = ("compute", "host", "links", "overlap", "memory")
 name."""
 
 Section = Mapping[str, Mapping[str, Any]]
+Paths = tuple[tuple[str, ...], ...]
+"""Keys of sections of constants.toml."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,9 +64,9 @@ def calibration(
     >>> calibration("h100", "bf16", "nanotron").placement
     'cost'
     """
-    key, files = _key(device, precision, stack, release, defects), constant_files()
-    measured = kernels.measured(device, key[1], _overridden_laws(*key, files))
-    return _calibration(*key, files, measured)
+    paths, files = _paths(device, precision, stack, release, defects), constant_files()
+    measured = kernels.measured(device, precision, _overridden_laws(paths, files))
+    return _calibration(entries.resolve("stacks", stack), paths, files, measured)
 
 
 def constants_of(
@@ -82,39 +83,14 @@ def constants_of(
     >>> "compute.gemm_efficiency" in constants_of("h100", "fp8-rowwise")
     True
     """
-    return _constants(*_key(device, precision, stack, release, defects), constant_files())
-
-
-def _key(
-    device: str, precision: str, stack: str, release: str | None, defects: Iterable[str]
-) -> tuple[str, str, str, tuple[str, ...]]:
-    """What the constants depend on, in a form that can be cached: chip, recipe, stack, defects."""
-    chip = entries.resolve("devices", device)
-    device_class = catalogue.device_class(chip)
-    habits = catalogue.stack(stack)
-    named = tuple(defects)
-    for defect in named:
-        if defect not in habits.defects:
-            raise UnknownName("defects", defect, habits.defects)
-    applied = (*habits.defects_of(release, device_class), *named)
-    return (
-        chip,
-        entries.resolve("precisions", precision),
-        habits.name,
-        tuple(dict.fromkeys(applied)),
-    )
+    return _constants(_paths(device, precision, stack, release, defects), constant_files())
 
 
 @cache
 def _calibration(
-    chip: str,
-    recipe: str,
-    stack: str,
-    defects: tuple[str, ...],
-    files: tuple[str, ...],
-    measured: MeasuredKernels | None,
+    stack: str, paths: Paths, files: tuple[str, ...], measured: MeasuredKernels | None
 ) -> Calibration:
-    """The constants of a chip, recipe and stack, as a `Calibration`."""
+    """The constants of the sections that apply, as a `Calibration`."""
     defaults = catalogue.stack(stack)
     default_calibration = Calibration(
         stack=stack,
@@ -123,7 +99,7 @@ def _calibration(
         kernels=measured,
     )
     changes: dict[str, dict[str, float]] = {}
-    for path, constant in _constants(chip, recipe, stack, defects, files).items():
+    for path, constant in _constants(paths, files).items():
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = constant.value
     groups: dict[str, Any] = {
@@ -134,12 +110,10 @@ def _calibration(
 
 
 @cache
-def _constants(
-    chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
-) -> Mapping[str, Constant]:
+def _constants(paths: Paths, files: tuple[str, ...]) -> Mapping[str, Constant]:
     known = defaults()
     found: dict[str, Constant] = {}
-    for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
+    for where, section in _layers(paths, files):
         for path, given in section.items():
             if path not in known:
                 told = " or ".join(files) or "constants.toml"
@@ -159,12 +133,10 @@ def _constants(
 
 
 @cache
-def _overridden_laws(
-    chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
-) -> frozenset[str]:
+def _overridden_laws(paths: Paths, files: tuple[str, ...]) -> frozenset[str]:
     """Operators whose law a stack, defect or user's file states, instead of measured kernels."""
     operators = set()
-    for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
+    for where, section in _layers(paths, files):
         if where.partition(".")[0] in {"stack", "defect"}:
             operators |= {
                 LAWS[path] for path, entry in section.items() if path in LAWS and "value" in entry
@@ -185,14 +157,12 @@ def defaults() -> Mapping[str, float]:
     )
 
 
-def _layers(
-    chip: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
-) -> Iterator[tuple[str, Section]]:
+def _layers(paths: Paths, files: tuple[str, ...]) -> Iterator[tuple[str, Section]]:
     """The sections that apply, of constants.toml and then of each file that was chosen, innermost
     first.
     """
     for root in constant_tables(files):
-        for path in _paths(chip, recipe, stack, defects):
+        for path in paths:
             section: Any = root
             for name in path:
                 section = section.get(name, {})
@@ -212,17 +182,24 @@ def sections_of(
     >>> sections_of("h100", "fp8-rowwise", "nanotron")[:4]
     ('any', 'any.fp8-rowwise', 'device.h100', 'device.h100.fp8')
     """
-    chip, recipe, name, applied = _key(device, precision, stack, release, defects)
-    return tuple(".".join(path) for path in _paths(chip, recipe, catalogue.stack(name), applied))
+    return tuple(".".join(path) for path in _paths(device, precision, stack, release, defects))
 
 
 def _paths(
-    chip: str, recipe: str, stack: Stack, defects: tuple[str, ...]
-) -> tuple[tuple[str, ...], ...]:
+    device: str, precision: str, stack: str, release: str | None, defects: Iterable[str]
+) -> Paths:
+    """The sections of constants.toml that apply, innermost first. All constants depend on these."""
+    chip, habits = entries.resolve("devices", device), catalogue.stack(stack)
+    named = tuple(defects)
+    for defect in named:
+        if defect not in habits.defects:
+            raise UnknownName("defects", defect, habits.defects)
+    applied = (*habits.defects_of(release, catalogue.device_class(chip)), *named)
+    recipe = entries.resolve("precisions", precision)
     gemm = entries.entry("precisions", recipe)["gemm"]
     words = catalogue.device_class(chip).split("-")
     lineage = ["-".join(words[: n + 1]) for n in range(len(words))]  # h100-500w is an h100 first
-    family = [stack.name]
+    family = [habits.name]
     while above := catalogue.stack(family[0]).like:
         family.insert(0, above)
     return (
@@ -231,8 +208,8 @@ def _paths(
         *(("device", name) for name in lineage),
         *(("device", name, format) for name in lineage for format in dict.fromkeys((gemm, recipe))),
         *(path for name in family for path in _of_stack(name, lineage)),
-        ("stack", stack.name, "chip", chip),
-        *(("defect", defect) for defect in defects),
+        ("stack", habits.name, "chip", chip),
+        *(("defect", defect) for defect in dict.fromkeys(applied)),
     )
 
 

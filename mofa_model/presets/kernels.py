@@ -97,7 +97,8 @@ def measured(
     >>> measured("mi300x", "bf16") is None, measured("h200", "bf16") is measured("h200", "bf16")
     (True, True)
     """
-    return _measured(entries.resolve("devices", device), recipe, laws, _folders())
+    chip, form = entries.resolve("devices", device), entries.resolve("precisions", recipe)
+    return _measured(chip, form, laws, _folders())
 
 
 @cache
@@ -153,10 +154,8 @@ def sheet(device: str, format: str) -> Sheet:
     """What a device's data sheet promises in a format."""
     found = catalogue.device(device)
     peak = {"fp8": found.peak_fp8, "fp4": found.peak_fp4}.get(format) or found.peak_bf16
-    fabric = catalogue.fabric(entries.entry("devices", device)["scale_up"])
-    return Sheet(
-        peak=float(peak), memory=float(found.memory_bandwidth), link=float(fabric.link.bandwidth)
-    )
+    link = catalogue.fabric(entries.entry("devices", device)["scale_up"])
+    return Sheet(peak=float(peak), memory=float(found.memory_bandwidth), link=float(link.bandwidth))
 
 
 def _folders() -> tuple[str, ...]:
@@ -177,7 +176,7 @@ def _kernels(device: str, folders: tuple[str, ...]) -> DeviceKernels:
 @cache
 def _shipped(device: str) -> Surfaces:
     file = Path(__file__).parent.with_name("kernels") / "measured" / f"{device}.json"
-    return from_text(file.read_text(encoding="utf-8"), file.name)[1] if file.is_file() else {}
+    return from_text(file.read_text(encoding="utf-8"), file.name, device) if file.is_file() else {}
 
 
 def _own(folder: Path, device: str) -> Surfaces:
@@ -189,18 +188,15 @@ def _own(folder: Path, device: str) -> Surfaces:
     file = folder / f"{device}.json"
     if not file.exists():
         return {}
-    named, found = from_text(read_text(file, largest=2**26), str(file))
-    if named != device:
-        raise BadFile(file, f"holds surfaces of {named}; give {named}.json that name")
-    return found
+    return from_text(read_text(file, largest=2**26), str(file), device)
 
 
-def from_text(text: str, file: str) -> tuple[str, Surfaces]:
-    """Device and surfaces of a document; `file` is what an error calls it."""
+def from_text(text: str, file: str, device: str) -> Surfaces:
+    """Surfaces of a device's document; `file` is what an error calls it."""
     try:
         document = json.loads(text)
         found = {(one["operator"], one["form"]): _surface(one) for one in document["surfaces"]}
-        device = str(document["device"])
+        named = str(document["device"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadFile(
             file, f"is not a file that `mofa calibrate kernels` wrote: {error!r}"
@@ -208,7 +204,9 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
     for operator, _ in found:
         if operator not in OPERATORS:
             raise BadFile(file, f"has an operator {operator!r}: one of {', '.join(OPERATORS)}")
-    return device, found
+    if named != device:
+        raise BadFile(file, f"holds surfaces of {named}; give {named}.json that name")
+    return found
 
 
 def _surface(plain: Mapping[str, Any]) -> Surface:

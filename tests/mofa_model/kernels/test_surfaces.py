@@ -148,8 +148,7 @@ def document():
 
 
 def test_a_file_of_surfaces_is_read_in_octaves():
-    device, found = from_text(json.dumps(document()), "x.json")
-    assert device == "h100-80gb-sxm"
+    found = from_text(json.dumps(document()), "x.json", "h100-80gb-sxm")
     assert found["gemm", "bf16"].corrections[0].tolist() == [[0.0, 1.0], [-0.5, 0.0]]
 
 
@@ -166,7 +165,7 @@ def test_a_file_that_is_no_file_of_surfaces_is_refused_in_one_line(change, told)
     given = document()
     given["surfaces"][0] |= change
     with pytest.raises(BadFile, match=told):
-        from_text(json.dumps(given), "x.json")
+        from_text(json.dumps(given), "x.json", "h100-80gb-sxm")
 
 
 def test_surfaces_of_ones_own_stand_above_the_shipped_ones(tmp_path, monkeypatch):
