@@ -41,7 +41,7 @@ MOST: Final = 512
 _WORDING: Final = (
     ("or give one with --profile", "see kubectl get cprof"),
     ("give it with --profile FILE", "see kubectl get cprof"),
-    ("give it in the same stream", "create it in the job's namespace"),
+    ("give it beside the job", "create it in the job's namespace"),
 )
 """Advice in messages of the command line, and what to say in a cluster instead."""
 _OUTGROWN: Final = (

@@ -127,7 +127,7 @@ def test_a_stream_without_changes_is_the_same_text():
 
 def test_shared_annotations_are_refused_because_an_edit_would_reach_others():
     text = "kind: X\nmetadata:\n  annotations: &a\n    b: c\n---\nkind: X\nmetadata:\n  name: a\n"
-    with pytest.raises(BadFile, match="line 3: annotations shared by an anchor"):
+    with pytest.raises(BadFile, match="line 3: annotations that objects share by a YAML anchor"):
         annotated(text)
 
 
@@ -156,8 +156,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("kind: X\nmetadata: {name: ", "line 2"),
         ("a: 1\na: 2", "line 2: the key 'a' is given twice"),
         ("? [a]\n: b", "line 1: the key .* is not text"),
-        ("- 1\n- 2", "a manifest is a mapping"),
-        ("just text", "a manifest is a mapping"),
+        ("- 1\n- 2", "not a Kubernetes object; write a mapping"),
+        ("just text", "not a Kubernetes object; write a mapping"),
         ("kind: List\nitems: 3", "items of a List cannot be int"),
         ("<<: 3", "<< takes a mapping"),
         ("a: \x00", "is not YAML"),
