@@ -129,7 +129,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
     strategy = parse_strategy(row["strategy"], gpus=gpus)
     batch, copies = _count(row, "global_batch"), int(strategy.global_micro_batch)
     if batch % copies:
-        raise BadValue("global_batch", batch, f"a multiple of dp x mbs = {copies}")
+        raise BadValue("global_batch", batch, f"give a multiple of dp x mbs = {copies}")
     node = _count(row, "gpus_per_node") if "gpus_per_node" in row else None
     cluster = presets.cluster(
         str(row["gpu"]),

@@ -70,7 +70,9 @@ def posterior(
     )
     scale = np.asarray(exposure + prior_exposure)
     if not np.all(scale > 0):
-        raise BadValue("exposure", exposure, "give an exposure above zero, or a prior with some")
+        raise BadValue(
+            "exposure", exposure, "give an exposure above zero, or a prior with a weight above zero"
+        )
     shape = np.asarray(failures + prior_failures)
     if not np.all(shape > 0):
         raise BadValue(

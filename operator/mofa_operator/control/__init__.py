@@ -2,15 +2,23 @@
 
 May import: everything below, and kopf. Imported by: verbs.
 
-run             in which order everything starts and stops       shutdown    the end, in order or by
-force handlers        our own kinds, by kopf                           watches     nodes and kinds
-of others; restarts of every watch resync          full lists against what watches miss
-enqueuer    stores what they bring, and queues keys work_queue      which objects wait to be looked
-at               reconcile   what is done about one object answers         answers from memory,
-objects or a search         worker_process   where the model searches gates           jobs that wait
-at our gate, and Workloads that wait for our AdmissionCheck observers       histories, running jobs
-and pools, looked at again and again      references   objects that jobs name lease
-election of one of several operators             fence       proved before anything is written
-health          what probes are told                             http_server metrics, page and
-probes pages           what the page shows                              logs        text and JSON
+run              in which order everything starts and stops
+shutdown         the end, in order or by force
+handlers         our own kinds, by kopf
+watches          nodes and kinds of other projects; restarts of every watch
+resync           full lists, compared with what watches brought
+enqueuer         stores what watches bring, and queues keys
+work_queue       which objects wait to be looked at
+reconcile        what is done about one object
+answers          answers from memory, from objects or from a search
+worker_process   the process in which the model searches
+gates            jobs that wait at our gate, and Workloads that wait for our AdmissionCheck
+observers        histories, running jobs and pools, looked at again and again
+references       objects that jobs name
+lease            election of one of several operators
+fence            the check of the admission policy, before anything is written
+health           what probes are told
+http_server      metrics, page and probes
+pages            what the page shows
+logs             text and JSON
 """

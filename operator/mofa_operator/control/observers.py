@@ -195,7 +195,7 @@ class JobObserver:
                 telemetry = await self.ask([where for _, where in jobs.values()], now)
         except MofaError as error:
             if str(error) != self._warned:
-                _log.warning("running jobs cannot be seen: %s", error)
+                _log.warning("running jobs cannot be observed; this is tried again: %s", error)
             self._warned = str(error)
             for seen, _ in jobs.values():
                 self._not_seen(seen.key, "", now)
