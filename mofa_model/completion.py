@@ -86,7 +86,7 @@ def _words() -> list[str]:
 def _parser(
     program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
 ) -> argparse.ArgumentParser:
-    """All verbs, and the options of the one that is typed."""
+    """A parser of all verbs, with the options of only the verb that is typed."""
     parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     below = parser.add_subparsers()

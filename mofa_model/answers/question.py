@@ -292,7 +292,7 @@ def variations(value: Any, field: str) -> tuple[str, ...]:
 
 
 def switch(value: Any, field: str) -> bool:
-    """Yes or no."""
+    """The value of a field that is True or False."""
     if not isinstance(value, bool):
         raise BadValue(field, value, "give True or False")
     return value

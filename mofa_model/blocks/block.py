@@ -307,7 +307,5 @@ class Block(ABC):
         return sum(experts * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
     def dealt(self, hidden: Count) -> Numeric:
-        """What it weighs where layers go to stages by cost: the matrices that one token is
-        multiplied with. [1]
-        """
+        """Weights that one token is multiplied with, by which layers are dealt to stages. [1]"""
         return self.matrices(hidden, active=True)

@@ -128,7 +128,7 @@ class Encoder(Block):
         )
 
     def cores(self) -> tuple[Core, ...]:
-        """Every patch meets all, or those of its window."""
+        """Attention of all layers: each patch sees all patches, or those of its window."""
         dim = 2 * self.width / self.heads
         every = Core(
             heads=self.heads, width=dim, fixed=self.patches, times=self.layers, scored=True

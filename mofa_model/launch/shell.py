@@ -273,7 +273,7 @@ def in_the_way(words: Sequence[str]) -> str:
 
 
 def _asked_of_ssh(words: Sequence[str]) -> Sequence[str]:
-    """What follows the options of ssh and a host."""
+    """The command that ssh runs: the words after its options and its host."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 1 + (_SSH_TAKES_A_VALUE.fullmatch(words[at]) is not None)

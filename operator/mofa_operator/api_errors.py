@@ -72,16 +72,19 @@ _WHOLE: Final = re.compile(r'Invalid value: "(?:[^"\\]|\\.)*": (?=strict decodin
 
 
 def refusal(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
-    """What a refusal means for us."""
+    """The error of ours for a response of the API server, by its status and reason."""
     try:
-        told = orjson.loads(raw)
-        said, reason = _WHOLE.sub("", str(told.get("message", ""))), told.get("reason")
+        status_object = orjson.loads(raw)
+        explanation, reason = (
+            _WHOLE.sub("", str(status_object.get("message", ""))),
+            status_object.get("reason"),
+        )
     except (orjson.JSONDecodeError, AttributeError):
-        said, reason = raw[:200].decode(errors="replace").strip(), None
-    message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
+        explanation, reason = raw[:200].decode(errors="replace").strip(), None
+    message = f"{method} {path.partition('?')[0]}: {explanation or 'no message'} ({status})"
     if status == 410:
         return Expired(message)
-    if status == 404 or (status in {409, 422} and _OTHER.search(said)):
+    if status == 404 or (status in {409, 422} and _OTHER.search(explanation)):
         return Gone(message)
     if status == 403:
         return Refused(message)

@@ -97,7 +97,7 @@ class JobOutage:
 
     @property
     def level(self) -> RecoveryClass:
-        """What had to be made anew."""
+        """Recovery class by what was replaced: no pod, some pods, or all pods of the job."""
         new = {outage.place for outage in self.replaced}
         if not new:
             return RecoveryClass.PROCESS

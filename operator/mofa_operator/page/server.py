@@ -33,14 +33,16 @@ _FOLDERS: Final = (_HERE.parents[1] / "runbooks", _HERE.parents[3] / "docs" / "r
 @cache
 def runbook_page(name: str) -> str | None:
     """A runbook by the name of its alert; the list for an empty name; None where there is none."""
-    found = _pages().get(name.removesuffix(".md") or INDEX)
-    if found is None:
+    markdown = _pages().get(name.removesuffix(".md") or INDEX)
+    if markdown is None:
         return None
     from markdown_it import MarkdownIt
 
-    title = found.partition("\n")[0].removeprefix("# ")
-    told = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table").render(found)
-    body = ET.fromstring(f"<div>{told}</div>")  # noqa: S314 - made here, of our own pages
+    title = markdown.partition("\n")[0].removeprefix("# ")
+    html = (
+        MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table").render(markdown)
+    )
+    body = ET.fromstring(f"<div>{html}</div>")  # noqa: S314 - made here, of our own pages
     for link in body.iter("a"):
         if not link.get("href", "").startswith("Mofa"):  # other documents are not here
             link.tag = "em"
@@ -149,7 +151,7 @@ def runbooks() -> list[web.RouteDef]:
 
 
 def _elsewhere(why: str) -> web.Response:
-    """That another operator has it; a new connection may reach that one through the Service."""
+    """A page with status 503 that sends people to the operator that leads."""
     again = f"It is asked for again in {AGAIN} s, and a Service of several operators may then lead to the one that has it."
     words = (
         f"{why[:1].upper()}{why[1:]}.",

@@ -101,7 +101,7 @@ class JobSeen:
 
 
 def add_job_options(parser: ArgumentParser) -> None:
-    """The job, and where it is."""
+    """Add the argument that names a job, and the options of its cluster and namespace."""
     job = parser.add_argument(
         "job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b"
     )
