@@ -55,7 +55,7 @@ class SparseAttention(LatentAttention):
         return LatentAttention.vectors(self, hidden) + 2 * self.index_dim
 
     def cores(self) -> tuple[Core, ...]:
-        """Attention to the best tokens' latents, and the indexer's scores. Source: DeepSeek-V3.2, MQA."""
+        """Attention to the best tokens' latents, and the indexer. Source: DeepSeek-V3.2, MQA."""
         return (
             Core(heads=self.heads, width=2 * self.kv_rank + self.rope_dim, window=self.top_k),
             Core(heads=self.index_heads, width=self.index_dim),

@@ -157,7 +157,7 @@ class Schedule(ABC):
         return 1.0
 
     def fill(self, flow: Flow) -> Seconds:
-        """Lower bound of the time beyond m max C, in any layout; 0 where none is proved. Ours. [s]"""
+        """Lower bound of the time beyond m max C; 0 where none is proved. Ours. [s]"""
         del flow
         return 0.0
 
