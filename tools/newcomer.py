@@ -170,7 +170,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.schedules.schedule import Operation, OperationKind, Order, Schedule, order
+from mofa_model.schedules.schedule import Operation, OperationKind, Order, Schedule
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class GPipe(Schedule):
         """Forwards, then backwards."""
         self.own_virtual_stages(v)
         kinds = [(k, j) for k in (OperationKind.FORWARD, OperationKind.BACKWARD) for j in range(m)]
-        return order((iter([(Operation(k, i, j),) for k, j in kinds]) for i in range(p)), p, m)
+        return tuple(tuple((Operation(k, i, j),) for k, j in kinds) for i in range(p))
 
     def in_flight(self, *, position, microbatches, stages, virtual=1.0):
         """All of them, Eq. (5). [1]"""

@@ -36,7 +36,7 @@ from mofa_model.placement import kind_of_stages
 from mofa_model.reliability.checkpoint import bytes_per_node, save_times
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
-from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.units import DAY, Bytes, Numeric, Range, Ratio, Seconds
@@ -106,12 +106,10 @@ def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[Step
     # The same walk with and without hops, side by side.
     makespan = replay(
         order,
-        StageTimes(
-            forward=_twice(chunks * forward),
-            input_gradient=_twice(chunks * (1.0 - forward - weight)),
-            weight_gradient=_twice(chunks * weight),
-            hop=np.concatenate([0.0 * hops, hops], axis=1),
-        ),
+        forward=_twice(chunks * forward),
+        input_gradient=_twice(chunks * (1.0 - forward - weight)),
+        weight_gradient=_twice(chunks * weight),
+        hop=np.concatenate([0.0 * hops, hops], axis=1),
         blocking=not s.pipeline_overlap,
     ).makespan
     alone, with_hops = np.split(np.asarray(makespan), 2)

@@ -23,7 +23,6 @@ from mofa_model.schedules.schedule import (
     Schedule,
     Step,
     at_least_one,
-    order,
 )
 from mofa_model.units import Count, Seconds
 
@@ -48,7 +47,7 @@ class DualPipe(Schedule):
             raise BadValue(
                 "microbatches", m, f"DualPipe needs an even number, at least {2 * p} for {p} stages"
             )
-        return order((from_both_ends(i, p, m) for i in range(p)), p, m)
+        return tuple(tuple(from_both_ends(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from mofa_model.errors import BadValue
 from mofa_model.schedules.dualpipe import from_both_ends
-from mofa_model.schedules.schedule import Flow, Folded, Order, at_least_one, folded_times, order
+from mofa_model.schedules.schedule import Flow, Folded, Order, at_least_one, folded_times
 from mofa_model.units import Count, Seconds
 
 
@@ -30,15 +30,9 @@ class DualPipeV(Folded):
         self.own_virtual_stages(v)
         if m < 2 * p:
             raise BadValue("microbatches", m, f"DualPipeV needs at least {2 * p} for {p} stages")
-        return order(
-            (
-                tuple(
-                    tuple(o._replace(microbatch=o.microbatch % m) for o in step) for step in steps
-                )
-                for steps in (from_both_ends(i, 2 * p, 2 * m) for i in range(p))
-            ),
-            2 * p,
-            m,
+        return tuple(
+            tuple(tuple(o._replace(microbatch=o.microbatch % m) for o in step) for step in steps)
+            for steps in (from_both_ends(i, 2 * p, 2 * m) for i in range(p))
         )
 
     def in_flight(

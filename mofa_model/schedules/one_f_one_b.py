@@ -22,7 +22,6 @@ from mofa_model.schedules.schedule import (
     Schedule,
     Step,
     at_least_one,
-    order,
 )
 from mofa_model.units import Count, Seconds
 
@@ -50,7 +49,7 @@ class OneFOneB(Schedule):
             raise BadValue(
                 "microbatches", m, f"with virtual stages write a multiple of the {p} stages"
             )
-        return order((_alternating(i, p, m, v) for i in range(p)), p * v, m)
+        return tuple(tuple(_alternating(i, p, m, v)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0

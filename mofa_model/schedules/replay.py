@@ -33,23 +33,6 @@ Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StageTimes:
-    """Times of one micro-batch; the first axis counts virtual stages, any others strategies."""
-
-    forward: Seconds
-    """Forward pass. [s]"""
-    input_gradient: Seconds
-    """Backward pass to the input. [s]"""
-    weight_gradient: Seconds
-    """Backward pass to the weights; a whole backward is the sum of both. [s]"""
-    hop: Seconds = 0.0
-    """From a virtual stage to the next one, either way; one number, or a first axis of boundaries
-    (of length 1: all alike). [s]"""
-    pair: Ratio = 1.0
-    """A forward and a whole backward that overlap take this share of their sum. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
     """The result of a replay; the first axis counts devices, except for the makespan."""
 
@@ -64,17 +47,29 @@ class Replay:
 
 
 def replay(
-    order: Order, times: StageTimes, *, blocking: bool = False, timeline: bool = False
+    order: Order,
+    *,
+    forward: Seconds,
+    input_gradient: Seconds,
+    weight_gradient: Seconds,
+    hop: Seconds = 0.0,
+    pair: Ratio = 1.0,
+    blocking: bool = False,
+    timeline: bool = False,
 ) -> Replay:
-    """Walk an order with given times.
+    """Walk an order with the times of one micro-batch.
+
+    The first axis of a pass counts virtual stages, any others strategies. A whole backward is the
+    sum of both gradients; beside a forward that overlaps, `pair` is the share of their sum that
+    both take. `hop` is the time between neighbours: one number, or a first axis of boundaries.
 
     A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing
     until the hop is over: point-to-point transfers that do not overlap. Two virtual stages of one
     device have no hop between them.
     """
     walk = _Waves(order)
-    given = _StageArrays(times, order.virtual_stages)
-    free = np.zeros((len(order.devices), given.pair.size))
+    given = _StageArrays(walk.depth, forward, input_gradient, weight_gradient, hop, pair)
+    free = np.zeros((len(order), given.pair.size))
     busy = np.zeros_like(free)
     starts = np.empty((len(walk.device) if timeline else 0, given.pair.size))
     left = np.full((walk.results, given.pair.size), -np.inf)
@@ -114,28 +109,36 @@ def replay(
 class _StageArrays:
     """Times in arrays with the strategies side by side on the last axis."""
 
-    def __init__(self, times: StageTimes, depth: int) -> None:
-        not_negative(forward=times.forward, input_gradient=times.input_gradient)
-        not_negative(weight_gradient=times.weight_gradient, hop=times.hop, pair=times.pair)
-        pair = np.asarray(times.pair, dtype=np.float64)
-        forward = _rows("forward", times.forward, depth)
-        inward = _rows("input_gradient", times.input_gradient, depth)
-        weight = _rows("weight_gradient", times.weight_gradient, depth)
-        hop = _rows("hop", times.hop, depth - 1) if depth > 1 else np.zeros(0)
-        parts = (forward, inward, weight, hop)
-        self.shape = np.broadcast_shapes(*(part.shape[1:] for part in parts), pair.shape)
+    def __init__(
+        self,
+        depth: int,
+        forward: Seconds,
+        input_gradient: Seconds,
+        weight_gradient: Seconds,
+        hop: Seconds,
+        pair: Ratio,
+    ) -> None:
+        passes = {
+            "forward": forward,
+            "input_gradient": input_gradient,
+            "weight_gradient": weight_gradient,
+        }
+        not_negative(**passes, hop=hop, pair=pair)
+        parts = [_rows(name, seconds, depth) for name, seconds in passes.items()]
+        parts.append(_rows("hop", hop, depth - 1) if depth > 1 else np.zeros(0))
+        self.shape = np.broadcast_shapes(*(part.shape[1:] for part in parts), np.shape(pair))
         """Axes of the strategies as they were given."""
-        forward, inward, weight, self.between = (self._flat(part) for part in parts)
+        ahead, inward, weight, self.between = (self._flat(part) for part in parts)
         """Hops: one row for each boundary, and one of zeros. [s]"""
         by_kind = {
-            OperationKind.FORWARD: forward,
+            OperationKind.FORWARD: ahead,
             OperationKind.BACKWARD: inward + weight,
             OperationKind.INPUT_GRADIENT: inward,
             OperationKind.WEIGHT_GRADIENT: weight,
         }
         self.passes = np.concatenate([by_kind[kind] for kind in _KINDS])
         """Operations: for each kind a row for each virtual stage, and one of zeros. [s]"""
-        self.pair = np.broadcast_to(pair, self.shape).reshape(-1)
+        self.pair = np.broadcast_to(np.asarray(pair, dtype=np.float64), self.shape).reshape(-1)
         """Share of the sum that operations take which overlap. [1]"""
 
     def _flat(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,12 +170,13 @@ class _Waves:
     """
 
     def __init__(self, order: Order) -> None:
-        self._order, self._depth, self._m = order, order.virtual_stages, order.microbatches
-        self._every = self._depth * self._m
+        self._order = order
+        self._read_operations()
+        self._every = self.depth * self._m
         self._nobody = 2 * self._every  # the result that no operation makes
         self.results = self._nobody + 2
         """Results, with the two that are none."""
-        self._read_operations()
+        self._follow_operations()
         wave = self._waves()
         by_wave = np.argsort(wave, kind="stable")
         ends = np.cumsum(np.bincount(wave, minlength=1)).tolist()  # waves count from 1
@@ -183,7 +187,7 @@ class _Waves:
         down = np.where(self._kind == _POSITION[_FORWARD], 1, -1)
         comes, late = self._crossing(-down)
         _, sent = self._crossing(down)
-        took = np.where(self._there, self._kind * (self._depth + 1) + self._stage, self._depth)
+        took = np.where(self._there, self._kind * (self.depth + 1) + self._stage, self.depth)
         self.took: Numbers = took[:, by_wave]
         """Row of `_StageArrays.passes` with the time of an operation."""
         self.source: Numbers = np.where(comes, self._made - down * self._m, self._nobody)[
@@ -201,7 +205,7 @@ class _Waves:
 
     def _read_operations(self) -> None:
         """Operations of all steps in arrays, device after device."""
-        devices = self._order.devices
+        devices = self._order
         steps = list(chain.from_iterable(devices))
         many = np.array([len(step) for step in steps], dtype=np.intp)
         most = int(many.max(initial=1))
@@ -210,8 +214,12 @@ class _Waves:
         table = np.zeros((len(steps), most, 3), dtype=np.intp)
         operations = [(_POSITION[kind], k, j) for step in steps for kind, k, j in step]
         table[self._there.T] = np.array(operations, dtype=np.intp).reshape(-1, 3)
-        self._kind, self._stage, microbatch = table.transpose(2, 1, 0)
-        self._here = self._stage * self._m + microbatch
+        self._kind, self._stage, self._microbatch = table.transpose(2, 1, 0)
+        self.depth, self._m = (int(np.max(part)) + 1 for part in (self._stage, self._microbatch))
+
+    def _follow_operations(self) -> None:
+        """The device of every virtual stage, and the result that every operation makes."""
+        self._here = self._stage * self._m + self._microbatch
         self._home = np.full(self._every, -1, dtype=np.intp)  # the device of a virtual stage
         for here, there in zip(self._here, self._there, strict=True):
             self._home[here[there]] = self._device[there]
@@ -223,7 +231,7 @@ class _Waves:
         """The wave of every step: one after those of its device's step before and of its inputs."""
         wave = [_NEVER] * self._nobody + [0, 0]
         needs, made = [part.tolist() for part in self._needs()], self._made.tolist()
-        devices = self._order.devices
+        devices = self._order
         first = np.cumsum([0, *map(len, devices)]).tolist()
         at, last, waves = first[:-1], [0] * len(devices), [0] * first[-1]
         left = first[-1]
@@ -257,7 +265,7 @@ class _Waves:
         forward, weight = (self._kind == _POSITION[kind] for kind in (_FORWARD, _WEIGHT))
         own = np.where(forward, np.where(self._stage > 0, here - self._m, self._nobody), here)
         own = np.where(weight, back, own)
-        after = ~forward & ~weight & (self._stage < self._depth - 1)
+        after = ~forward & ~weight & (self._stage < self.depth - 1)
         others = np.where(after, back + self._m, self._nobody)
         return [
             np.where(self._there, part, self._nobody)[slot]
@@ -268,7 +276,7 @@ class _Waves:
     def _crossing(self, way: Numbers) -> list[Any]:
         """Whether the stage that lies so far is on another device, and the boundary between."""
         stage = self._stage + way
-        there = (self._made < self._nobody) & (stage >= 0) & (stage < self._depth)
+        there = (self._made < self._nobody) & (stage >= 0) & (stage < self.depth)
         other = self._home[np.where(there, self._here + way * self._m, 0)]
         crosses = there & (other != self._device)
-        return [crosses, np.where(crosses, np.minimum(self._stage, stage), self._depth - 1)]
+        return [crosses, np.where(crosses, np.minimum(self._stage, stage), self.depth - 1)]

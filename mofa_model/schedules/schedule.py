@@ -27,7 +27,7 @@ overlapped), or holds the sender as well (`blocking=True`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -61,25 +61,8 @@ Step = tuple[Operation, ...]
 """What a device does at one time: one operation, or a forward and a backward that overlap."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
-    """A pipeline schedule: who does what, in which order; times are not part of it."""
-
-    devices: tuple[tuple[Step, ...], ...]
-    """For each device its steps, first to last."""
-
-    virtual_stages: int
-    """Length of the model in virtual stages."""
-
-    microbatches: int
-    """Micro-batches that pass through all of them."""
-
-
-def order(devices: Iterable[Iterable[Step]], depth: int, m: int) -> Order:
-    """The steps of all devices as an order of `depth` virtual stages and `m` micro-batches."""
-    return Order(
-        devices=tuple(tuple(steps) for steps in devices), virtual_stages=depth, microbatches=m
-    )
+Order = tuple[tuple[Step, ...], ...]
+"""For each device its steps, first to last; times are not part of it."""
 
 
 def at_least_one(**numbers: int) -> None:

@@ -27,7 +27,6 @@ from mofa_model.schedules.schedule import (
     at_least_one,
     folded_times,
     longest,
-    order,
 )
 from mofa_model.units import Count, Seconds
 
@@ -44,7 +43,7 @@ class VHalf(Folded):
         self.own_virtual_stages(v)
         if m <= p:
             raise BadValue("microbatches", m, f"V-half needs more than the {p} stages")
-        return order((_repeated(i, p, m) for i in range(p)), 2 * p, m)
+        return tuple(tuple(_repeated(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0

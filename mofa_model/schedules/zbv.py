@@ -19,7 +19,6 @@ from mofa_model.schedules.schedule import (
     at_least_one,
     folded_times,
     longest,
-    order,
 )
 from mofa_model.units import Count, Seconds
 
@@ -42,7 +41,7 @@ class ZeroBubbleV(Folded):
         self.own_virtual_stages(v)
         if m < 2 * p - 1:
             raise BadValue("microbatches", m, f"ZBV needs at least {2 * p - 1} for {p} stages")
-        return order((_in_a_v(i, p, m) for i in range(p)), 2 * p, m)
+        return tuple(tuple(_in_a_v(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0

@@ -19,7 +19,6 @@ from mofa_model.schedules.schedule import (
     Schedule,
     Step,
     at_least_one,
-    order,
 )
 from mofa_model.units import Count, Seconds
 
@@ -38,7 +37,7 @@ class ZeroBubble(Schedule):
         """Forwards, input gradients, and the weight gradients i micro-batches later."""
         at_least_one(stages=p, microbatches=m)
         self.own_virtual_stages(v)
-        return order((_put_off(i, p, m) for i in range(p)), p, m)
+        return tuple(tuple(_put_off(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0

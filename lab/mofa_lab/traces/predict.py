@@ -78,7 +78,7 @@ def source_of(traces: Sequence[Trace], layout: Layout) -> TracedRun:
             f"FILE: no trace of pipeline stage {min(missing)}; first and last stage are needed"
         )
     steps = tuple(
-        step_of(trace, stage, [o for step in order.devices[stage] for o in step])
+        step_of(trace, stage, [o for step in order[stage] for o in step])
         for trace, stage in zip(traces, stages, strict=True)
     )
     made = learned(steps, layout.chunk, layout.depth, tensor=int(s.tp), stride=int(s.tp))

@@ -68,11 +68,11 @@ class _Writer:
         order = order_for(self._new)
         home = {
             (o.virtual_stage, o.microbatch): d
-            for d, steps in enumerate(order.devices)
+            for d, steps in enumerate(order)
             for s in steps
             for o in s
         }
-        for device, steps in enumerate(order.devices):
+        for device, steps in enumerate(order):
             operations = [o for step in steps for o in step]
             backward = [o for o in operations if o.kind in {Work.BACKWARD, Work.WEIGHT_GRADIENT}]
             last = {o.virtual_stage: o for o in backward}

@@ -26,7 +26,7 @@ from mofa_model.schedules import (
     ZERO_BUBBLE,
     Flow,
 )
-from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.replay import replay
 
 CLOSE = 1e-12
 
@@ -69,11 +69,9 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
             pair=pair,
         )
     )
-    times = StageTimes(
-        forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair
-    )
+    times = dict(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
     order = schedule.order(p, m, v)
-    return float(closed), float(replay(order, times, blocking=blocking).makespan)
+    return float(closed), float(replay(order, **times, blocking=blocking).makespan)
 
 
 def overlap(f, i, w, saved):
@@ -179,16 +177,16 @@ def uneven(C, m, f, hop):
             forward=f,
         )
     )
-    times = StageTimes(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
-    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), times).makespan)
+    times = dict(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
+    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), **times).makespan)
 
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
     """Stage 0 only forwards, stage 1 only backwards: 1F1B takes m + 3, sum C + (m - 1) max C is m + 1."""
-    times = StageTimes(
+    times = dict(
         forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0
     )
-    assert replay(ONE_F_ONE_B.order(4, 9), times).makespan == 9 + 3
+    assert replay(ONE_F_ONE_B.order(4, 9), **times).makespan == 9 + 3
 
 
 def test_warmup_steady_and_cooldown_add_up_to_sum_c_and_m_minus_one_times_max_c():
@@ -218,8 +216,8 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
     p, w = 2 * half, less * f
     m = 2 * p + 2 * more
     C, pair = 2 * f + w, overlap(f, f, w, saved)
-    times = StageTimes(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    middle = float(replay(DUALPIPE.order(p, m), times).idle[half - 1])
+    times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
+    middle = float(replay(DUALPIPE.order(p, m), **times).idle[half - 1])
     assert middle == pytest.approx((half - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 
@@ -230,8 +228,8 @@ def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gra
     """DeepSeek's README: (PP/2 - 1)(F&B + B - 3 W) for PP = 2 p virtual stages, on the device at the bottom of the V."""
     w = less * f
     C, pair = 2 * f + w, overlap(f, f, w, saved)
-    times = StageTimes(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), times).idle[p - 1])
+    times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
+    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), **times).idle[p - 1])
     assert bottom == pytest.approx((p - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 

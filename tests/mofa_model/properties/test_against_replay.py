@@ -12,7 +12,7 @@ from strategies import clusters, workloads
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import exposed_hops, pipeline_flow
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.replay import replay
 from mofa_model.strategy import Strategy
 
 HOP = 3e-4
@@ -42,11 +42,11 @@ def replayed(found, strategy, micro_batches, hop, alike):
     if strategy.schedule.folded:
         chunk = np.concatenate([totals, totals[::-1]]) / strategy.vpp
     f, w = float(found.stage.forward_share), float(found.stage.weight_share)
-    times = StageTimes(
+    times = dict(
         forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
     )
     order = strategy.schedule.order(strategy.pp, micro_batches, int(strategy.vpp))
-    return float(replay(order, times, blocking=not strategy.pipeline_overlap).makespan)
+    return float(replay(order, **times, blocking=not strategy.pipeline_overlap).makespan)
 
 
 @st.composite

@@ -18,7 +18,7 @@ from mofa_model.schedules import (
     ZBV,
     ZERO_BUBBLE,
 )
-from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.schedules.replay import replay
 from mofa_model.schedules.schedule import OperationKind
 from mofa_model.strategy import Strategy
 
@@ -35,7 +35,7 @@ def peak_in_flight(order, *, until=OperationKind.WEIGHT_GRADIENT):
             accumulate(change.get(operation.kind, 0) for step in steps for operation in step),
             default=0,
         )
-        for steps in order.devices
+        for steps in order
     )
 
 
@@ -44,15 +44,15 @@ def as_text(steps):
 
 
 def test_second_of_three_stages_of_1f1b_runs_one_forward_ahead():
-    assert as_text(ONE_F_ONE_B.order(3, 4).devices[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert as_text(ONE_F_ONE_B.order(3, 4)[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
 
 
 def test_second_of_three_stages_of_zb_h1_puts_off_one_weight_gradient():
-    assert as_text(ZERO_BUBBLE.order(3, 3).devices[1]) == "F0 F1 I0 F2 I1 W0 I2 W1 W2"
+    assert as_text(ZERO_BUBBLE.order(3, 3)[1]) == "F0 F1 I0 F2 I1 W0 I2 W1 W2"
 
 
 def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_ones():
-    assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
+    assert as_text(DUALPIPE.order(2, 4)[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_on
 def test_gradients_of_a_chunk_leave_beside_the_backward_passes_that_come_after_it(p, m, v):
     """From the last backward pass of the chunk that is finished first to the end, in micro-batches; the first stage is the last to end."""
     schedule = INTERLEAVED if v > 1 else ONE_F_ONE_B
-    steps = schedule.order(p, m, v).devices[0]
+    steps = schedule.order(p, m, v)[0]
     passes = [o.virtual_stage for step in steps for o in step if o.kind is OperationKind.BACKWARD]
     last = {chunk: at for at, chunk in enumerate(passes)}
     counted = (len(passes) - min(last.values())) / v
@@ -85,31 +85,27 @@ def letter(kind, back):
 
 def test_zbv_is_the_order_that_pytorch_runs():
     """ScheduleZBVZeroBubble on two ranks with three micro-batches, rank 0 and rank 1."""
-    first, second = ZBV.order(2, 3).devices
+    first, second = ZBV.order(2, 3)
     assert v_text(first, 2) == "F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2"
     assert v_text(second, 2) == "F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2"
 
 
 def test_dualpipev_is_the_order_that_pytorch_runs():
     """ScheduleDualPipeV on two ranks with four micro-batches, rank 1."""
-    assert v_text(DUALPIPE_V.order(2, 4).devices[1], 2) == (
+    assert v_text(DUALPIPE_V.order(2, 4)[1], 2) == (
         "F0 f0 F1 f1 F2 b0 f2B0 F3b1 f3B1 b2 B2 i3 I3 w3 W3"
     )
 
 
 def test_v_half_follows_its_building_block():
     """First of four devices: F at 0, f at 10, i at 14 and I at 25, repeated every six; weight gradients between."""
-    assert v_text(V_HALF.order(4, 5).devices[0], 4).startswith(
-        "F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0"
-    )
+    assert v_text(V_HALF.order(4, 5)[0], 4).startswith("F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0")
 
 
 def test_zbv_leaves_no_bubble_where_all_passes_take_the_same_time():
     """Published: from its first pass to its last, no device waits where F = I = W."""
     order = ZBV.order(4, 8)
-    found = replay(
-        order, StageTimes(forward=1.0, input_gradient=1.0, weight_gradient=1.0), timeline=True
-    )
+    found = replay(order, forward=1.0, input_gradient=1.0, weight_gradient=1.0, timeline=True)
     for starts, busy in zip(found.starts, found.busy, strict=True):
         assert starts[-1] + 1.0 - starts[0] == busy
 
@@ -126,7 +122,7 @@ def test_v_half_holds_half_and_zbv_as_much_as_the_first_device_of_1f1b():
 
 
 def test_interleaved_first_device_passes_a_group_through_both_chunks_before_the_first_backward():
-    steps = INTERLEAVED.order(2, 4, 2).devices[0]
+    steps = INTERLEAVED.order(2, 4, 2)[0]
     first = [(o.kind.value, o.virtual_stage, o.microbatch) for (o,) in steps[:6]]
     assert first == [("F", 0, 0), ("F", 0, 1), ("F", 2, 0), ("F", 2, 1), ("F", 0, 2), ("B", 2, 0)]
 
@@ -150,7 +146,7 @@ def any_order(draw):
 def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
     schedule, p, m, v = case
     order = schedule.order(p, m, v)
-    seen = Counter(o for steps in order.devices for step in steps for o in step)
+    seen = Counter(o for steps in order for step in steps for o in step)
     assert set(seen.values()) == {1}
     count = Counter(o.kind for o in seen)
     work = p * v * m
