@@ -155,7 +155,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         "gpus": advice.gpus,
         "confidence": _number(advice.confidence),
         "rejected": dict(advice.rejected),
-        "searched": advice.counts.searched,
+        "searched": advice.searched,
     }
     if advice.strategy is not None:
         whole["strategy"] = format_strategy(advice.strategy)

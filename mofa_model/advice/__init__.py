@@ -18,16 +18,13 @@ by: manifest, verbs.
 from mofa_model.advice.answer import (
     Advice,
     Alternative,
-    Counts,
     Current,
-    FailureInput,
     Frontier,
     Odds,
     Predicted,
     Status,
 )
 from mofa_model.advice.compose import advise, deciding_numbers
-from mofa_model.advice.predictions import failure_inputs
 from mofa_model.advice.request import (
     OBJECTIVES,
     ByTrainer,
@@ -43,9 +40,7 @@ __all__ = [
     "Advice",
     "Alternative",
     "ByTrainer",
-    "Counts",
     "Current",
-    "FailureInput",
     "Frontier",
     "LearnedMemory",
     "Odds",
@@ -57,5 +52,4 @@ __all__ = [
     "assumed_reliability",
     "by_trainer",
     "deciding_numbers",
-    "failure_inputs",
 ]

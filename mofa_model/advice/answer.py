@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands.evidence import Basis
+from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Bytes, Range, Ratio, Seconds
@@ -115,31 +116,6 @@ class Current:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counts:
-    """What became of every combination of the axes: raw = searched + pruned + rejected."""
-
-    raw: int
-    """Combinations of all axis values."""
-    searched: int
-    """Legal strategies that fit, each one priced."""
-    pruned: int
-    """Left out because another one is proved to be at least as good."""
-    rejected: int
-    """Not legal, or not fitting; `Advice.rejected` has the reasons."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FailureInput:
-    """A failure rate that the answer used."""
-
-    name: str
-    """Recovery class: process, pod or job."""
-    per_node_day: float
-    """Failures of a node in a day. [1/d]"""
-    recovery_seconds: Seconds
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
     """The answer. Strategy, prediction and interval are None without a recommendation."""
 
@@ -175,9 +151,14 @@ class Advice:
     """Short runs that would make the choice surer, the most valuable first; if asked for."""
     frontier: tuple[Frontier, ...] = ()
     """Time against GPUs, where several numbers of nodes were searched; by rising number."""
+    raw: int
+    """Combinations of all axis values: those searched, pruned and rejected."""
+    searched: int
+    """Legal strategies that fit, each one priced. [1]"""
+    pruned: int
+    """Strategies left out because another one is proved to be at least as good. [1]"""
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """Strategies that were left out, by reason."""
-    counts: Counts
+    """Strategies that are not legal or do not fit, by reason."""
     nearest: tuple[str, ...] = ()
     """Constraints that a small change would move, one sentence each."""
     current: Current | None = None
@@ -190,7 +171,8 @@ class Advice:
     """Measured runs that the prediction rests on."""
     caveats: tuple[str, ...] = ()
     """How the question was read, and what lowers confidence, one sentence each."""
-    failures: tuple[FailureInput, ...] = ()
+    failures: tuple[FailureMode, ...] = ()
+    """Failures with their rates and recoveries that the answer used."""
     learned: Ratio = 1.0
     """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
     learned_memory: Ratio = 1.0

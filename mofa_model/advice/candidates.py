@@ -17,12 +17,13 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.advice.predictions import PricedLayout, priced, score_of
+from mofa_model.advice.predictions import PricedLayout, least_score, priced, score_of
 from mofa_model.advice.request import Request, measured_support, seen_of, trainer_of
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
@@ -114,7 +115,7 @@ class WeighedCandidate:
         return tuple(sorted(on))
 
 
-def by_expected(one: WeighedCandidate) -> tuple[float, int, int]:
+def by_expected(one: WeighedCandidate) -> tuple[float, ...]:
     """Sort key: the better first; of equal ones the plainer."""
     return one.expected, one.nodes, one.candidate.index
 
@@ -154,7 +155,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([spaces[id(one.problem)] / float(one.memory) for one, _ in every])
-    fits, weights = weights_of(seen, space)
+    fits, weights = seen.below("memory", space), weights_of(seen, space)
     weights[: len(ran)] = 1.0  # a measured step has memory's share in it
     weights *= np.exp(seen.centres["step"])
     return sorted(
@@ -184,8 +185,8 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
     step = float(full.step_time)
     saved = float(checkpoint_size(problem.workload, run.strategy))
     replicas = float(checkpoint_replicas(problem.workload, run.strategy))
-    score = score_of(request, problem, request.nodes, saved).of(
-        *map(np.array, ([step], [saved], [replicas]))
+    score = score_of(request, problem, request.nodes)(
+        np.array([step]), np.array([saved]), np.array([replicas])
     )
     return Candidate(
         strategy=run.strategy,
@@ -206,13 +207,14 @@ def _layout(at: Coordinates) -> tuple[object, ...]:
     return at.format, frozenset(at.layout.items())
 
 
-def weights_of(seen: LayoutOdds, space: Array) -> tuple[Array, Array]:
-    """Chances to fit, and factors on the objective for being short or out of memory. [1]
+def weights_of(seen: LayoutOdds, space: Array) -> Array:
+    """Factors on the objective for being short or out of memory. [1]
 
     `space` is the memory that there is over the memory that is estimated.
     """
     fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
-    return fits, 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
+    weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
+    return weights
 
 
 def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
@@ -236,7 +238,8 @@ def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion
         keep=KEEP,
         share=1.0 / request.memory.ratio,
         apart=True,
-        score=lambda problem, nodes, saved: score_of(request, problem, nodes, saved),
+        score=partial(score_of, request),
+        least_score=partial(least_score, request),
     )
     require(asked)
     return asked

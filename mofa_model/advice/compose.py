@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Final
@@ -14,7 +14,6 @@ from mofa_model import VERSION, units
 from mofa_model.advice.answer import (
     Advice,
     Alternative,
-    Counts,
     Current,
     Frontier,
     Odds,
@@ -35,7 +34,6 @@ from mofa_model.advice.predictions import (
     basis,
     caveats_of,
     confidence,
-    failure_inputs,
     job_of,
     predicted,
     priced,
@@ -61,7 +59,7 @@ from mofa_model.reliability.interval import Interval
 from mofa_model.search import Ranking, Rejection, SearchCase, parse_constraint
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import GIB, Ratio
+from mofa_model.units import GIB, Ratio, Seconds
 
 DECIDING: Final = {
     "bands.evidence": "band.DOUBT band.DOUBTED band.NEAREST",
@@ -104,16 +102,13 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             for reason in Rejection
             if ranking.rejected.get(reason)
         },
-        counts=Counts(
-            raw=ranking.raw,
-            searched=ranking.searched,
-            pruned=ranking.pruned,
-            rejected=sum(ranking.rejected.values()),
-        ),
+        raw=ranking.raw,
+        searched=ranking.searched,
+        pruned=ranking.pruned,
         confidence=0.0,
         doubts=(doubted := question_doubts(request)),
         caveats=(*doubted, *request.notes, *request.caveats),
-        failures=failure_inputs(request),
+        failures=request.reliability.classes,
         learned=request.learned,
         learned_memory=request.memory.ratio,
         learned_spread=request.memory.spread,
@@ -153,18 +148,17 @@ def _is_doubtful(result: TrainerResult) -> bool:
     return request.odds and not is_sure(first.fits, first.unmeasured, own=own)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Baseline:
-    """The layout that chances are stated against: today's if it can run, else the first choice."""
+_ChanceToBeat = Callable[[Coordinates, Seconds], Ratio]
+"""Chance that a layout with some objective is better than the one that all are compared with: than
+today's if it can run, else than the first choice. [1]"""
 
-    request: Request
-    at: Coordinates
-    pace: float
 
-    def beaten_by(self, other: Coordinates, other_pace: float) -> Ratio:
-        """Chance that another layout, at its coordinates and pace, is better than this one. [1]"""
-        odds = odds_of(self.request.runs, (other, self.at), self.request.tried)
-        return float(odds.beats(0, np.array([other_pace, self.pace]))[1])
+def _chance_to_beat(request: Request, base: Coordinates, base_pace: Seconds) -> _ChanceToBeat:
+    def chance(at: Coordinates, pace: Seconds) -> Ratio:
+        seen = odds_of(request.runs, (at, base), request.tried)
+        return float(seen.beats(0, np.array([pace, base_pace]))[1])
+
+    return chance
 
 
 def _answered(
@@ -177,10 +171,9 @@ def _answered(
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
     today = _today(request)
-    baseline = _baseline(request, today)
-    beats = None if baseline is None else baseline.beaten_by(first.at, pace)
-    baseline = baseline or _Baseline(request=request, at=first.at, pace=pace)
-    odds = Odds(fits=first.fits, beats=beats)
+    to_beat = _chance_to_beat_today(request, today)
+    odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.at, pace))
+    to_beat = to_beat or _chance_to_beat(request, first.at, pace)
     doubts = doubts_of(
         request,
         odds=odds,
@@ -205,8 +198,8 @@ def _answered(
         explanation=_joined(
             *doubts, _explained(request, first, figures, interval), rests_on.evidence
         ),
-        alternatives=_alternatives(result, first, others, figures, baseline),
-        probes=_probes(result, first, figures, baseline),
+        alternatives=_alternatives(result, first, others, figures, to_beat),
+        probes=_probes(result, first, figures, to_beat),
         frontier=_frontier(request, result.candidates),
         nearest=nearest_constraints(best, result.ranking, float(result.limit)),
         current=today and replace(today, gain=_gain(today, figures)),
@@ -244,7 +237,7 @@ def _alternatives(
     first: WeighedCandidate,
     others: Sequence[TrainerResult],
     of_best: Predicted,
-    baseline: _Baseline,
+    to_beat: _ChanceToBeat,
 ) -> tuple[Alternative, ...]:
     """Other layouts with their names: the most likely best one where it is not the first choice,
     one worth a try, the first choices of other trainers, and the best of other kinds.
@@ -269,18 +262,18 @@ def _alternatives(
             kinds.add(one.kind)
             named.append((difference(one.kind, first.kind), request, one))
     return tuple(
-        _alternative(its, name, one, first, of_best, baseline)
+        _alternative(its, name, one, first, of_best, to_beat)
         for name, its, one in named[: int(request.top)]
     )
 
 
 def _probes(
-    result: TrainerResult, first: WeighedCandidate, of_best: Predicted, baseline: _Baseline
+    result: TrainerResult, first: WeighedCandidate, of_best: Predicted, to_beat: _ChanceToBeat
 ) -> tuple[Alternative, ...]:
     """Short runs that are worth most, each with the share of the expected loss that it leaves."""
     return tuple(
         replace(
-            _alternative(result.request, f"probe {number}", one, first, of_best, baseline),
+            _alternative(result.request, f"probe {number}", one, first, of_best, to_beat),
             reason=f"leaves {left:.0%} of the expected loss",
         )
         for number, (one, left) in enumerate(probes(result, first), start=1)
@@ -293,7 +286,7 @@ def _alternative(
     one: WeighedCandidate,
     best: WeighedCandidate,
     of_best: Predicted,
-    baseline: _Baseline,
+    to_beat: _ChanceToBeat,
 ) -> Alternative:
     mine, base = one.exact, best.exact
     figures, interval = predicted(request, mine, one.nodes)
@@ -305,7 +298,7 @@ def _alternative(
         reason = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step with what ran; by estimate {reason}"
     if one.unmeasured:
         reason += f"; no measured run has {', '.join(one.unmeasured)}"
-    beats = baseline.beaten_by(one.at, _pace(request, figures, one.nodes))
+    beats = to_beat(one.at, _pace(request, figures, one.nodes))
     return Alternative(
         name=name,
         trainer=trainer_of(request),
@@ -365,14 +358,14 @@ def _today(request: Request) -> Current | None:
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 
-def _baseline(request: Request, today: Current | None) -> _Baseline | None:
-    """Today's layout as a baseline, if it can run."""
+def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToBeat | None:
+    """The comparison with today's layout, if it can run."""
     if today is None or today.strategy is None or today.predicted is None:
         return None
     problem = _problem_of(request, today.strategy)
     at = coordinates(problem.workload, problem.cluster, today.strategy)
     pace = _pace(request, today.predicted, _nodes_of(problem))
-    return _Baseline(request=request, at=at, pace=pace)
+    return _chance_to_beat(request, at, pace)
 
 
 def _problem_of(request: Request, strategy: Strategy) -> SearchCase:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model import units
-from mofa_model.advice.answer import FailureInput, Predicted
+from mofa_model.advice.answer import Predicted
 from mofa_model.advice.request import Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands.coordinates import coordinates
@@ -33,13 +33,13 @@ from mofa_model.estimate.step import (
     utilisation,
 )
 from mofa_model.placement import kind_of_stages
-from mofa_model.reliability.checkpoint import bytes_per_node, save_times
+from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Strategy
-from mofa_model.units import DAY, Bytes, Numeric, Range, Ratio, Seconds
+from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
 
 MOST_OPERATIONS: Final = 30_000
 """Operations of the longest pipeline that is replayed; a longer one has a small bubble."""
@@ -138,19 +138,29 @@ _SOON = 1e-6
 """A step, as a share of a save, so short that rounding an interval costs nothing."""
 
 
-def save_costs(
-    request: Request, problem: SearchCase, nodes: int, saved: Numeric, replicas: Numeric
-) -> tuple[tuple[Numeric, ...], tuple[Numeric, ...]]:
-    """Blocking and background time of a save, by tier. [s]
+def _job(
+    request: Request,
+    problem: SearchCase,
+    nodes: int,
+    step: Seconds,
+    saved: Numeric,
+    replicas: Numeric,
+) -> Job:
+    """The job of strategies with some step times, checkpoint sizes and ranks that hold one shard.
 
-    `saved` is the estimated size of a checkpoint; a size that the request states counts instead.
+    A size that the request states counts in place of `saved`, the estimated one.
     """
     size = saved if request.checkpoint_bytes is None else request.checkpoint_bytes
     per_node = problem.cluster.gpus_per_node
-    writers = nodes * per_node / replicas
-    share = bytes_per_node(size, writers, per_node)
-    pairs = [save_times(tier, size, share) for tier in request.reliability.tiers]
-    return tuple(blocking for blocking, _ in pairs), tuple(background for _, background in pairs)
+    share = bytes_per_node(size, nodes * per_node / replicas, per_node)
+    tiers = request.reliability.tiers
+    return Job(
+        nodes=nodes,
+        step_time=step,
+        blocking=tuple(blocking_time(tier, size, share) for tier in tiers),
+        background=tuple(background_time(tier, size, share) for tier in tiers),
+        reliability=request.reliability,
+    )
 
 
 def steps_to_finish(problem: SearchCase) -> float:
@@ -161,42 +171,41 @@ def steps_to_finish(problem: SearchCase) -> float:
     return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
 
 
-def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> Score:
+def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
     """The objective of the search on a number of nodes: the step, the time to finish, or the GPU
     time to finish. [s]
-
-    `saved` is the least size of a checkpoint that a scored strategy has.
     """
     learned = float(request.learned)
     if request.objective == "throughput":
-        return Score(of=lambda step, *_: step * learned, least=learned)
+        return lambda step, *_: step * learned
     weight = steps_to_finish(problem)
     if request.objective == "cost":
         weight = weight * nodes * float(problem.cluster.gpus_per_node)
 
     def finish(modelled: NDArray[Any], saved: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
         step = modelled * learned
-        blocking, background = save_costs(request, problem, nodes, saved, replicas)
         most = (
             np.inf
             if request.most_interval is None
             else np.maximum(1.0, np.floor(request.most_interval / step))
         )
-        job = Job(
-            nodes=nodes,
-            step_time=step,
-            blocking=blocking,
-            background=background,
-            reliability=request.reliability,
-        )
+        job = _job(request, problem, nodes, step, saved, replicas)
         ettr = best_ettr(job, most=np.minimum(most, 1e13))
         return np.asarray(weight * step / np.maximum(ettr, 1e-12))
 
+    return finish
+
+
+def least_score(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> float:
+    """Score over step time that no strategy beats, where none saves fewer bytes. [1]"""
+    if request.objective == "throughput":
+        return float(request.learned)
     # No strategy beats this step and this save: the interval is free, and every rank writes.
-    fastest, _ = save_costs(request, problem, nodes, saved, 1.0)
-    shortest = max(1e-9, _SOON * float(np.max(fastest[0])))
-    ideal = finish(np.array([shortest]), np.array([saved]), np.array([1.0]))
-    return Score(of=finish, least=float(ideal[0] / shortest))
+    fastest = _job(request, problem, nodes, 1.0, saved, 1.0).blocking[0]
+    shortest = max(1e-9, _SOON * float(np.max(fastest)))
+    score = score_of(request, problem, nodes)
+    ideal = score(np.array([shortest]), np.array([saved]), np.array([1.0]))
+    return float(ideal[0] / shortest)
 
 
 def job_of(
@@ -206,13 +215,11 @@ def job_of(
     saved, replicas = (
         of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas)
     )
-    blocking, background = save_costs(request, problem, nodes, saved, replicas)
-    return Job(
-        nodes=nodes,
-        step_time=step,
-        blocking=tuple(float(x) for x in blocking),
-        background=tuple(float(x) for x in background),
-        reliability=request.reliability,
+    job = _job(request, problem, nodes, step, saved, replicas)
+    return replace(
+        job,
+        blocking=tuple(map(float, job.blocking)),
+        background=tuple(map(float, job.background)),
     )
 
 
@@ -301,13 +308,3 @@ def caveats_of(request: Request, one: PricedLayout, found: Basis) -> tuple[str, 
     if not one.replayed and one.strategy.pp > 1:
         caveats.append("the pipeline is too long to replay; its closed form was used")
     return tuple(caveats)
-
-
-def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
-    """Failure rates that an answer uses."""
-    return tuple(
-        FailureInput(
-            name=c.name, per_node_day=c.rate.mean * DAY, recovery_seconds=float(c.recovery.mean)
-        )
-        for c in request.reliability.classes
-    )

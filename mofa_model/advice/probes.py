@@ -84,7 +84,7 @@ def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, r
     estimated memory, `sure` the chance to fit that is asked for, and `ran` says which layouts ran
     before.
     """
-    fits, weight = weights_of(seen, space)
+    fits, weight = seen.below("memory", space), weights_of(seen, space)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
     covariance = seen.covariance("step") * SPREAD**2
     rng = np.random.Generator(np.random.PCG64(0))

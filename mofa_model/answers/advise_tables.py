@@ -129,13 +129,25 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             }
             for one in advice.frontier
         ],
-        "counts": advice.counts,
+        "counts": {
+            "raw": advice.raw,
+            "searched": advice.searched,
+            "pruned": advice.pruned,
+            "rejected": sum(advice.rejected.values()),
+        },
         "rejected": advice.rejected,
         "nearest": advice.nearest,
         "confidence": advice.confidence,
         "evidence": advice.basis,
         "caveats": advice.caveats,
-        "failures": advice.failures,
+        "failures": [
+            {
+                "name": failure.name,
+                "per_node_day": failure.rate.mean * DAY,
+                "recovery_seconds": float(failure.recovery.mean),
+            }
+            for failure in advice.failures
+        ],
         "memory_limit_bytes": advice.memory_limit_bytes,
         "model_version": advice.model_version,
     }
@@ -342,16 +354,15 @@ def nearest_runs(basis: Basis) -> Table:
 
 
 def _counts(advice: Advice) -> Table:
-    c = advice.counts
     rows: list[tuple[Cell, ...]] = [
-        ("searched", c.searched, "legal strategies that fit, each one priced"),
+        ("searched", advice.searched, "legal strategies that fit, each one priced"),
         (
             "pruned",
-            c.pruned,
+            advice.pruned,
             "proved to be no better: overlap left off, or too much work whatever the rest",
         ),
         *((name, count, Rejection(name).meaning) for name, count in advice.rejected.items()),
-        ("all", c.raw, "combinations of the axis values"),
+        ("all", advice.raw, "combinations of the axis values"),
     ]
     columns = (Column("strategies"), Column("count"), Column("meaning", align="left"))
     return Table(title="What became of every combination", columns=columns, rows=tuple(rows))

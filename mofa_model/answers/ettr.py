@@ -333,16 +333,17 @@ def paper_form(job: Job, steps: int) -> dict[str, Any]:
 
 
 def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
-    low, high = model.rate_scales(job, level)
+    scales = model.rate_scales(job, level)
     lower, target, upper = (
-        paper_form(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low)
+        paper_form(replace(job, rate_scale=x), steps)["ettr"]
+        for x in (scales.upper, 1.0, scales.lower)
     )
     return {"lower": lower, "target": target, "upper": upper}
 
 
 def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion) -> dict[str, Any]:
-    low, high = model.rate_scales(job, asked.level)
-    scale = float(interval.minimax_rate(low, high))
+    scales = model.rate_scales(job, asked.level)
+    scale = float(interval.minimax_rate(scales.lower, scales.upper))
     away = interval.departure(job, best)
     robust = (
         best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
@@ -364,8 +365,8 @@ def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion
 
 def _rate(job: Job, level: float) -> dict[str, float]:
     mean = float(model.failure_rate(job)) / float(job.nodes) * units.DAY
-    low, high = model.rate_scales(job, level)
-    return {"lower": mean * low, "target": mean, "upper": mean * high}
+    scales = model.rate_scales(job, level)
+    return {"lower": mean * scales.lower, "target": mean, "upper": mean * scales.upper}
 
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:

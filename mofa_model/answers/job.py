@@ -193,8 +193,10 @@ def _storage_times(
     size = _size(asked)
     shards = asked.shards or asked.nodes * asked.gpus_per_node
     node = checkpoint.bytes_per_node(size, shards, asked.gpus_per_node)
-    pairs = [checkpoint.save_times(tier, size, node) for tier in tiers]
-    return tuple(float(b) for b, _ in pairs), tuple(float(b) for _, b in pairs)
+    return (
+        tuple(float(checkpoint.blocking_time(tier, size, node)) for tier in tiers),
+        tuple(float(checkpoint.background_time(tier, size, node)) for tier in tiers),
+    )
 
 
 def every_of(text: str | None, tiers: int) -> tuple[int, ...] | None:

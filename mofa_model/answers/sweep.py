@@ -249,7 +249,7 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         "fits": advice.odds.fits if advice.odds else None,
         "doubts": "; ".join(advice.doubts),
         "evidence": advice.basis.grade if advice.basis else None,
-        "searched": advice.counts.searched,
+        "searched": advice.searched,
         "strategy": format_strategy(advice.strategy),
         **_run(predicted.duration_seconds.target, advice.gpus),
     }

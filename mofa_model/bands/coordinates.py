@@ -40,6 +40,8 @@ ALONE: Final = "other"
 
 WORDS: Final = {word.key: word for axis in AXES for word in axis.words}
 """What a layout says, by key."""
+NUMBERS: Final = frozenset(key for key, word in WORDS.items() if isinstance(word, Number))
+"""Keys whose word is a number."""
 PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
 """What the plainest layout says."""
 _PLAINEST: Final = {name: getattr(Strategy(), name) for name in field_names(Strategy)}
@@ -105,21 +107,28 @@ def _acting(strategy: Strategy) -> list[Axis]:
 
 
 @cache
-def class_and_family(device: str) -> tuple[str, str]:
-    """A device's class and the family of classes; a device without a class is its own.
+def class_of(device: str) -> str:
+    """A device's class; of one that stands alone, its own name.
 
-    >>> class_and_family("gb200"), class_and_family("l40s")
-    (('blackwell-gb200', 'blackwell'), ('l40s', 'l40s'))
+    >>> class_of("gb200"), class_of("l40s")
+    ('blackwell-gb200', 'l40s')
     """
     try:
         device_class = presets.device_class(device)
     except InputError:  # machines that no preset describes
-        return device, device
-    return (
-        (device, device)
-        if device_class == ALONE
-        else (device_class, device_class.partition("-")[0])
-    )
+        return device
+    return device if device_class == ALONE else device_class
+
+
+@cache
+def family_of(device: str) -> str:
+    """The family of classes that a device belongs to; of one that stands alone, its own name.
+
+    >>> family_of("gb200"), family_of("l40s")
+    ('blackwell', 'l40s')
+    """
+    device_class = class_of(device)
+    return device if device_class == device else device_class.partition("-")[0]
 
 
 def apart(name: str, asked: str, had: str) -> float:
@@ -135,13 +144,14 @@ def apart(name: str, asked: str, had: str) -> float:
     if name == "stack":
         return OTHER / 2 if had in _stacks(asked) else OTHER
     if name == "device":
-        (one, family), (other, relatives) = class_and_family(asked), class_and_family(had)
-        return OTHER / 4 if one == other else OTHER / 2 if family == relatives else OTHER
+        if class_of(asked) == class_of(had):
+            return OTHER / 4
+        return OTHER / 2 if family_of(asked) == family_of(had) else OTHER
     if name == "format":
         return FORMAT
     if name == "blocks":
         return min(OTHER, FORMAT * len(set(asked.split("+")) ^ set(had.split("+"))))
-    if isinstance(WORDS.get(name), Number) and asked != "0" and had != "0":
+    if name in NUMBERS and asked != "0" and had != "0":
         return CHOICE / _DOUBLINGS * _doublings(float(asked), float(had))
     return CHOICE / 2 if asked.partition(":")[0] == had.partition(":")[0] else CHOICE
 

@@ -19,14 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.words import Number
 from mofa_model.bands.coordinates import (
+    NUMBERS,
     PLACES,
     PLAIN,
     SIZES,
     WORDS,
     Coordinates,
-    class_and_family,
+    class_of,
+    family_of,
 )
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import MeasuredRuns
@@ -141,7 +142,7 @@ def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
     known = np.flatnonzero(_here(runs, asked) & np.isfinite(far))
     return Basis(
         stack=asked.stack,
-        devices=class_and_family(asked.device)[1],
+        devices=family_of(asked.device),
         runs=known.size,
         related=int(np.count_nonzero(runs.related(asked.stack) & np.isfinite(far))),
         largest=max((int(runs.word("gpus", int(at))) for at in known), default=0),
@@ -158,8 +159,8 @@ def in_a_line(basis: Basis) -> str:
 
 def _on_devices(runs: MeasuredRuns, asked: Coordinates) -> Mask:
     """Runs on devices of the same family."""
-    family = class_and_family(asked.device)[1]
-    return runs.where("device", lambda device: class_and_family(device)[1] == family)
+    family = family_of(asked.device)
+    return runs.where("device", lambda device: family_of(device) == family)
 
 
 def _here(runs: MeasuredRuns, asked: Coordinates) -> Mask:
@@ -192,7 +193,7 @@ def _place(runs: MeasuredRuns, at: int) -> str:
     degrees = [
         f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"
     ]
-    device = class_and_family(runs.word("device", at))[0]
+    device = class_of(runs.word("device", at))
     layout = " ".join(degrees) or "data parallel"
     return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"
 
@@ -306,7 +307,7 @@ def _feature(key: str, word: str) -> str:
     """What a word is as a feature; empty where it is the plainest."""
     if word == PLAIN[key]:
         return ""
-    if isinstance(WORDS[key], Number):
+    if key in NUMBERS:
         return "more"
     first, _, detail = word.partition(":")
     return first if detail.isdigit() else word

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from mofa_model import presets
-from mofa_model.advice import Advice, FailureInput, Odds, Predicted, Request
+from mofa_model.advice import Advice, Odds, Predicted, Request
 from mofa_model.bands.evidence import in_a_line
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Launch, launch
+from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import Range
+from mofa_model.units import DAY, Range
 
 _SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")
 _DEGREES: Final = (*_SUMMARY, "mbs")
@@ -115,13 +116,13 @@ def status_of(
     return status
 
 
-def failure_rows(failures: Iterable[FailureInput]) -> list[dict[str, Any]]:
+def failure_rows(failures: Iterable[FailureMode]) -> list[dict[str, Any]]:
     """Failure rates that an answer uses, as `status.inputs.failure`."""
     return [
         {
             "name": given.name,
-            "failuresPerThousandNodeDays": _decimal(1000 * given.per_node_day, 4),
-            "recoverySeconds": min(round(float(given.recovery_seconds)), _LONGEST_TIME),
+            "failuresPerThousandNodeDays": _decimal(1000 * (given.rate.mean * DAY), 4),
+            "recoverySeconds": min(round(float(given.recovery.mean)), _LONGEST_TIME),
         }
         for given in failures
     ]

@@ -243,8 +243,8 @@ def _failures(advice: Advice) -> list[ET.Element]:
     rows = [
         (
             failure.name,
-            f"{1000 * float(failure.per_node_day):.3g}",
-            units.format(float(failure.recovery_seconds), "s", 3),
+            f"{1000 * (failure.rate.mean * DAY):.3g}",
+            units.format(float(failure.recovery.mean), "s", 3),
         )
         for failure in advice.failures
     ]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.spec.reliability import CheckpointTier
-from mofa_model.units import Bytes, BytesPerSecond, Count, Numeric, Seconds
+from mofa_model.units import Bytes, BytesPerSecond, Count, Seconds
 
 
 def checkpoint_bytes(parameters: Count, weight: Bytes, optimizer: Bytes) -> Bytes:
@@ -66,20 +66,28 @@ def write_time(
     return latency + np.maximum(per_node / node_bandwidth, total / total_bandwidth)
 
 
-def save_times(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> tuple[Numeric, Numeric]:
-    """Blocking and background time of a save to a tier. Ours. [s]
-
-    A synchronous save blocks for the write. An asynchronous one blocks for the copy to host memory
-    and writes behind. Both wait for the stall.
+def blocking_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
+    """Time that training waits for a save to a tier: the stall, and the write of a synchronous save
+    or an asynchronous one's copy to host memory. Ours. [s]
 
     >>> remote = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11)
-    >>> [round(float(x), 2) for x in save_times(remote, 5.67e12, 22e9)]
-    [0.22, 28.35]
+    >>> round(blocking_time(remote, 5.67e12, 22e9), 2), round(float(background_time(remote, 5.67e12, 22e9)), 2)
+    (0.22, 28.35)
     """
-    written = write_time(total, per_node, tier.node_bandwidth, tier.total_bandwidth, tier.latency)
+    written = _written(tier, total, per_node)
     if not tier.asynchronous:
-        return tier.stall + written, written * 0.0
-    return tier.stall + per_node / tier.snapshot_bandwidth + written * 0.0, written
+        return tier.stall + written
+    return tier.stall + per_node / tier.snapshot_bandwidth + written * 0.0
+
+
+def background_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
+    """Time that an asynchronous save writes beside training; zero of a synchronous one. Ours. [s]"""
+    written = _written(tier, total, per_node)
+    return written if tier.asynchronous else written * 0.0
+
+
+def _written(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
+    return write_time(total, per_node, tier.node_bandwidth, tier.total_bandwidth, tier.latency)
 
 
 LONGEST_PERIOD = 1200

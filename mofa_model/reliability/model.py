@@ -236,15 +236,15 @@ def ettr_band(
     job: Job, steps: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL
 ) -> Range:
     """ETTR at an interval, with the bounds that an uncertain failure rate leaves. Ours. [1]"""
-    low, high = rate_scales(job, level)
+    scales = rate_scales(job, level)
 
     def at(scale: float) -> Ratio:
         return ettr(replace(job, rate_scale=job.rate_scale * scale), steps, every)
 
-    return Range.around(at(1.0), at(high), at(low))
+    return Range.around(at(1.0), at(scales.upper), at(scales.lower))
 
 
-def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
+def rate_scales(job: Job, level: Ratio = LEVEL) -> Range:
     """Quantiles of the total failure rate over its mean; 1 and 1 for rates taken as known. Ours.
     [1]
 
@@ -258,10 +258,10 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
         variance += 0.0 if c.rate.exactly is not None else c.rate.mean / c.rate.exposure
     mean += sum(d.rate / d.nodes for d in job.reliability.domains)
     if variance == 0:
-        return 1.0, 1.0
+        return Range(lower=1.0, target=1.0, upper=1.0)
     shape = mean * mean / variance
     low, high = (gamma_quantile(shape, end) / shape for end in ((1 - level) / 2, (1 + level) / 2))
-    return low, high
+    return Range(lower=low, target=1.0, upper=high)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,7 +281,7 @@ def ettr_curve(
 ) -> list[CurvePoint]:
     """ETTR over `count` intervals from a sixteenth to sixteen times `steps`. Ours. []"""
     at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
-    low, high = rate_scales(job, level)
+    scales = rate_scales(job, level)
 
     def values(scale: float) -> list[float]:
         scaled = replace(job, rate_scale=scale)
@@ -289,7 +289,7 @@ def ettr_curve(
             return [float(x) for x in np.atleast_1d(ettr(scaled, at))]
         return [float(ettr(scaled, k, every)) for k in at]
 
-    lines = zip(at, values(high), values(1.0), values(low), strict=True)
+    lines = zip(at, values(scales.upper), values(1.0), values(scales.lower), strict=True)
     return [
         CurvePoint(
             steps=int(k),

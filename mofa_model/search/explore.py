@@ -20,7 +20,7 @@ from mofa_model.search.constraints import Constraint, constrained, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.optimizer_states import least_checkpoint
 from mofa_model.search.price import price
-from mofa_model.search.rank import Leaders, Score, by_step_time
+from mofa_model.search.rank import Leaders, Score, step_alone
 from mofa_model.search.space import shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy
@@ -64,9 +64,11 @@ class SearchQuestion:
     """Strategies to keep for every number of nodes."""
     apart: bool = False
     """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
-    score: Callable[[SearchCase, int, Bytes], Score] = lambda *_: by_step_time()
-    """The objective of a case on a number of nodes, where no checkpoint has fewer bytes than the
-    last argument."""
+    score: Callable[[SearchCase, int], Score] = lambda *_: step_alone
+    """The objective of a case on a number of nodes."""
+    least_score: Callable[[SearchCase, int, Bytes], float] = lambda *_: 1.0
+    """Score over step time, never below this where no checkpoint has fewer bytes than the last
+    argument."""
     has: Callable[[Axis, Any], bool] = lambda _axis, _value: True
     """Which values of the axes some measured run has; the others are left out, but where a
     constraint names their axis."""
@@ -210,7 +212,10 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             shapes = with_features(axes, context, shapes, rejected)
             leaders = Leaders(
                 keep=question.keep,
-                score=question.score(case, nodes, least_checkpoint(axes, case.workload)),
+                score=question.score(case, nodes),
+                least_score=question.least_score(
+                    case, nodes, least_checkpoint(axes, case.workload)
+                ),
                 apart=question.apart,
                 effort=effort,
                 cut=question.below,

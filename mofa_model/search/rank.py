@@ -27,20 +27,14 @@ from mofa_model.search.optimizer_states import OptimizerStates
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """An objective on one number of nodes."""
-
-    of: Callable[[Array, Array, Array], Array]
-    """Score of step times, checkpoint bytes, and ranks that hold the same shard; lower is
-    better."""
-    least: float = 1.0
-    """Score over step time, never below this."""
+Score = Callable[[Array, Array, Array], Array]
+"""An objective on one number of nodes, of step times, checkpoint bytes, and ranks that hold the
+same shard; lower is better."""
 
 
-def by_step_time() -> Score:
-    """The step itself, Eq. (42)."""
-    return Score(of=lambda step, *_: step)
+def step_alone(step: Array, _saved: Array, _replicas: Array) -> Array:
+    """The step itself as the objective, Eq. (42)."""
+    return step
 
 
 @dataclass(slots=True)
@@ -49,7 +43,9 @@ class Leaders:
 
     keep: int
     """How many are kept."""
-    score: Score
+    score: Score = step_alone
+    least_score: float = 1.0
+    """Score over step time, never below this."""
     apart: bool = False
     """Whether of the strategies of one shape only the best is kept."""
     effort: Effort = field(default_factory=Effort)
@@ -103,7 +99,7 @@ class Leaders:
         if chosen.any():
             state, column = np.nonzero(chosen)
             at = (state, columns[column])
-            scores = self.score.of(step[chosen], states.saved[at], states.replicas[at])
+            scores = self.score(step[chosen], states.saved[at], states.replicas[at])
             index = index[column] + states.offset[state, 0]
             self._take(scores, step[chosen], memory[chosen], index, shapes[column])
 
@@ -134,4 +130,4 @@ class Leaders:
         self.scores, self.steps, self.memory = scores[order], steps[order], memory[order]
         self.index, self.shapes = index[order], shapes[order]
         if len(order) == self.keep:
-            self.cut = min(self.cut, float(self.scores[-1] / self.score.least))
+            self.cut = min(self.cut, float(self.scores[-1] / self.least_score))

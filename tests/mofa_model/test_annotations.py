@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mofa_model.advice import (
     Advice,
     Alternative,
-    Counts,
     Current,
     Odds,
     Predicted,
@@ -65,7 +64,9 @@ def an_advice(**changes):
         gpus=2048,
         explanation="tp=8 and pp=16 finish first",
         rejected={"OutOfMemory": 120_000, "NotDivisible": 4_000_000},
-        counts=Counts(raw=5_000_000, searched=880_000, pruned=0, rejected=4_120_000),
+        raw=5_000_000,
+        searched=880_000,
+        pruned=0,
         confidence=0.8,
         memory_limit_bytes=80e9,
         model_version="0.1.0",

@@ -79,7 +79,8 @@ def told(advice):
     stack = advice.basis and advice.basis.stack
     return (
         advice.trainer, stack, advice.strategy, advice.precision, advice.nodes, advice.status, advice.predicted, advice.odds,
-        advice.expected, advice.checkpoint_interval_steps, advice.memory_limit_bytes, advice.doubts, advice.counts,
+        advice.expected, advice.checkpoint_interval_steps, advice.memory_limit_bytes, advice.doubts,
+        advice.raw, advice.searched, advice.pruned, sum(advice.rejected.values()),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.fitting.report_runs import table
-from mofa_model.bands.coordinates import PLAIN, class_and_family
+from mofa_model.bands.coordinates import PLAIN, family_of
 from mofa_model.bands.table import MeasuredRuns, measured_runs
 from mofa_model.presets.constants import VARIABLE
 from mofa_model.tables import Cell, Column
@@ -73,10 +73,7 @@ def _combinations(runs: MeasuredRuns) -> dict[str, Mask]:
     measured = np.isfinite(runs.errors["step"])
     count = range(len(runs.names))
     names = np.array(
-        [
-            f"{runs.word('stack', at)}, {class_and_family(runs.word('device', at))[1]}"
-            for at in count
-        ]
+        [f"{runs.word('stack', at)}, {family_of(runs.word('device', at))}" for at in count]
     )
     return {name: (names == name) & measured for name in sorted(set(names[measured]))}
 

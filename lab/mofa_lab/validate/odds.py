@@ -149,7 +149,7 @@ def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)
     for one in questions:
-        fits, weight = weights_of(one.seen, one.space)
+        fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
         may = {"rule": fits >= LIKELY, "estimate": one.space >= 1.0}
         for name, mask in may.items():
             places = np.flatnonzero(mask if mask.any() else fits == fits.max())

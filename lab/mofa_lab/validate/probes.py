@@ -89,7 +89,7 @@ def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
 
 
 def _by_pace(one: SweptQuestion) -> list[int]:
-    fits, weight = weights_of(one.seen, one.space)
+    fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
     may = np.flatnonzero(fits >= min(LIKELY, float(fits.max())))
     return [int(at) for at in may[np.argsort((one.predicted * weight)[may], kind="stable")]]
 
@@ -102,7 +102,7 @@ def _random(one: SweptQuestion, count: int) -> list[list[int]]:
 
 def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
     """Throughput that the choice after some runs loses; all of it where it fails."""
-    fits, weight = weights_of(one.seen, one.space)
+    fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
     may = fits >= min(LIKELY, float(fits.max()))
     may[list(ran)] = one.fitted[list(ran)]
     seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import VERSION
-from mofa_model.advice import Advice, Request, advise, failure_inputs
+from mofa_model.advice import Advice, Request, advise
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.terms import device_memory_limit
@@ -129,7 +129,7 @@ def _before_search(job_question: JobQuestion, request: Request, sizes: Sizes) ->
     )
     return Answer(
         digest=digest_of(request, sizes, VERSION),
-        status={"inputs": {"failure": failure_rows(failure_inputs(request))}},
+        status={"inputs": {"failure": failure_rows(request.reliability.classes)}},
         reason=(Reason.PRIOR_DOMINATED if is_assumed else Reason.RECOMMENDED).value,
         profile=job_question.profile.name,
         trainer=trainer_of(request.framework),

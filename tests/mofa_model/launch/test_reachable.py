@@ -16,7 +16,6 @@ from mofa_model.estimate import estimate
 from mofa_model.launch import TRAINERS, launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
-from mofa_model.search.rank import Score
 from mofa_model.spec import (
     Cluster,
     Device,
@@ -82,7 +81,8 @@ def reached(trainer, name):
         framework=framework(trainer),
         constraints=tuple(map(parse_constraint, LIMITS.get(trainer, ()))),
         keep=ASKED,
-        score=lambda *_: Score(of=lambda step, *_: lot.random(step.shape), least=1e-300),
+        score=lambda *_: lambda step, *_: lot.random(step.shape),
+        least_score=lambda *_: 1e-300,
     )
     ranking = search(question)
     assert ranking.searched > ASKED or trainer not in LIMITS

@@ -8,9 +8,7 @@ from questions import case
 from mofa_model.advice import (
     Advice,
     Alternative,
-    Counts,
     Current,
-    FailureInput,
     Odds,
     Predicted,
     Status,
@@ -20,6 +18,7 @@ from mofa_model.launch import launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.status import TrainingJobStatus
+from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range
 
@@ -52,8 +51,16 @@ ADVICE = Advice(
     gpus=2048,
     explanation="it is the fastest",
     rejected={"OutOfMemory": 120_000, "NotDivisible": 4_000_000},
-    counts=Counts(raw=5_000_000, searched=880_000, pruned=0, rejected=4_120_000),
-    failures=(FailureInput(name="pod", per_node_day=0.003, recovery_seconds=262.0),),
+    raw=5_000_000,
+    searched=880_000,
+    pruned=0,
+    failures=(
+        FailureMode(
+            name="pod",
+            rate=FailureRate.assumed(0.003, float("inf")),
+            recovery=RecoveryTime(mean=262.0),
+        ),
+    ),
     confidence=0.8,
     memory_limit_bytes=80e9,
     model_version="0.1.0",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Counts, Odds, Predicted, Status
+from mofa_model.advice import Advice, Odds, Predicted, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
@@ -55,7 +55,9 @@ class Answers:
             nodes=question.nodes,
             gpus=8 * question.nodes,
             explanation="because" if fits else "OutOfMemory binds",
-            counts=Counts(raw=1, searched=1, pruned=0, rejected=0),
+            raw=1,
+            searched=1,
+            pruned=0,
             confidence=0.8,
             memory_limit_bytes=8e10,
             model_version="1",

@@ -49,9 +49,11 @@ def test_save_times_follow_from_bytes_and_bandwidths():
     slow = CheckpointTier(
         name="remote", node_bandwidth=2e9, total_bandwidth=2e11, asynchronous=False
     )
-    assert checkpoint.save_times(slow, total, node) == (pytest.approx(5.67e12 / 2e11), 0.0)
+    assert checkpoint.blocking_time(slow, total, node) == pytest.approx(5.67e12 / 2e11)
+    assert checkpoint.background_time(slow, total, node) == 0.0
     fast = replace(slow, asynchronous=True, snapshot_bandwidth=1e11, total_bandwidth=2e12)
-    assert checkpoint.save_times(fast, total, node) == pytest.approx((0.2215, 11.07), abs=0.01)
+    assert checkpoint.blocking_time(fast, total, node) == pytest.approx(0.2215, abs=0.01)
+    assert checkpoint.background_time(fast, total, node) == pytest.approx(11.07, abs=0.01)
     with pytest.raises(BadValue, match="bandwidth"):
         replace(slow, node_bandwidth=0.0)
 
@@ -94,8 +96,8 @@ def test_a_known_rate_leaves_no_band(tiered_job):
     wide = ettr_band(job, 60)
     assert wide.target == pytest.approx(sure.target)
     assert wide.lower < wide.target < wide.upper
-    low, high = model.rate_scales(job)
-    assert high / low == pytest.approx(13.3, abs=0.1)
+    scales = model.rate_scales(job)
+    assert scales.upper / scales.lower == pytest.approx(13.3, abs=0.1)
 
 
 def test_lost_time_and_training_add_to_all_time(tiered_job):

@@ -12,7 +12,7 @@ from machines import overlapping_for_nothing
 from mofa_model.estimate import estimate
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, SCHEDULES, Flow
-from mofa_model.search import Score, SearchCase, SearchQuestion, framework, parse_constraint, search
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Recompute, Sharding, Strategy
 
@@ -150,10 +150,8 @@ def test_of_one_shape_only_the_best_is_kept():
 def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
     """Odd replicas cost more: the order is not that of step times, and the cut must not lose any."""
 
-    def uneven(_problem, _nodes, _saved):
-        return Score(
-            of=lambda step, _saved, replicas: step * (1.0 + 0.2 * (replicas > 1)), least=1.0
-        )
+    def uneven(_problem, _nodes):
+        return lambda step, _saved, replicas: step * (1.0 + 0.2 * (replicas > 1))
 
     question = SearchQuestion(
         problems=(problem(gpus=16, batch=64),), nodes=(2,), constraints=FEW, keep=12, score=uneven
