@@ -33,6 +33,7 @@ from mofa_model.advice.choice import chosen, replayed
 from mofa_model.advice.predictions import (
     basis,
     caveats_of,
+    checkpoint_interval,
     confidence,
     job_of,
     predicted,
@@ -166,7 +167,8 @@ def _answered(
 ) -> Advice:
     """The answer where something fits."""
     request, best = result.request, first.exact
-    figures, interval = predicted(request, best, first.nodes)
+    interval = checkpoint_interval(request, best, first.nodes)
+    figures = predicted(request, best, first.nodes, interval)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -289,7 +291,8 @@ def _alternative(
     to_beat: _ChanceToBeat,
 ) -> Alternative:
     mine, base = one.exact, best.exact
-    figures, interval = predicted(request, mine, one.nodes)
+    interval = checkpoint_interval(request, mine, one.nodes)
+    figures = predicted(request, mine, one.nodes, interval)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
@@ -322,7 +325,8 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
         full = one.exact
-        figures, interval = predicted(request, full, nodes)
+        interval = checkpoint_interval(request, full, nodes)
+        figures = predicted(request, full, nodes, interval)
         there = Frontier(
             nodes=nodes,
             gpus=int(full.strategy.gpus),
@@ -349,7 +353,8 @@ def _today(request: Request) -> Current | None:
     if reason:
         return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
     full = priced(problem, strategy)
-    figures, _ = predicted(request, full, _nodes_of(problem))
+    nodes = _nodes_of(problem)
+    figures = predicted(request, full, nodes, checkpoint_interval(request, full, nodes))
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"

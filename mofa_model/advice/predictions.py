@@ -22,6 +22,7 @@ from mofa_model.advice.request import Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.evidence import Basis, basis_of
+from mofa_model.bands.odds import LayoutOdds
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.step import (
@@ -240,19 +241,34 @@ def best_interval(request: Request, job: Job) -> Interval:
     return found if found.steps >= least else replace(found, steps=least)
 
 
-def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicted, Interval]:
-    """What a layout is expected to do at its best checkpoint interval, with bounds."""
+def _seen(request: Request, one: PricedLayout) -> LayoutOdds:
+    """What measured and short runs say of a layout."""
     w, c = one.problem.workload, one.problem.cluster
-    seen = seen_of(request, (coordinates(w, c, one.strategy),))
-    centres = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
-    step = one.step_time * float(request.learned) * centres["step"]
+    return seen_of(request, (coordinates(w, c, one.strategy),))
+
+
+def _expected_step(request: Request, one: PricedLayout, seen: LayoutOdds) -> float:
+    """The step by replay, times what running jobs and short runs taught. [s]"""
+    return one.step_time * float(request.learned) * math.exp(float(seen.centres["step"][0]))
+
+
+def checkpoint_interval(request: Request, one: PricedLayout, nodes: int) -> Interval:
+    """The best checkpoint interval of a layout, within the bounds that were given."""
+    step = _expected_step(request, one, _seen(request, one))
+    return best_interval(request, job_of(request, one.problem, nodes, one.strategy, step))
+
+
+def predicted(request: Request, one: PricedLayout, nodes: int, interval: Interval) -> Predicted:
+    """What a layout is expected to do with checkpoints at an interval, with bounds."""
+    w, c = one.problem.workload, one.problem.cluster
+    seen = _seen(request, one)
+    step = _expected_step(request, one, seen)
     job = job_of(request, one.problem, nodes, one.strategy, step)
-    interval = best_interval(request, job)
     ettr = ettr_band(job, interval.steps, interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
-    peak = float(one.estimate.memory.peak) * centres["memory"]
+    peak = float(one.estimate.memory.peak) * math.exp(float(seen.centres["memory"][0]))
     least = max(peak * memory.lower, float(one.estimate.memory.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
@@ -262,7 +278,7 @@ def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicte
     def finish(factor: float) -> float:
         return steps * step * factor / max(ettr.target, 1e-12) + start
 
-    figures = Predicted(
+    return Predicted(
         step_seconds=Range.around(step, step * low, step * time.upper),
         tokens_per_second=Range.around(speed, speed / time.upper, speed / low),
         mfu=Range.around(*(min(1.0, one) for one in (used, used / time.upper, used / low))),
@@ -274,7 +290,6 @@ def predicted(request: Request, one: PricedLayout, nodes: int) -> tuple[Predicte
             finish(_together(time.upper, ettr.target / max(ettr.lower, 1e-12))),
         ),
     )
-    return figures, interval
 
 
 def _together(one: float, other: float) -> float:

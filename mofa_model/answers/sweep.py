@@ -325,7 +325,7 @@ def _priced(
 ) -> Row:
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
-    from mofa_model.advice.predictions import basis, predicted, priced
+    from mofa_model.advice.predictions import basis, checkpoint_interval, predicted, priced
     from mofa_model.bands.coordinates import coordinates
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
@@ -341,7 +341,8 @@ def _priced(
             "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
         )
     layout = priced(problem, strategy)
-    expected, best = predicted(request, layout, request.nodes)
+    best = checkpoint_interval(request, layout, request.nodes)
+    expected = predicted(request, layout, request.nodes, best)
     here, evidence = (
         coordinates(problem.workload, problem.cluster, strategy),
         basis(request, layout, expected),

@@ -170,7 +170,7 @@ def _here(runs: MeasuredRuns, asked: Coordinates) -> Mask:
 
 def _nearest(runs: MeasuredRuns, asked: Coordinates, far: Array) -> tuple[NearRun, ...]:
     """The nearest runs; of those that differ alike the first."""
-    names = [*PLACES, *sorted(set(runs.places) - set(PLACES) | set(asked.layout))]
+    names = [*PLACES, *sorted(set(runs.words) - set(PLACES) | set(asked.layout))]
     found: dict[tuple[str, ...], NearRun] = {}
     for at in map(int, np.argsort(far, kind="stable")):
         differs = tuple(
@@ -293,8 +293,8 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool) -> Support:
     same = among & runs.where("blocks", lambda kind: (EXPERTS in kind.split("+")) == experts)
     among = same if same.any() else among
     counts: dict[str, Counter[str]] = {}
-    for key in sorted(set(runs.places) & set(WORDS)):
-        words, which = runs.places[key]
+    for key in sorted(set(runs.words) & set(WORDS)):
+        words, which = runs.words[key], runs.which[key]
         found = counts.setdefault(key, Counter())
         numbers = np.bincount(which[among], minlength=len(words))
         for word, number in zip(words, numbers, strict=True):

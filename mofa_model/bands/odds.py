@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import Coordinates, apart
-from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct
+from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range, Ratio
 
@@ -98,8 +98,8 @@ def halves_of(
 def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
     """Doublings of devices beyond the largest related run, else beyond any. [1]"""
     alike = runs.related(asked.stack)[known]
-    words, size = runs.places["gpus"]
-    sizes = np.array([float(word) for word in words])[size[known[alike] if alike.any() else known]]
+    some = runs.which["gpus"][known[alike] if alike.any() else known]
+    sizes = np.array([float(word) for word in runs.words["gpus"]])[some]
     return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
 
 
@@ -235,7 +235,9 @@ class LayoutOdds:
         }
         far = np.zeros((len(some), len(self.layouts)))
         for name in sorted(names):
-            words, which = distinct(layout.word(name) for layout in self.layouts)
+            texts = [layout.word(name) for layout in self.layouts]
+            words = distinct(texts)
+            which = positions(texts, words)
             used, mine = np.unique(which[list(some)], return_inverse=True)
             costs = np.array([[apart(name, words[one], word) for word in words] for one in used])
             far += costs[mine][:, which]

@@ -47,8 +47,10 @@ class MeasuredRuns:
     names: tuple[str, ...]
     groups: tuple[str, ...]
     """Groups of runs: one publisher, one family of models, one GPU."""
-    places: Mapping[str, tuple[tuple[str, ...], NDArray[np.intp]]]
-    """By coordinate or key of the layout: its words, and which of them each run has."""
+    words: Mapping[str, tuple[str, ...]]
+    """Words of each coordinate and key of the layout."""
+    which: Mapping[str, NDArray[np.intp]]
+    """By coordinate or key of the layout, the position of each run's word among these."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
     held: Array
@@ -62,17 +64,18 @@ class MeasuredRuns:
         """How far every run is from each of some others, [others, runs], in halvings. [1]"""
         found = np.zeros((len(layouts), len(self.names)))
         each = np.empty_like(found)  # new memory for every name would take longer than the sums
-        for name, (words, which) in self.places.items():
-            asked, of = distinct([one.word(name) for one in layouts])
+        for name, words in self.words.items():
+            texts = [one.word(name) for one in layouts]
+            asked = distinct(texts)
             costs = np.array([[apart(name, word, had) for had in words] for word in asked])
             if costs.any():
-                by_run = np.take(costs, which, axis=1)
+                by_run = np.take(costs, self.which[name], axis=1)
                 found += (
                     by_run
                     if len(asked) == 1
-                    else np.take(by_run, of, axis=0, out=each, mode="clip")
+                    else np.take(by_run, positions(texts, asked), axis=0, out=each, mode="clip")
                 )
-        for name in sorted({name for one in layouts for name in one.layout} - set(self.places)):
+        for name in sorted({name for one in layouts for name in one.layout} - set(self.words)):
             beyond = [
                 apart(name, one.word(name), PLAIN[name]) for one in layouts
             ]  # what no run has
@@ -81,10 +84,10 @@ class MeasuredRuns:
 
     def where(self, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which runs have a word that holds, under a coordinate or a key of the layout."""
-        words, which = self.places.get(
-            name, ((PLAIN.get(name, ""),), np.zeros(len(self.names), dtype=np.intp))
-        )
-        found: NDArray[np.bool_] = np.array([holds(word) for word in words], dtype=bool)[which]
+        if name not in self.words:
+            return np.full(len(self.names), holds(PLAIN.get(name, "")))
+        mask = np.array([holds(word) for word in self.words[name]], dtype=bool)
+        found: NDArray[np.bool_] = mask[self.which[name]]
         return found
 
     def have(self, name: str, word: str) -> NDArray[np.bool_]:
@@ -97,10 +100,9 @@ class MeasuredRuns:
 
     def word(self, name: str, run: int) -> str:
         """What a run has under a coordinate or a key of the layout."""
-        if name not in self.places:
+        if name not in self.words:
             return PLAIN[name]
-        words, which = self.places[name]
-        return words[int(which[run])]
+        return self.words[name][int(self.which[name][run])]
 
 
 def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
@@ -180,17 +182,21 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         for text in {row["layout"] for row in rows}
     }
     keys = sorted({key for layout in layouts.values() for key in layout})
-    places = {name: distinct([row[name] for row in rows]) for name in PLACES}
-    texts, which = distinct([row["layout"] for row in rows])
+    said = {name: [row[name] for row in rows] for name in (*PLACES, "layout")}
+    words = {name: distinct(texts) for name, texts in said.items()}
+    which = {name: positions(texts, words[name]) for name, texts in said.items()}
+    layout_words, layout_of_run = words.pop("layout"), which.pop("layout")
     for key in keys:  # a few hundred layouts, however many runs
-        words, of_text = distinct([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
-        places[key] = (words, of_text[which])
+        texts = [layouts[text].get(key, PLAIN.get(key, "")) for text in layout_words]
+        words[key] = distinct(texts)
+        which[key] = positions(texts, words[key])[layout_of_run]
     groups = tuple(row["group"] for row in rows)
     counts = Counter(groups)
     return MeasuredRuns(
         names=tuple(row["id"] for row in rows),
         groups=groups,
-        places=places,
+        words=words,
+        which=which,
         errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
         held=np.array([_number(row["held"]) for row in rows]),
         say=np.array([counts[group] ** -CROWD for group in groups]),
@@ -198,11 +204,15 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
     )
 
 
-def distinct(words: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The distinct words, and for every word its position among them."""
-    known: dict[str, int] = {}
-    codes = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.intp)
-    return tuple(known), codes
+def distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each text once, in order."""
+    return tuple(dict.fromkeys(texts))
+
+
+def positions(texts: Iterable[str], words: Sequence[str]) -> NDArray[np.intp]:
+    """Where each text stands among some words."""
+    at = {word: place for place, word in enumerate(words)}
+    return np.array([at[text] for text in texts], dtype=np.intp)
 
 
 def _number(text: str) -> float:

@@ -21,7 +21,6 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.choices import NO_MODULES, Recomputation
 from mofa_model.axes.rules import AxisContext
 from mofa_model.placement import Stages, stages_of
-from mofa_model.schedules import Schedule
 from mofa_model.search.axes import OVERLAPS, Axes, within
 from mofa_model.search.local import varied
 from mofa_model.search.space import DEGREES, Shapes
@@ -119,10 +118,9 @@ class ShapeBlock:
         )
 
 
-def block_of(
-    axes: Axes, context: AxisContext, shapes: Shapes, schedule: Schedule, members: Array
-) -> ShapeBlock:
+def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -> ShapeBlock:
     """Some shapes of one schedule."""
+    schedule = axes["pipeline"][int(shapes.rows["pipeline"][members[0]])].schedule
     degrees = {name: shapes.rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
     allowed = {name: ok.take(members, axis=-1) for name, ok in shapes.allowed.items()}

@@ -14,7 +14,6 @@ are taken at their best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from operator import and_
@@ -50,46 +49,40 @@ _TIMED: Final = tuple(axis for axis in within(Scope.WORK, Scope.LAYER) if axis.n
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeGroup:
-    """Shapes of one schedule, by rising bound."""
-
-    schedule: Schedule
-    members: Array
-    """Their positions in the table."""
-    bounds: Array
-    """Step times that they cannot beat. [s]"""
-    first: bool
-    """Whether these have the lowest bounds of their schedule."""
-
-    def hopeful(self, horizon: float) -> int:
-        """How many can still beat a step time, counted from the first."""
-        return int(np.searchsorted(self.bounds, horizon, side="right"))
+def lower_bounds(axes: Axes, context: AxisContext, shapes: Shapes, local: LocalShapes) -> Array:
+    """The step time that each shape cannot beat. [s]"""
+    bounds = np.empty(len(shapes.index))
+    for schedule, members in _by_schedule(axes, shapes).items():
+        bounds[members] = _of_schedule(axes, context, shapes, local, schedule, members)
+    return bounds
 
 
-def by_lower_bound(
-    axes: Axes, context: AxisContext, shapes: Shapes, local: LocalShapes
-) -> list[ShapeGroup]:
-    """All shapes in groups of one schedule each; the groups with the lowest bounds come first."""
-    groups: list[ShapeGroup] = []
+def grouped(axes: Axes, shapes: Shapes, bounds: Array, *, first: bool) -> list[Array]:
+    """Shapes in groups of one schedule, by rising bound; the lowest group of each schedule if
+    `first`, else all others.
+    """
+    groups: list[Array] = []
+    for members in _by_schedule(axes, shapes).values():
+        rising = members[np.argsort(bounds[members], kind="stable")]
+        cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
+        lowest, *others = np.split(rising, [cut for cut in cuts if cut < len(members)])
+        groups += [lowest] if first else others
+    return sorted(groups, key=lambda members: float(bounds[members[0]]))
+
+
+def _by_schedule(axes: Axes, shapes: Shapes) -> dict[Schedule, Array]:
+    """The shapes of each schedule that some shape has."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
+    found = {}
     for schedule in dict.fromkeys(schedules):
         positions = np.array([other == schedule for other in schedules])
         members = np.flatnonzero(positions[shapes.rows["pipeline"]])
-        if not len(members):
-            continue
-        bounds = lower_bounds(axes, context, shapes, local, schedule, members)
-        rising = np.argsort(bounds, kind="stable")
-        cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
-        pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
-        groups += [
-            ShapeGroup(schedule, members[some], bounds[some], at == 0)
-            for at, some in enumerate(pieces)
-        ]
-    return sorted(groups, key=lambda group: float(group.bounds[0]))
+        if len(members):
+            found[schedule] = members
+    return found
 
 
-def lower_bounds(
+def _of_schedule(
     axes: Axes,
     context: AxisContext,
     shapes: Shapes,
@@ -97,7 +90,7 @@ def lower_bounds(
     schedule: Schedule,
     members: Array,
 ) -> Array:
-    """The bound of every member: the least step time over whatever can make it faster. [s]"""
+    """The least step time of some shapes over all features that can make them faster. [s]"""
     w, c, rows = context.workload, context.cluster, shapes.rows
     degrees = {name: rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)

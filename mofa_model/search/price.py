@@ -29,7 +29,7 @@ from mofa_model.search.blocks import (
 )
 from mofa_model.search.effort import BESIDE, CELL, STATE, WORK
 from mofa_model.search.local import LocalShapes, varied
-from mofa_model.search.lower_bound import by_lower_bound
+from mofa_model.search.lower_bound import grouped, lower_bounds
 from mofa_model.search.memory_fit import Fit, fits_of, rows_with_room
 from mofa_model.search.optimizer_states import OptimizerStates, optimizer_states
 from mofa_model.search.rank import Leaders
@@ -55,24 +55,24 @@ def price(
     """
     every = np.arange(len(shapes.index))
     all_local = LocalShapes(context.workload, context.cluster, shapes.rows, every)
-    groups = by_lower_bound(axes, context, shapes, all_local)
+    bounds = lower_bounds(axes, context, shapes, all_local)
     # The first groups find a step time that most of the others cannot beat.
-    for phase in ([g for g in groups if g.first], [g for g in groups if not g.first]):
-        some = [group.members[: group.hopeful(leaders.horizon)] for group in phase]
+    for first in (True, False):
+        groups = grouped(axes, shapes, bounds, first=first)
+        some = [group[bounds[group] <= leaders.horizon] for group in groups]
         local = all_local.narrowed(np.concatenate([every[:0], *some]))
-        for group in phase:
-            count = group.hopeful(leaders.horizon)
-            leaders.pruned += int(np.sum(shapes.strategies[group.members[count:]]))
+        for group in groups:
+            count = int(np.searchsorted(bounds[group], leaders.horizon, side="right"))
+            leaders.pruned += int(np.sum(shapes.strategies[group[count:]]))
             if count:
-                members = group.members[:count]
-                whole = block_of(axes, context, shapes, group.schedule, members)
+                whole = block_of(axes, context, shapes, group[:count])
                 states = optimizer_states(axes, context, whole)
                 _price_block(axes, context, whole, states, local, leaders)
                 layered = with_recomputed_layers(axes, shapes, whole)
                 if layered is not None:
                     states = [state.of(layered.origin) for state in states]
                     _price_block(axes, context, layered, states, local, leaders)
-            advance(len(group.members) * share)
+            advance(len(group) * share)
 
 
 def _price_block(

@@ -100,7 +100,7 @@ def _map(runs: MeasuredRuns) -> Iterator[str]:
 
 def _features(runs: MeasuredRuns) -> Iterator[tuple[str, Mask]]:
     for name in ("format", "blocks"):
-        for word in sorted(runs.places[name][0]):
+        for word in sorted(runs.words[name]):
             yield f"{name} {word.replace('+', ' ')}", runs.have(name, word)
     sizes = _sizes(runs)
     for least, most in SIZES:
@@ -113,14 +113,13 @@ def _features(runs: MeasuredRuns) -> Iterator[tuple[str, Mask]]:
                 mask,
             )
     for key in PLAIN:
-        words = runs.places.get(key, ((), ()))[0]
+        words = runs.words.get(key, ())
         for word in sorted(words, key=lambda text: (len(text), text)):
             yield f"{key}={word}", runs.have(key, word)
 
 
 def _sizes(runs: MeasuredRuns) -> NDArray[np.floating[Any]]:
-    words, which = runs.places["gpus"]
-    return np.array([float(word) for word in words])[which]
+    return np.array([float(word) for word in runs.words["gpus"]])[runs.which["gpus"]]
 
 
 def _cell(runs: MeasuredRuns, mask: Mask) -> str:

@@ -35,7 +35,7 @@ def unseen(runs: MeasuredRuns, group: str) -> MeasuredRuns:
         runs,
         names=tuple(np.array(runs.names)[kept].tolist()),
         groups=tuple(np.array(runs.groups)[kept].tolist()),
-        places={name: (words, which[kept]) for name, (words, which) in runs.places.items()},
+        which={name: which[kept] for name, which in runs.which.items()},
         errors={name: errors[kept] for name, errors in runs.errors.items()},
         held=runs.held[kept],
         say=runs.say[kept],

@@ -34,8 +34,8 @@ def test_every_shipped_run_has_a_step_or_a_memory_and_is_there_once():
     known = np.isfinite([runs.errors[name] for name in QUANTITIES])
     assert known.any(axis=0).all()
     assert len(set(runs.names)) == len(runs.names) > 1900
-    assert set(runs.places) >= set(PLACES)
-    assert set(runs.places) - set(PLACES) <= set(WORDS)
+    assert set(runs.words) >= set(PLACES)
+    assert set(runs.words) - set(PLACES) <= set(WORDS)
 
 
 def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_from_it():
