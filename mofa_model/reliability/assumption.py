@@ -127,11 +127,10 @@ def needed_evidence(alarm: Ratio) -> float:
 def replay(
     days: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Logarithm of the evidence after each span by batch, direction and ratio, at most `most`; and
-    which batch counts. Ours. [1]
+    """Evidence after each span by batch, direction and ratio, and the batch that counts. Ours. [1]
 
-    The first axis is time; those that follow in `expected` and `failures` are pools, each for
-    itself.
+    Evidence is a logarithm, at most `most`. The first axis of `expected` and `failures` is time;
+    axes behind it are independent pools.
     """
     k, mu = (
         np.asarray(failures, dtype=float)[..., None],

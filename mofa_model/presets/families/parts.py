@@ -137,7 +137,7 @@ def windowed(
 
 
 def upper(f: Fields) -> Callable[[int], bool]:
-    """Windows from a layer on, where they are used: a file that does not say so has none."""
+    """Which layers have a window: those from `max_window_layers` on, if the file uses windows."""
     used = f.flag("use_sliding_window", default=False)
     first = f.number("max_window_layers", default=0, least=0)
     return lambda at: used and at >= first

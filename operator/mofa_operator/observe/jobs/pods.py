@@ -218,7 +218,7 @@ def gang(
 
 
 def _replacements(pods: Iterable[Pod]) -> list[Sign]:
-    """New pods in slots of one attempt."""
+    """A sign of interruption for each pod that took the slot of an earlier pod."""
     slots: defaultdict[str, list[tuple[float, Pod]]] = defaultdict(list)
     for pod in pods:
         if pod.created is not None:
