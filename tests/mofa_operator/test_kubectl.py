@@ -47,7 +47,7 @@ def test_explain_prices_a_job_without_a_trainer_as_the_trainer_that_is_advised(
         "read_job",
         lambda _: SimpleNamespace(snapshot=SimpleNamespace(question=None)),
     )
-    monkeypatch.setattr("mofa_operator.decide.question.asked", lambda _: found)
+    monkeypatch.setattr("mofa_operator.decide.question.parsed_question", lambda _: found)
     monkeypatch.setattr(sys, "argv", ["kubectl-mofa", "explain", "a", "-o", "json", *which])
     assert kubectl.main() == 0
     assert json.loads(capsys.readouterr().out)["stack"] == presets.stack_of(
