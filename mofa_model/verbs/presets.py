@@ -10,6 +10,7 @@ from typing import Any, Final
 from mofa_model import output, presets
 from mofa_model.equations import parameters
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.presets import entries
 from mofa_model.presets.kernels import kernels as kernels_of
 from mofa_model.presets.kernels import sheet
 from mofa_model.tables import Cell, Column, Table, table_of
@@ -308,11 +309,11 @@ _KINDS: Final[
         ),
     ),
     "fabrics": (
-        presets.fabric,
+        lambda name: name,
         (
-            (Column("kind"), lambda f: f.kind),
-            (Column("bandwidth", unit="B/s"), lambda f: float(f.link.bandwidth)),
-            (Column("latency", unit="s"), lambda f: float(f.link.latency)),
+            (Column("kind"), lambda name: entries.entry("fabrics", name)["kind"]),
+            (Column("bandwidth", unit="B/s"), lambda name: float(presets.fabric(name).bandwidth)),
+            (Column("latency", unit="s"), lambda name: float(presets.fabric(name).latency)),
         ),
     ),
     "precisions": (
