@@ -2,8 +2,8 @@
 other, what it keeps and sends.
 
 A new one is its file; presets, estimate, search and launches walk over `BLOCKS` or over what a
-block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands
-at both ends of a model. May import: checks, units, errors, numpy. Imported by: spec and what stands
+block says of itself. `block` is the form of all, and `layer` has layers of blocks and the embedding
+and head around them. May import: checks, units, errors, numpy. Imported by: spec and what stands
 above it.
 """
 
@@ -24,11 +24,10 @@ from mofa_model.blocks.block import (
     Rows,
     Sight,
 )
-from mofa_model.blocks.embedding import Embedding
 from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
 from mofa_model.blocks.latent import LatentAttention
-from mofa_model.blocks.layer import Layer
+from mofa_model.blocks.layer import Embedding, Layer
 from mofa_model.blocks.linear import LinearAttention
 from mofa_model.blocks.shared_kv import SharedAttention
 from mofa_model.blocks.softmax import SoftmaxAttention

@@ -1,4 +1,6 @@
-"""A layer: blocks one after the other, each behind a norm and beside the residual stream."""
+"""Layers, whose blocks stand behind norms beside the residual stream, and the embedding and head
+around them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.blocks.block import ALL, EACH, Block, Kept, Ranks
+from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
 STREAM_PASSES: Final = 5.0
@@ -71,3 +74,36 @@ class Layer:
             ),
             Kept(elements=wide, ranks=Ranks.STREAM, freed=frozenset({ALL}), masked=True),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Embedding:
+    """The embedding, and whether the head is its transpose."""
+
+    vocabulary: Numeric
+    """Rows, padding included."""
+    tied: bool = False
+    """True where the head is the embedding transposed."""
+    positions: Numeric = 0
+    """Learned positions: further rows, of which no time and no memory is counted."""
+    norm_vectors: Numeric = 1
+    """Parameters of the last norm, each as wide as the stream: 1 a weight, 2 with a bias, 0
+    none."""
+    head_bias: bool = False
+    """True where the head adds a number to each score."""
+
+    def __post_init__(self) -> None:
+        whole(vocabulary=self.vocabulary)
+        not_negative(positions=self.positions)
+
+    def rows(self, hidden: Count) -> Count:
+        """Parameters of the embedding, V h, Table 2. [1]"""
+        return self.vocabulary * hidden
+
+    def head(self, hidden: Count) -> Count:
+        """The head's own matrix, V h; none where it is the embedding. [1]"""
+        return 0 if self.tied else self.vocabulary * hidden
+
+    def vectors(self, hidden: Count) -> Count:
+        """Learned positions, the last norm, and the head's bias. [1]"""
+        return (self.positions + self.norm_vectors) * hidden + self.head_bias * self.vocabulary
