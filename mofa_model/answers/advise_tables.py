@@ -297,9 +297,9 @@ def _frontier(advice: Advice) -> Table:
     ]
     drawn = dict(zip((best.nodes for best in advice.frontier), bars(times), strict=True))
 
-    def hours(best: Frontier) -> int | None:
-        seconds = best.predicted.duration_seconds.target
-        return round(seconds / 3600 * best.gpus) if seconds else None
+    def hours(frontier: Frontier) -> int | None:
+        seconds = frontier.predicted.duration_seconds.target
+        return round(seconds / 3600 * frontier.gpus) if seconds else None
 
     return table_of(
         "Time against GPUs",

@@ -44,22 +44,22 @@ _KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
 """Classes whose recoveries wait in no queue."""
 
 
-def job_of(asked: ReliabilityQuestion) -> Job:
+def job_of(question: ReliabilityQuestion) -> Job:
     """The job that the words describe."""
-    reliability = _profile(asked) if asked.profile else None
-    storage = tuple(_storage_of(text) for text in asked.storage)
-    if reliability is not None and not (storage or asked.save):
+    reliability = _profile(question) if question.profile else None
+    storage = tuple(_storage_of(text) for text in question.storage)
+    if reliability is not None and not (storage or question.save):
         storage = reliability.tiers
-    blocking, background = _storage_times(asked, storage) if storage else _times(asked)
+    blocking, background = _storage_times(question, storage) if storage else _times(question)
     if reliability is None:
-        reliability = _described(asked, storage, len(blocking))
+        reliability = _described(question, storage, len(blocking))
     else:
         reliability = _fitted(reliability, storage, len(blocking))
-    if asked.hang is not None:
-        reliability = replace(reliability, hangs=hangs_of(asked.hang))
+    if question.hang is not None:
+        reliability = replace(reliability, hangs=hangs_of(question.hang))
     return Job(
-        nodes=asked.nodes,
-        step_time=time_of(asked.step, "--step", least=1e-9),
+        nodes=question.nodes,
+        step_time=time_of(question.step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
         reliability=reliability,

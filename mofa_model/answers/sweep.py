@@ -179,10 +179,10 @@ def _number(text: Any) -> Any:
         return text
 
 
-def answer_at(given: SweepQuestion, point: Point) -> Row:
+def answer_at(question: SweepQuestion, point: Point) -> Row:
     """The row of one point: its figures, or why it has none, bad input included."""
     try:
-        return {**point, **_figures(given, point)}
+        return {**point, **_figures(question, point)}
     except MofaError as error:
         return {**point, "status": "Failed", "why": str(error)}
 

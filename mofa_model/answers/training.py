@@ -33,7 +33,7 @@ _NEEDED: Final = {
 
 
 def require(
-    asked: TrainingQuestion,
+    question: TrainingQuestion,
     *,
     said: Collection[str] = (),
     first: Mapping[str, str] | None = None,
@@ -43,93 +43,93 @@ def require(
 
     `said` are fields that are given elsewhere, `first` has examples of what else is lacking.
     """
-    if asked.gpu is not None:  # what is shown for the rest shall be answered
-        _gpu(asked)
-    counted = asked.nodes is not None or "nodes" in said or getattr(asked, "max_nodes", None)
+    if question.gpu is not None:  # what is shown for the rest shall be answered
+        _gpu(question)
+    counted = question.nodes is not None or "nodes" in said or getattr(question, "max_nodes", None)
     said = {*said, "gpus"} if counted else said
     lacking = {
-        asked.options[name].flag: example
+        question.options[name].flag: example
         for name, example in _NEEDED.items()
-        if getattr(asked, name) is None and name not in said
+        if getattr(question, name) is None and name not in said
     }
     if lacking := {**(first or {}), **lacking}:
         raise Missing(lacking, also=also)
 
 
-def problems_of(asked: TrainingQuestion, nodes: int | None = None) -> tuple[SearchCase, ...]:
+def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[SearchCase, ...]:
     """The model and its machines for each precision, on `nodes` or as many as the question says."""
     from mofa_model.search import SearchCase
 
     def quantity(text: str | None, field: str) -> float | None:
         return units.parse(text, "B", field=field) if text else None
 
-    require(asked, said=() if nodes is None else ("nodes",))
-    model = presets.model_named(str(asked.model))
-    if asked.imbalance is not None:
-        model = read_imbalance(model, str(asked.imbalance), field="--imbalance")
-    sequence = units.count(asked.sequence_length, field="--seq")
-    batch = read_batch(str(asked.global_batch_size), sequence, "--global-batch")
-    tokens = units.count(asked.tokens, field="--tokens") if asked.tokens else 0
-    rule = presets.resolve("optimizers", asked.optimizer, field="--optimizer")
-    packed = asked.documents and parse_documents(asked.documents, field="--documents")
-    up, out = asked.scale_up, asked.scale_out
-    count = nodes_of(asked) if nodes is None else nodes
+    require(question, said=() if nodes is None else ("nodes",))
+    model = presets.model_named(str(question.model))
+    if question.imbalance is not None:
+        model = read_imbalance(model, str(question.imbalance), field="--imbalance")
+    sequence = units.count(question.sequence_length, field="--seq")
+    batch = read_batch(str(question.global_batch_size), sequence, "--global-batch")
+    tokens = units.count(question.tokens, field="--tokens") if question.tokens else 0
+    rule = presets.resolve("optimizers", question.optimizer, field="--optimizer")
+    packed = question.documents and parse_documents(question.documents, field="--documents")
+    up, out = question.scale_up, question.scale_out
+    count = nodes_of(question) if nodes is None else nodes
     found = []
-    for recipe in ",".join(asked.precision).split(","):
+    for recipe in ",".join(question.precision).split(","):
         name = presets.resolve("precisions", recipe.strip(), field="--precision")
-        precision = presets.precision(name, stack=stack_of(asked))
+        precision = presets.precision(name, stack=stack_of(question))
         training = Training(
             sequence=sequence,
             global_batch=batch,
             precision=precision,
             tokens=tokens,
             optimizer=presets.optimizer(rule),
-            adapter_rank=asked.adapter_rank,
+            adapter_rank=question.adapter_rank,
             documents=packed or None,
         )
         cluster = presets.cluster(
-            _gpu(asked),
+            _gpu(question),
             1,
-            stack=stack_of(asked),
+            stack=stack_of(question),
             precision=name,
-            release=asked.framework_version,
-            gpus_per_node=asked.gpus_per_node,
-            domain=asked.domain,
+            release=question.framework_version,
+            gpus_per_node=question.gpus_per_node,
+            domain=question.domain,
             scale_up=presets.link(up, field="--scale-up") if up else None,
             scale_out=presets.link(out, field="--scale-out") if out else None,
-            host_memory=quantity(asked.host_memory, "--host-memory"),
-            oversubscription=asked.oversubscription,
-            reserve=_percent(str(asked.headroom)),
+            host_memory=quantity(question.host_memory, "--host-memory"),
+            oversubscription=question.oversubscription,
+            reserve=_percent(str(question.headroom)),
         )
-        calibration = under(Roofline(asked.roofline), cluster.calibration)
+        calibration = under(Roofline(question.roofline), cluster.calibration)
         cluster = replace(cluster, calibration=calibration)
-        cluster = part_of(cluster, _devices(asked, int(cluster.gpus_per_node)))
+        cluster = part_of(cluster, _devices(question, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak(precision.gemm)  # refuses a device without the format
         found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(found)
 
 
-def trainers_of(asked: TrainingQuestion, problems: tuple[SearchCase, ...]) -> ByTrainer:
+def trainers_of(question: TrainingQuestion, problems: tuple[SearchCase, ...]) -> ByTrainer:
     """The problems under each trainer's constants; empty where a trainer or stack is named."""
     from mofa_model.advice import by_trainer
     from mofa_model.search import ANY
 
-    if framework_of(asked) != ANY or asked.stack is not None:
+    if framework_of(question) != ANY or question.stack is not None:
         return ()
-    roofline = Roofline(asked.roofline)
+    roofline = Roofline(question.roofline)
     return by_trainer(
-        problems, asked.framework_version, lambda constants: under(roofline, constants)
+        problems, question.framework_version, lambda constants: under(roofline, constants)
     )
 
 
-def nodes_of(asked: TrainingQuestion) -> int:
+def nodes_of(question: TrainingQuestion) -> int:
     """Nodes, from --nodes or --gpus."""
-    if asked.nodes is not None and asked.gpus is not None:
-        raise BadValue("--gpus", asked.gpus, "give --gpus or --nodes, not both")
-    if asked.nodes is not None:
-        return _at_least_one(units.count(asked.nodes, field="--nodes"), "--nodes")
-    gpus, per_node = _gpus(asked), _per_node(asked)
+    if question.nodes is not None and question.gpus is not None:
+        raise BadValue("--gpus", question.gpus, "give --gpus or --nodes, not both")
+    if question.nodes is not None:
+        return _at_least_one(units.count(question.nodes, field="--nodes"), "--nodes")
+    gpus, per_node = _gpus(question), _per_node(question)
     found = places(gpus, per_node)
     if found is None:
         right = f"give whole nodes of {per_node}, or at most {per_node} of one node"
@@ -138,20 +138,20 @@ def nodes_of(asked: TrainingQuestion) -> int:
     return found[0]
 
 
-def reliability_of(asked: LayoutQuestion, cluster: Cluster) -> Reliability:
+def reliability_of(question: LayoutQuestion, cluster: Cluster) -> Reliability:
     """The paper's recovery classes and a shared file system, with what the question says otherwise.
 
     `cluster` is the job's own part of the machines.
     """
     from mofa_model.advice import assumed_reliability
 
-    whole = _per_node(asked)
-    rate = {} if asked.failure_rate is None else {"per_node_day": asked.failure_rate}
+    whole = _per_node(question)
+    rate = {} if question.failure_rate is None else {"per_node_day": question.failure_rate}
     found = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
-    if asked.hang is not None:
-        found = replace(found, hangs=hangs_of(asked.hang))
-    tier = replace(found.tiers[0], asynchronous=not asked.sync)
-    if text := asked.checkpoint_bandwidth:
+    if question.hang is not None:
+        found = replace(found, hangs=hangs_of(question.hang))
+    tier = replace(found.tiers[0], asynchronous=not question.sync)
+    if text := question.checkpoint_bandwidth:
         bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")
         if bandwidth <= 0:
             raise BadValue("--checkpoint-bandwidth", text, "give a bandwidth above zero")

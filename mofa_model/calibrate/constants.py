@@ -102,10 +102,10 @@ def own_factors() -> tuple[Free, ...]:
     return entries_of({YOURS: tomllib.loads(text)})
 
 
-def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Composition]:
+def composition(key: CalibrationKey, free: tuple[Free, ...]) -> dict[str, Composition]:
     """Every constant that some entry touches, for one key."""
     by_section: dict[str, list[int]] = {}
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(free):
         by_section.setdefault(entry.section, []).append(index)
     known = defaults()
     made: dict[str, Composition] = {}
@@ -114,7 +114,7 @@ def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Com
     )
     for section in (*layers, YOURS):
         for index in by_section.get(section, ()):
-            entry = entries[index]
+            entry = free[index]
             below = made.get(entry.path, Composition(known[entry.path], ()))
             made[entry.path] = (
                 Composition(below.fixed, (*below.entries, index))
@@ -164,10 +164,10 @@ def significant(value: float, digits: int = DIGITS) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def as_toml(found: Iterable[Written], header: str) -> str:
+def as_toml(constants: Iterable[Written], header: str) -> str:
     """The text of a constants file."""
     lines, section = [header.rstrip()], None
-    for item in found:
+    for item in constants:
         if item.entry.section != section:
             section = item.entry.section
             lines += ["", f"[{_heading(section)}]"]

@@ -209,9 +209,7 @@ class Evidence:
         return self._known[1]
 
 
-def times(
-    cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None
-) -> Evidence:
+def times(cases: Iterable[Case], free: tuple[Free, ...], change: Change | None = None) -> Evidence:
     """Step and layer times with their constants; `change` lets an effect be switched off."""
     rows = [
         FitRow(case, figure, COMPOSED if case.composed else 1.0)
@@ -219,7 +217,7 @@ def times(
         for figure in case.measured
         if figure.quantity.endswith("_s")
     ]
-    return Evidence(rows, tuple(e for e in entries if not e.path.startswith("memory.")), change)
+    return Evidence(rows, tuple(e for e in free if not e.path.startswith("memory.")), change)
 
 
 def _counted(figure: MeasuredFigure) -> bool:
@@ -227,7 +225,7 @@ def _counted(figure: MeasuredFigure) -> bool:
     return figure.basis == "last stage"
 
 
-def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
+def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
     """Memory figures, and runs of sweeps that only say whether they fitted."""
     rows: list[FitRow] = []
     cases = tuple(cases)
@@ -240,7 +238,7 @@ def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
         rows += [FitRow(case, figure, once if _counted(figure) else 1.0) for figure in found]
         if case.group:
             rows.append(FitRow(case, None, 0.0))
-    return Evidence(rows, tuple(e for e in entries if e.path.startswith("memory.")))
+    return Evidence(rows, tuple(e for e in free if e.path.startswith("memory.")))
 
 
 def _memory(batch: Batch) -> Footprint:

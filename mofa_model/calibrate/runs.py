@@ -303,12 +303,14 @@ def _moved(
     return (tuple(before.tolist()), tuple(after.tolist())), written
 
 
-def as_toml(found: Sequence[Refinement]) -> str:
+def as_toml(refinements: Sequence[Refinement]) -> str:
     """The text of a user's file: factors, then the runs."""
     lines = [
-        constants_as_toml([item for refinement in found for item in refinement.constants], HEADER)
+        constants_as_toml(
+            [item for refinement in refinements for item in refinement.constants], HEADER
+        )
     ]
-    for row in (row for refinement in found for row in refinement.rows):
+    for row in (row for refinement in refinements for row in refinement.rows):
         lines += ["[[runs]]", *(f"{name} = {json.dumps(text)}" for name, text in row.items()), ""]
     return "\n".join(lines)
 

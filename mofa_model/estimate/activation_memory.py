@@ -89,12 +89,12 @@ def activation_memory(
 
 
 def with_loss(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, stored: Footprint
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, footprint: Footprint
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
     logits = heads_on(strategy, stages) * _loss(workload, constants, strategy)
-    backward = memory.beyond_loss(stored.backward, logits)
+    backward = memory.beyond_loss(footprint.backward, logits)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
         workload.model.hidden,
@@ -105,11 +105,12 @@ def with_loss(
     # A graph of the whole iteration has a workspace of its own beside that of kernels outside.
     graph = backward + logits if strategy.graphs is Graphs.FULL else 0.0
     return replace(
-        stored,
+        footprint,
         backward=backward,
         logits=logits,
-        fragmentation=constants.fragmentation * (stored.activations + backward + logits) + cached,
-        graphs=stored.graphs + graph,
+        fragmentation=constants.fragmentation * (footprint.activations + backward + logits)
+        + cached,
+        graphs=footprint.graphs + graph,
     )
 
 

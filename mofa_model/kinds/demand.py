@@ -166,10 +166,10 @@ def total(
     )
 
 
-def named(asked: Demand, wanted: Reference, where: str) -> Demand:
+def named(demand: Demand, reference: Reference, where: str) -> Demand:
     """What is known of a job whose pods stand in an object that it names, and that is not here."""
-    unread = f"{where}: {wanted} is not here; create it, or {ELSEWHERE}"
-    return replace(asked, unread=unread, missing=(wanted,))
+    unread = f"{where}: {reference} is not here; create it, or {ELSEWHERE}"
+    return replace(demand, unread=unread, missing=(reference,))
 
 
 def _read(one: PodSet, beside: Beside) -> _Set:

@@ -82,13 +82,13 @@ class _Status(Conditioned):
     roles: Named[_Pods] = under({}, "replicaStatuses")
 
 
-def observed(wanted: Mapping[str, Role], told: object) -> Observation:
+def observed(roles: Mapping[str, Role], told: object) -> Observation:
     """What the status of a job that has roles tells of its life."""
     status = glance(_Status, told)
     running = sum(one.active + one.succeeded for one in status.roles.values())
     again = status.since("Restarting")
     return status.observation(
-        ready=running >= sum(one.replicas for one in wanted.values()) if status.roles else None,
+        ready=running >= sum(one.replicas for one in roles.values()) if status.roles else None,
         drop=RecoveryClass.POD,
         signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
     )

@@ -261,9 +261,9 @@ class Beside:
         """The objects, as they came."""
         self._specs = {_identity(one): part(one, "spec") for one in objects}
 
-    def spec(self, wanted: Reference) -> Mapping[str, Any] | None:
+    def spec(self, reference: Reference) -> Mapping[str, Any] | None:
         """The spec of an object, whatever the version of its group; None where it is not here."""
-        return self._specs.get((wanted.kind.group, wanted.kind.kind, wanted.name))
+        return self._specs.get((reference.kind.group, reference.kind.kind, reference.name))
 
 
 def _identity(body: Body) -> tuple[str, str, str]:

@@ -61,21 +61,21 @@ def option(name: str, values: tuple[object, ...]) -> list[str]:
     return [name, *(str(value) for value in values)]
 
 
-def trainer_options(known: Arguments, words: Sequence[str]) -> dict[str, str | None]:
+def trainer_options(arguments: Arguments, words: Sequence[str]) -> dict[str, str | None]:
     """Options of a command by today's names; None where an option stands alone."""
     found: dict[str, str | None] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
             name, equals, value = word.partition("=")
-            name, fixed = known.today(name, value if equals else None)
+            name, fixed = arguments.today(name, value if equals else None)
             found[name] = fixed
         elif name and found[name] is None:
             found[name] = word
     return found
 
 
-def trainer_layout(known: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
+def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
     """What these say of a layout: only what is said."""
     layout: dict[str, Any] = {}
     if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
@@ -84,7 +84,7 @@ def trainer_layout(known: Arguments, options: Mapping[str, str | None]) -> dict[
         layout["offload"] = frozenset({LAYER_INPUT})
     if "--per_device_train_batch_size" in options:
         size = options["--per_device_train_batch_size"]
-        layout["mbs"] = known.number("--per_device_train_batch_size", size)
+        layout["mbs"] = arguments.number("--per_device_train_batch_size", size)
     return layout
 
 
@@ -93,10 +93,10 @@ def trainer_precision(options: Mapping[str, str | None]) -> str | None:
     return next((word for word in ("bf16", "fp16") if f"--{word}" in options), None)
 
 
-def save_interval(known: Arguments, options: Mapping[str, str | None]) -> int | None:
+def save_interval(arguments: Arguments, options: Mapping[str, str | None]) -> int | None:
     """Steps between checkpoints. [1]"""
     saves = options.get("--save_steps")
-    return known.number("--save_steps", saves) if saves is not None else None
+    return arguments.number("--save_steps", saves) if saves is not None else None
 
 
 def recomputes_every(options: Mapping[str, str | None]) -> int:

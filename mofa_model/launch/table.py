@@ -203,20 +203,22 @@ _DEGREE: Final = re.compile(
 """Names of degrees of parallelism, whoever's they are."""
 
 
-def refuse_degrees(known: Arguments, said: Settings) -> None:
+def refuse_degrees(arguments: Arguments, said: Settings) -> None:
     """Refuse a degree of parallelism in a file that is not read: without it the layout is another.
 
     The model's own part of a file is left alone: `pretraining_tp` of a config.json says nothing
     about the training.
     """
-    read = {name.rpartition(".")[2] for name in (*known.kinds, *known.older, *known.only)}
+    read = {
+        name.rpartition(".")[2] for name in (*arguments.kinds, *arguments.older, *arguments.only)
+    }
     for path, value in said.leaves().items():
         name = path.rpartition(".")[2]
         own = (
             path.startswith("model.model_config.")
             or name in read
-            or known.is_unpriced(path)
-            or known.is_unpriced(name)
+            or arguments.is_unpriced(path)
+            or arguments.is_unpriced(name)
         )
         several = not isinstance(value, bool) and isinstance(value, int) and value > 1
         if several and not own and _DEGREE.search(name):

@@ -247,9 +247,9 @@ _KEPT: Final = (
 )
 
 
-def structural(model: type[Part], *, defaults: bool = True) -> dict[str, Any]:
+def structural(part: type[Part], *, defaults: bool = True) -> dict[str, Any]:
     """The self-contained schema of a model; that of a status has no `defaults`."""
-    whole = model.model_json_schema(by_alias=True)
+    whole = part.model_json_schema(by_alias=True)
     made = _plain(whole, whole.get("$defs", {}))
     return made if defaults else _bare(made)
 

@@ -35,9 +35,9 @@ SHARED_STORAGE: Final = StorageTier.model_validate({"name": "Remote", "nodeBandw
 
 
 def reliability_of(
-    assumed: FailureAssumptions,
+    assumptions: FailureAssumptions,
     profile: ClusterProfileSpec,
-    seen: ByClass,
+    evidence: ByClass,
     *,
     cluster: Cluster,
     asynchronous: bool,
@@ -50,7 +50,7 @@ def reliability_of(
     names = [tier.name for tier in tiers]
     return Reliability(
         classes=tuple(
-            _class(base, assumed, given, seen, names, path) for base in classes_of(given)
+            _class(base, assumptions, given, evidence, names, path) for base in classes_of(given)
         ),
         tiers=tiers,
         slowdown=stored.slowdown_percent / 100,
@@ -79,9 +79,9 @@ def _hangs(given: Failures) -> Hangs | None:
     return Hangs(timeout=float(stated.timeout_seconds), share=stated.share_percent / 100)
 
 
-def classes_of(given: Failures) -> list[FailureClass]:
+def classes_of(failures: Failures) -> list[FailureClass]:
     """The profile's classes; a missing one is assumed as in section 3.4 of the paper."""
-    named = {item.name: item for item in given.classes}
+    named = {item.name: item for item in failures.classes}
     paper = [
         FailureClass.model_validate(
             {

@@ -282,16 +282,16 @@ def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tupl
     return tuple(told)
 
 
-def model_of(given: Model, config: str | None, path: str) -> Transformer:
+def model_of(part: Model, config: str | None, path: str) -> Transformer:
     """The model that a manifest names; `config` is the text behind configMapRef."""
-    if given.preset is not None:
+    if part.preset is not None:
         also = "or describe it by architecture or configMapRef"
         return presets.model(
-            presets.resolve("models", given.preset, field=f"{path}.preset", also=also)
+            presets.resolve("models", part.preset, field=f"{path}.preset", also=also)
         )
-    if given.architecture is not None:
-        return _shape(given.architecture)
-    ref = given.config_map_ref
+    if part.architecture is not None:
+        return _shape(part.architecture)
+    ref = part.config_map_ref
     if ref is None or config is None:
         name = f"{ref.name}/{ref.key}" if ref is not None else ""
         raise BadValue(

@@ -62,20 +62,22 @@ class JobQuestion:
     """Why it is this profile, where nobody named one and there was none to choose from."""
 
 
-def request_of(asked: JobQuestion) -> Request:
+def request_of(question: JobQuestion) -> Request:
     """The model's request for a job's question."""
-    with contextlib.nullcontext() if asked.draft is None else asked.draft.errors():
-        return to_inputs(asked.spec, asked.profile, config=asked.config, path=asked.path)
+    with contextlib.nullcontext() if question.draft is None else question.draft.errors():
+        return to_inputs(
+            question.spec, question.profile, config=question.config, path=question.path
+        )
 
 
-def with_assumption(asked: JobQuestion, advice: Advice) -> Advice:
+def with_assumption(question: JobQuestion, advice: Advice) -> Advice:
     """An answer that says which profile was assumed."""
-    if not asked.assumed:
+    if not question.assumed:
         return advice
     return replace(
         advice,
-        explanation=f"{advice.explanation}; {asked.assumed}",
-        caveats=(*advice.caveats, asked.assumed),
+        explanation=f"{advice.explanation}; {question.assumed}",
+        caveats=(*advice.caveats, question.assumed),
     )
 
 

@@ -44,10 +44,10 @@ Place: TypeAlias = tuple[int, int]
 _PAUSED: Final = PREFIX + "paused"
 
 
-def sizes_of(asked: JobQuestion) -> dict[int, Request | str]:
+def sizes_of(question: JobQuestion) -> dict[int, Request | str]:
     """The question at every size that a job may have; none where it has one size."""
     sizes: dict[int, Request | str] = {}
-    for gpus, found in asked.sizes:
+    for gpus, found in question.sizes:
         try:
             sizes[gpus] = str(found) if isinstance(found, InputError) else request_of(found)
         except InputError as error:
@@ -64,17 +64,19 @@ def digest_of(request: Request, sizes: Sizes, version: str) -> str:
     return hash_of([digest, others], version)
 
 
-def table_of(sizes: Sizes, answer: Answer, known: Mapping[Request, Advice]) -> list[dict[str, Any]]:
+def table_of(
+    sizes: Sizes, answer: Answer, advice_by_request: Mapping[Request, Advice]
+) -> list[dict[str, Any]]:
     """A row for each size: layout, seconds of a step and steps between checkpoints, or a reason.
 
-    `known` has the answer for the job's present size. Rows show no alternatives: `top` is 0.
+    `advice_by_request` has the answer for the job's present size. Rows show no alternatives: `top` is 0.
     """
     rows: list[dict[str, Any]] = []
     for gpus, request in sizes.items():
         if isinstance(request, str):
             rows.append({"gpus": gpus, "reason": request})
             continue
-        advice = known.get(request) or answer(replace(request, top=0))
+        advice = advice_by_request.get(request) or answer(replace(request, top=0))
         if advice.strategy is None or advice.predicted is None:
             rows.append({"gpus": gpus, "reason": advice.explanation[:200]})
             continue

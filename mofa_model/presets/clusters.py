@@ -14,19 +14,19 @@ from mofa_model.spec import Cluster, Host, Link, Precision
 from mofa_model.units import Numeric
 
 
-def link(given: str | Link, *, field: str = "link") -> Link:
+def link(fabric: str | Link, *, field: str = "link") -> Link:
     """A link by fabric id or by its bandwidth; a bandwidth alone has no latency.
 
     >>> link("50 Gbit/s").bandwidth, link("25Gb/s").bandwidth, link("400GbE").bandwidth
     (6250000000.0, 3125000000.0, 50000000000.0)
     """
-    if isinstance(given, Link):
-        return given
-    if str(given)[:1] in set("0123456789+-.") and not entries.meanings("fabrics", given):
-        bandwidth = units.parse(given, "B/s", field=field)
+    if isinstance(fabric, Link):
+        return fabric
+    if str(fabric)[:1] in set("0123456789+-.") and not entries.meanings("fabrics", fabric):
+        bandwidth = units.parse(fabric, "B/s", field=field)
         positive(**{field: bandwidth})
         return Link(bandwidth=bandwidth)
-    return catalogue.fabric(entries.resolve("fabrics", given, field=field))
+    return catalogue.fabric(entries.resolve("fabrics", fabric, field=field))
 
 
 def cluster(

@@ -94,7 +94,7 @@ def mixture(
     )
 
 
-def present(of: RateForecasts) -> tuple[float, float]:
+def present(forecasts: RateForecasts) -> tuple[float, float]:
     """The past as evidence of the rate ahead: failures, and the exposure in which they were; a
     Gamma of like mean and variance. Ours. [1, unit of exposure]
 
@@ -103,13 +103,15 @@ def present(of: RateForecasts) -> tuple[float, float]:
     >>> round(failures), round(failures / exposure, 4)
     (11, 0.0032)
     """
-    rate = of.shape / of.scale
-    mean = float(of.weight @ rate)
-    shape = mean**2 / float(of.weight @ (rate / of.scale + rate**2) - mean**2)
+    rate = forecasts.shape / forecasts.scale
+    mean = float(forecasts.weight @ rate)
+    shape = mean**2 / float(forecasts.weight @ (rate / forecasts.scale + rate**2) - mean**2)
     return max(0.0, shape - JEFFREYS), shape / mean
 
 
-def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL) -> Outlook:
+def outlook(
+    forecasts: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL
+) -> Outlook:
     """Failures of so many days [d], with so much exposure in them. Ours. [1]
 
     >>> steady = mixture(np.ones(60), np.full(60, 100.0), np.tile([1, 0, 0, 1], 15), ahead=7.0)
@@ -117,9 +119,11 @@ def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVE
     >>> coming.lower, round(coming.mean, 1), coming.upper
     (1, 3.5, 7)
     """
-    mean = exposure * of.shape / of.scale
-    lower, upper = (_least_count(of, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2))
-    return Outlook(days=days, lower=lower, mean=float(of.weight @ mean), upper=upper)
+    mean = exposure * forecasts.shape / forecasts.scale
+    lower, upper = (
+        _least_count(forecasts, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2)
+    )
+    return Outlook(days=days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:

@@ -221,7 +221,7 @@ def assess(
             name: recovery_posterior(
                 observed.recoveries.get(name, ()),
                 observed.open_recoveries.get(name, ()),
-                assumed=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
+                prior=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
                 level=level,
             )
             for name in every
@@ -367,7 +367,7 @@ def recovery_posterior(
     finished: Sequence[float],
     still_open: Sequence[float] = (),
     *,
-    assumed: RecoveryTime,
+    prior: RecoveryTime,
     level: Ratio = LEVEL,
 ) -> RecoveryPosterior:
     """Posterior of a mean recovery time, lognormal, with recoveries still open at the end
@@ -386,8 +386,8 @@ def recovery_posterior(
     seen, cut = np.asarray(finished, dtype=float), np.asarray(still_open, dtype=float)
     positive(recovery=np.append(seen, 1.0))
     not_negative(open_recovery=np.append(cut, 0.0))
-    spread0 = np.sqrt(np.log1p(max(assumed.cv, 0.1) ** 2))
-    center0 = np.log(max(assumed.mean, 1e-9)) - spread0 * spread0 / 2
+    spread0 = np.sqrt(np.log1p(max(prior.cv, 0.1) ** 2))
+    center0 = np.log(max(prior.mean, 1e-9)) - spread0 * spread0 / 2
     logs, opened = np.log(seen), np.log(np.maximum(cut, 1e-9))
     near = np.append(np.append(logs, opened), center0)
     m = np.linspace(near.min() - 3 * spread0, near.max() + 3 * spread0, 241)[:, None]

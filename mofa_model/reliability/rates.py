@@ -81,7 +81,7 @@ def posterior(
     return Posterior(failures=failures, exposure=exposure, shape=shape[()], scale=scale[()])
 
 
-def quantile(of: Posterior, chance: Ratio) -> Numeric:
+def quantile(posterior: Posterior, chance: Ratio) -> Numeric:
     """Quantile of a posterior. Source: inverse of the incomplete gamma function. [1 / unit of
     exposure]
 
@@ -90,18 +90,18 @@ def quantile(of: Posterior, chance: Ratio) -> Numeric:
     """
     from scipy.special import gammaincinv
 
-    value: Numeric = gammaincinv(of.shape, chance) / of.scale
+    value: Numeric = gammaincinv(posterior.shape, chance) / posterior.scale
     return value
 
 
-def credible_interval(of: Posterior, level: Ratio = LEVEL) -> tuple[Numeric, Numeric]:
+def credible_interval(posterior: Posterior, level: Ratio = LEVEL) -> tuple[Numeric, Numeric]:
     """Equal-tailed credible interval of a rate. Source: Gamma quantiles. [1 / unit of exposure]
 
     >>> [round(float(x), 7) for x in credible_interval(posterior(0, 500.0))]
     [3.9e-06, 0.0038415]
     """
     _level(level)
-    return quantile(of, (1 - level) / 2), quantile(of, (1 + level) / 2)
+    return quantile(posterior, (1 - level) / 2), quantile(posterior, (1 + level) / 2)
 
 
 def garwood_interval(

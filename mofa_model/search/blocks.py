@@ -139,33 +139,33 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
     )
 
 
-def with_recomputed_layers(axes: Axes, shapes: Shapes, whole: ShapeBlock) -> ShapeBlock | None:
+def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> ShapeBlock | None:
     """Rows of a block that can recompute a number of layers, once for each number; None without any.
 
     Such numbers are degrees as well: all of them stand in one column, which is cheaper than an
     option for each.
     """
-    can = reduce(np.logical_or, whole.allowed["recompute"])
+    can = reduce(np.logical_or, block.allowed["recompute"])
     numbers = [at for at, value in enumerate(axes["recompute"]) if _some_layers(value)]
     rows = [np.flatnonzero(can[at]) for at in numbers]
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     if not len(origin):
         return None
     at = np.repeat(numbers, [len(some) for some in rows])
-    members, every = whole.members[origin], np.arange(len(origin))
-    allowed = {name: ok.take(origin, axis=-1) for name, ok in whole.allowed.items()}
+    members, every = block.members[origin], np.arange(len(origin))
+    allowed = {name: ok.take(origin, axis=-1) for name, ok in block.allowed.items()}
     allowed["recompute"] = allowed["recompute"][:, at, every][:, None]
-    degrees = {name: getattr(whole.layout, name)[origin] for name in DEGREES}
+    degrees = {name: getattr(block.layout, name)[origin] for name in DEGREES}
     layers = np.array([float(value.layers) for value in axes["recompute"]])
     return ShapeBlock(
         members=members,
         origin=origin,
-        layout=varied(whole.layout, **degrees),
-        micro_batches=whole.micro_batches[origin],
-        shapes=whole.shapes[origin],
-        index=whole.shapes[origin] + at * axes.strides["recompute"],
+        layout=varied(block.layout, **degrees),
+        micro_batches=block.micro_batches[origin],
+        shapes=block.shapes[origin],
+        index=block.shapes[origin] + at * axes.strides["recompute"],
         layers=layers[at],
-        stages=whole.stages.of(origin),
+        stages=block.stages.of(origin),
         allowed=allowed,
         overlaps=tuple(_overlaps(axes, shapes, members, allowed)),
     )

@@ -76,14 +76,14 @@ class LocalShapes:
             return self
         return LocalShapes(self._workload, self._cluster, self._table, members)
 
-    def times(self, work: Strategy) -> Times:
+    def times(self, strategy: Strategy) -> Times:
         """Times of layers and head under the features of a strategy, on every local shape."""
-        times: Times = self._on_every_shape(_TIMES, work, self._times)
+        times: Times = self._on_every_shape(_TIMES, strategy, self._times)
         return times
 
-    def stored(self, work: Strategy) -> tuple[StoredLayer, ...]:
+    def stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
         """Activations of layers under the features of a strategy, on every local shape."""
-        stored: tuple[StoredLayer, ...] = self._on_every_shape(_STORED, work, self._stored)
+        stored: tuple[StoredLayer, ...] = self._on_every_shape(_STORED, strategy, self._stored)
         return stored
 
     def _on_every_shape(

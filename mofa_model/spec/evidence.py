@@ -72,8 +72,11 @@ class DatedEvidence:
     """What was seen."""
 
 
-def together(one: ByClass, other: ByClass) -> dict[str, FailureEvidence]:
+def together(first_evidence: ByClass, second_evidence: ByClass) -> dict[str, FailureEvidence]:
     """Evidence of both by class, in the order in which the classes come."""
-    names = dict.fromkeys((*one, *other))
+    names = dict.fromkeys((*first_evidence, *second_evidence))
     nothing = FailureEvidence()
-    return {name: one.get(name, nothing) + other.get(name, nothing) for name in names}
+    return {
+        name: first_evidence.get(name, nothing) + second_evidence.get(name, nothing)
+        for name in names
+    }

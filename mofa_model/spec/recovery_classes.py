@@ -46,13 +46,13 @@ class RecoveryClass(StrEnum):
         return made
 
 
-def costlier(one: RecoveryClass, other: RecoveryClass) -> RecoveryClass:
+def costlier(first_class: RecoveryClass, second_class: RecoveryClass) -> RecoveryClass:
     """The one of two classes that restores more.
 
     >>> costlier(RecoveryClass.JOB, RecoveryClass.POD).value
     'job'
     """
-    return max(one, other, key=list(RecoveryClass).index)
+    return max(first_class, second_class, key=list(RecoveryClass).index)
 
 
 def listed(end: str = " or ") -> str:

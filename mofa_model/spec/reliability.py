@@ -267,18 +267,18 @@ def paper_classes(
     )
 
 
-def part_of_storage(given: Reliability, share: Ratio) -> Reliability:
+def part_of_storage(reliability: Reliability, share: Ratio) -> Reliability:
     """Checkpoint storage of a job that has a share of each node's devices: its share of what a node
     can write. Ours. []
     """
     if float(share) == 1.0:
-        return given
+        return reliability
     tiers = (
         replace(
             tier,
             node_bandwidth=tier.node_bandwidth * share,
             snapshot_bandwidth=tier.snapshot_bandwidth * share,
         )
-        for tier in given.tiers
+        for tier in reliability.tiers
     )
-    return replace(given, tiers=tuple(tiers))
+    return replace(reliability, tiers=tuple(tiers))

@@ -38,16 +38,16 @@ def kind_of(name: str) -> JobKind:
     return made[name.lower()]
 
 
-def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
+def save(folder: str, answers: AdviceAnswer, kind_name: str) -> list[str]:
     """Write the launch of an answer, and one for each short run to make; names of the files."""
     from mofa_model.manifest.advised import launch_of
 
-    advice, launch, kind = found.advice, found.launch, kind_of(kind_name)
+    advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
     if launch is None:
         return []
     probes = [
         launch_of(
-            found.request,
+            answers.request,
             replace(advice, strategy=probe.strategy, precision=probe.precision),
             launch.trainer,
         )
@@ -58,7 +58,7 @@ def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
         "README.md": _readme(advice, launch, manifest, kind),
         SCRIPT: launch_script(launch, advice.nodes, advice.gpus // advice.nodes),
         manifest: "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
-        "advice.json": output.as_json(found.document),
+        "advice.json": output.as_json(answers.document),
         **launch.files,
     }
     files.write_folder(folder, texts, programs=[SCRIPT])
@@ -69,7 +69,7 @@ def save(folder: str, found: AdviceAnswer, kind_name: str) -> list[str]:
         files.write_folder(f"{folder}/{name}", {SCRIPT: script, **made.files}, programs=[SCRIPT])
         names.append(name)
     if probes:
-        files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(found.request, advice))
+        files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(answers.request, advice))
         names.append("runs.csv")
     return names
 

@@ -116,7 +116,7 @@ def attention(
 
 def windowed(
     f: Fields,
-    whole: SoftmaxAttention,
+    block: SoftmaxAttention,
     where: Callable[[int], bool],
     *,
     word: str = "sliding_attention",
@@ -128,10 +128,10 @@ def windowed(
     size = f.number("sliding_window", "attention_chunk_size", default=0, least=0)
     listed = f.words("layer_types", layers, (word, "full_attention"))
     if not size:
-        return [whole] * layers
-    narrow = replace(whole, window=size)
+        return [block] * layers
+    narrow = replace(block, window=size)
     return [
-        narrow if (where(at) if listed is None else listed[at] == word) else whole
+        narrow if (where(at) if listed is None else listed[at] == word) else block
         for at in range(layers)
     ]
 
@@ -183,7 +183,7 @@ def latent(f: Fields, value_dim: int | None = None) -> LatentAttention:
     )
 
 
-def leading(f: Fields, dense: Block, sparse: Block) -> list[Block]:
+def leading(f: Fields, block: Block, sparse: Block) -> list[Block]:
     """Dense parts in the first layers, experts in all others; or as `mlp_layer_types` lists
     them.
     """
@@ -192,4 +192,4 @@ def leading(f: Fields, dense: Block, sparse: Block) -> list[Block]:
     first = f.number("first_k_dense_replace", default=0, least=0)
     listed = f.words("mlp_layer_types", layers, ("dense", "sparse"))
     words = listed or ["dense"] * min(first, layers) + ["sparse"] * (layers - first)
-    return [dense if word == "dense" else sparse for word in words]
+    return [block if word == "dense" else sparse for word in words]

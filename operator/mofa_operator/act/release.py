@@ -64,19 +64,19 @@ def _without_arguments(release: Release, error: ApiError) -> Release:
     return replace(release, note=note, outcome=UNADVISED if release.free else "")
 
 
-async def say(answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
+async def say(check_answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
     """Answer a Workload as it was seen; `Conflict` where it has changed meanwhile."""
     entry: Written = {
-        "state": answer.state,
-        "message": answer.message,
-        "lastTransitionTime": answer.at,
+        "state": check_answer.state,
+        "message": check_answer.message,
+        "lastTransitionTime": check_answer.at,
     }
-    if answer.updates:
-        entry["podSetUpdates"] = [_update(update) for update in answer.updates]
-    if answer.retry is not None:
-        entry["requeueAfterSeconds"] = answer.retry
+    if check_answer.updates:
+        entry["podSetUpdates"] = [_update(update) for update in check_answer.updates]
+    if check_answer.retry is not None:
+        entry["requeueAfterSeconds"] = check_answer.retry
     checks = [
-        {**_of_kueue(check), **entry} if check.get("name") in answer.checks else check
+        {**_of_kueue(check), **entry} if check.get("name") in check_answer.checks else check
         for check in items(at(workload.body, "status", "admissionChecks"))
     ]
     return await _merge_status(workload, {"admissionChecks": checks}, api)

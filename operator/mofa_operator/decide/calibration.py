@@ -129,7 +129,7 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
 
 
 def remembered(
-    evidence: Sequence[JobEvidence], new: JobEvidence, *, most: int = MOST
+    evidence: Sequence[JobEvidence], new_evidence: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
     """Evidence with one job's replaced or added; above `most`, one is dropped.
 
@@ -137,9 +137,9 @@ def remembered(
     >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
     [0.2]
     """
-    standing = next((one for one in evidence if one.job == new.job), new)
-    others = [one for one in evidence if one.job != new.job]
-    latest = new if new.at >= standing.at else standing
+    standing = next((one for one in evidence if one.job == new_evidence.job), new_evidence)
+    others = [one for one in evidence if one.job != new_evidence.job]
+    latest = new_evidence if new_evidence.at >= standing.at else standing
     kept = sorted((*others, latest), key=lambda one: (one.at, one.job))
     while len(kept) > most:  # who fills a namespace with jobs drives out its own
         count = Counter(one.namespace for one in kept)

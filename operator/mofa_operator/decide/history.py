@@ -59,9 +59,9 @@ class HistoryReading:
     """Whether Prometheus, or the watch alone, said something that can be used."""
 
 
-def read(snapshot: ProfileSnapshot, before: History | None, window: float) -> HistoryReading:
+def read(snapshot: ProfileSnapshot, old_history: History | None, window: float) -> HistoryReading:
     """The past of a pool, given what is remembered; `window` is how far back it counts. [s]"""
-    return _Look(snapshot, before, window).reading()
+    return _Look(snapshot, old_history, window).reading()
 
 
 class _Look:

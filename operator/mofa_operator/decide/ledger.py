@@ -79,15 +79,15 @@ def failures(history: History) -> int:
     return int(sum(one.failures for one in history.classes.values()))
 
 
-def differs(before: History, after: History, least: float) -> bool:
+def differs(old_history: History, new_history: History, least: float) -> bool:
     """Whether any figure of the evidence changed by a share of `least` or more."""
 
     def figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
         return (None,) * 3 if one is None else (one.node_days, one.failures, one.mean_recovery)
 
-    pairs: list[tuple[float | None, float | None]] = [(before.coverage, after.coverage)]
+    pairs: list[tuple[float | None, float | None]] = [(old_history.coverage, new_history.coverage)]
     for name in RecoveryClass:
-        old, new = before.classes.get(name), after.classes.get(name)
+        old, new = old_history.classes.get(name), new_history.classes.get(name)
         pairs += zip(figures(old), figures(new), strict=True)
     return any(moved(old, new, least) for old, new in pairs)
 
@@ -102,9 +102,9 @@ def node_days(value: float) -> float:
 
 
 def merged(
-    stands: Iterable[Day],
+    stored_days: Iterable[Day],
     prometheus: Iterable[Day],
-    watch: Iterable[Day],
+    watched_days: Iterable[Day],
     window: float,
     now: float,
 ) -> tuple[Day, ...]:
@@ -112,8 +112,8 @@ def merged(
 
     `window` and `now` in [s].
     """
-    kept = {_order(day): day for day in stands}
-    for day in (*prometheus, *watch):
+    kept = {_order(day): day for day in stored_days}
+    for day in (*prometheus, *watched_days):
         classes = {
             name.value: as_written(day.classes[name])
             for name in RecoveryClass
@@ -141,7 +141,7 @@ def memory(days: Iterable[Day], window: float) -> History | None:
     return rounded(whole, window, sum(one.days for one in every) * DAY / window)
 
 
-def counts(entries: Iterable[Day], name: str) -> Day | None:
+def counts(days: Iterable[Day], name: str) -> Day | None:
     """The entry of one day that counts for a class; None where none knows the class."""
 
     def weight(day: Day) -> tuple[bool, float, bool]:
@@ -149,15 +149,15 @@ def counts(entries: Iterable[Day], name: str) -> Day | None:
         saw_jobs = any(other != RecoveryClass.POD for other in day.classes)
         return saw_jobs, day.classes[name].node_days * (2 if is_server else 1), is_server
 
-    return max((day for day in entries if name in day.classes), key=weight, default=None)
+    return max((day for day in days if name in day.classes), key=weight, default=None)
 
 
-def due(stands: Iterable[Day], days: Iterable[Day], now: float) -> bool:
+def due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
     """Whether days alone are worth a write: one is complete, or much more of one is known.
 
     `now` in [s].
     """
-    known = {_order(day): day.covered for day in stands}
+    known = {_order(day): day.covered for day in stored_days}
     today = date_of(now)
     return any(
         (more := day.covered - known.get(_order(day), 0.0)) >= QUARTER
@@ -215,7 +215,7 @@ def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
 
 
 def weeks_with(
-    weeks: Iterable[DatedEvidence], stood: Iterable[Day], days: Iterable[Day]
+    weeks: Iterable[DatedEvidence], stored_days: Iterable[Day], days: Iterable[Day]
 ) -> tuple[DatedEvidence, ...]:
     """The weeks, with stored days that are older than all `days` now.
 
@@ -225,7 +225,7 @@ def weeks_with(
     found = {
         week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)
     }
-    for day in of_days(one for one in stood if one.date < first):
+    for day in of_days(one for one in stored_days if one.date < first):
         monday = _monday(day.date)
         week = found.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
         whole = together(week.classes, day.classes)
@@ -235,18 +235,18 @@ def weeks_with(
 
 
 def ledger_status(
-    pool: LiveProfile, fresh: Iterable[Day], weeks: Sequence[DatedEvidence], now: float
+    profile: LiveProfile, new_days: Iterable[Day], weeks: Sequence[DatedEvidence], now: float
 ) -> Written | None:
     """The status of a profile's FailureLedger; None where it says that already. `now` in [s]."""
-    days = trimmed(fresh, now)
+    days = trimmed(new_days, now)
     made = _status(days, weeks, now)
-    says_it = same({**pool.counted, "time": ""}, {**made, "time": ""}) and not pool.unmoved
+    says_it = same({**profile.counted, "time": ""}, {**made, "time": ""}) and not profile.unmoved
     return None if says_it else made
 
 
-def ledger_is_due(pool: LiveProfile, fresh: Iterable[Day], now: float) -> bool:
+def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> bool:
     """Whether the ledger is due: a day is complete, or the profile holds days of version 0.1.0."""
-    return bool(pool.unmoved) or due(pool.days, trimmed(fresh, now), now)
+    return bool(profile.unmoved) or due(profile.days, trimmed(new_days, now), now)
 
 
 def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:

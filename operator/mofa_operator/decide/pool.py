@@ -153,7 +153,7 @@ def _turns(nodes: NodeCount) -> tuple[float, ...]:
 
 
 def ready(
-    spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings
+    spec: ClusterProfileSpec, node_count: NodeCount, pool_size: PoolSize, settings: LoopSettings
 ) -> NewCondition:
     """The condition Ready: whether there are nodes, and whether they are as the profile says."""
     try:
@@ -161,23 +161,23 @@ def ready(
         device = presets.resolve("devices", spec.gpu, field="spec.gpu")
     except InputError as error:
         return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
-    if not nodes.total and not size.nodes:
+    if not node_count.total and not pool_size.nodes:
         why = "no node matches spec.nodeSelector"
         return NewCondition(Aspect.READY, "False", Reason.NO_NODES, why)
-    if not nodes.ready and not size.nodes:
+    if not node_count.ready and not pool_size.nodes:
         why = "nodes match spec.nodeSelector, but none is ready"
         return NewCondition(Aspect.READY, "False", Reason.NO_READY_NODES, why)
-    offered = sorted(number for number in nodes.gpus if number != per_node)
-    others = [product for product in nodes.products if _is_other(product, device)]
-    if nodes.gpus and per_node not in nodes.gpus:
+    offered = sorted(number for number in node_count.gpus if number != per_node)
+    others = [product for product in node_count.products if _is_other(product, device)]
+    if node_count.gpus and per_node not in node_count.gpus:
         message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
         return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     if others:
         message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
         return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
-    turns = "" if size.since is None else (
-        f"{nodes.ready} nodes are ready since {moment(size.since)}; advice stays for {size.nodes} "
+    turns = "" if pool_size.since is None else (
+        f"{node_count.ready} nodes are ready since {moment(pool_size.since)}; advice stays for {pool_size.nodes} "
         f"until others have been there, or away, for {settings.steady:g} s"
     )  # fmt: skip
     return NewCondition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))

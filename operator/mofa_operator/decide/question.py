@@ -91,9 +91,9 @@ PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
 """Where each parameter of the page's form is in a TrainingJob's spec, and how its text is read."""
 
 
-def changed(found: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
+def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
     """The question with these values in place of the job's own."""
-    spec = found.spec.model_dump(by_alias=True, exclude_unset=True)
+    spec = questions.spec.model_dump(by_alias=True, exclude_unset=True)
     for name, text in changes.items():
         (*parts, last), read = PLACES[name]
         try:
@@ -107,7 +107,7 @@ def changed(found: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
         inner[last] = value
     if "nodes" in changes:
         spec["cluster"].pop("maxNodes", None)
-    return replace(found, spec=parse(TrainingJobSpec, spec, "spec"), path="spec")
+    return replace(questions, spec=parse(TrainingJobSpec, spec, "spec"), path="spec")
 
 
 def by_parameter(error: MofaError) -> dict[str, str]:

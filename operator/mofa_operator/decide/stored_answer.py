@@ -91,16 +91,16 @@ def as_answered(question: Question, job: LiveObject) -> Question:
     return replace(question, profiles=tuple(profiles))
 
 
-def matters(stood: Answer, fresh: Answer, material: float) -> bool:
+def matters(stored: Answer, answer: Answer, material: float) -> bool:
     """Whether strategy, interval (by `material`) or a figure's band makes a write worth it. [1]"""
-    if (stood.reason, stood.strategy) != (fresh.reason, fresh.strategy):
+    if (stored.reason, stored.strategy) != (answer.reason, answer.strategy):
         return True
-    if moved(stood.checkpoint_interval, fresh.checkpoint_interval, material):
+    if moved(stored.checkpoint_interval, answer.checkpoint_interval, material):
         return True
-    if moved(_steps(stood), _steps(fresh), material):
+    if moved(_steps(stored), _steps(answer), material):
         return True
     return not all(
-        _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES
+        _is_within(stored.figures.get(name), answer.figures.get(name)) for name in _FIGURES
     )
 
 

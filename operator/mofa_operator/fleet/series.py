@@ -103,14 +103,14 @@ def _counting(one: Wanted) -> str:
     return " or ".join(f"count(last_over_time({series}[{_WINDOW}]))" for series in one.series)
 
 
-def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Diagnosis]:
+def judged(samples: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Diagnosis]:
     """What that means."""
-    if isinstance(found, SourceUnreachable):
-        yield broken("Prometheus", str(found), "start it, or give another --prometheus")
+    if isinstance(samples, SourceUnreachable):
+        yield broken("Prometheus", str(samples), "start it, or give another --prometheus")
         return
     yield ok("Prometheus", f"{address} answers")
     for one in WANTED:
-        if count := found[one.about]:
+        if count := samples[one.about]:
             yield ok(one.about, f"{count} series like {one.series[0]}")
         else:
             make = broken if one.needed else weaker

@@ -231,7 +231,7 @@ def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
 
 
 def lacking(
-    roles: Sequence[Body], bindings: Sequence[Body], one: Deployed, kinds: Iterable[Kind]
+    roles: Sequence[Body], bindings: Sequence[Body], deployed: Deployed, kinds: Iterable[Kind]
 ) -> list[str]:
     """What it does and may not; Roles in a namespace count as much as ClusterRoles."""
     held = {
@@ -241,7 +241,7 @@ def lacking(
     rules = [
         rule
         for binding in bindings
-        if _binds(binding, one)
+        if _binds(binding, deployed)
         for role in [held.get(_role_of(binding))]
         if role is not None
         for rule in items(role.get("rules"))

@@ -251,7 +251,7 @@ def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
 
 
 def change(
-    spent: Spending,
+    spending: Spending,
     told: Told,
     stance: Handling,
     job: LiveObject,
@@ -263,23 +263,23 @@ def change(
 
     `shown` says that its interruptions stand beside it.
     """
-    if spent.state is JobState.ENDED:
+    if spending.state is JobState.ENDED:
         return ""
-    if spent.wrong:
-        return spent.wrong
+    if spending.wrong:
+        return spending.wrong
     if not told:
         return _unasked(stance, job)
-    if spent.status == INVALID:
+    if spending.status == INVALID:
         return told.get("explanation", "")
-    if spent.stuck:
+    if spending.stuck:
         return "its steps have stopped: look at its pods' logs"
     parts = [
-        (spent.slow or 0.0, _layout(told)),
-        (spent.stopped or 0.0, _fails(job.key, shown=shown)),
-        _saves(spent, told, speaker),
+        (spending.slow or 0.0, _layout(told)),
+        (spending.stopped or 0.0, _fails(job.key, shown=shown)),
+        _saves(spending, told, speaker),
     ]
     share, found = max(parts)
-    return found if share > _SMALL * spent.held or spent.status == "NoRecommendation" else ""
+    return found if share > _SMALL * spending.held or spending.status == "NoRecommendation" else ""
 
 
 def _layout(told: Told) -> str:

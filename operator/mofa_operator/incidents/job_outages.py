@@ -159,17 +159,19 @@ def helper_exits(pods: Sequence[PodTimeline]) -> list[HelperExit]:
     ends = [(pod, at) for pod in pods for at in (pod.over, pod.created) if at]
     training = _training_containers(exits)
 
-    def is_helper(pod: PodTimeline, stop: ContainerExit) -> bool:
+    def is_helper(pod: PodTimeline, container_exit: ContainerExit) -> bool:
         if pod.containers < 2:
             return False
         for other, more in exits:
-            away = abs(more.at - stop.at)
-            may_train = not training or stop.container in training
-            if more.container != stop.container and away < ALONE and may_train:
+            away = abs(more.at - container_exit.at)
+            may_train = not training or container_exit.container in training
+            if more.container != container_exit.container and away < ALONE and may_train:
                 return False
             if other is not pod and away < AT_ONCE:
                 return False
-        return not any(abs(at - stop.at) < AT_ONCE for other, at in ends if other is not pod)
+        return not any(
+            abs(at - container_exit.at) < AT_ONCE for other, at in ends if other is not pod
+        )
 
     return [helper for helper in exits if is_helper(*helper)]
 

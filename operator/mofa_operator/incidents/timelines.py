@@ -45,14 +45,14 @@ def joined(spans: Iterable[Span], apart: float = 0.0) -> list[Span]:
     return found
 
 
-def without(whole: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+def without(span: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     """What is left of spans after the holes are cut out.
 
     >>> [tuple(span) for span in without([Span(0, 10)], [Span(2, 3), Span(8, 12)])]
     [(0, 2), (3, 8)]
     """
     cut, found = joined(holes), []
-    for start, end in joined(whole):
+    for start, end in joined(span):
         at = start
         for a, b in cut:
             if b > at and a < end:
@@ -373,20 +373,20 @@ class PodTimeline:
     containers: int = 0
     """Containers whose restarts are counted. [1]"""
 
-    def merged(self, later: PodTimeline) -> PodTimeline:
+    def merged(self, other: PodTimeline) -> PodTimeline:
         """The pod's time line, with what a later query saw of it."""
-        exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *later.exits)}
+        exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *other.exits)}
         flags = ("failed", "succeeded", "evicted", "preempted", "drained", "out_of_memory")
         return replace(
-            later,
-            node=later.node or self.node,
-            created=self.created or later.created,
-            started=self.started if self.started is not None else later.started,
-            last=max(self.last, later.last),
-            over=self.over if self.over is not None else later.over,
+            other,
+            node=other.node or self.node,
+            created=self.created or other.created,
+            started=self.started if self.started is not None else other.started,
+            last=max(self.last, other.last),
+            over=self.over if self.over is not None else other.over,
             exits=tuple(sorted(exits.values(), key=lambda stop: (stop.at, stop.container))),
-            containers=max(self.containers, later.containers),
-            **{flag: getattr(self, flag) or getattr(later, flag) for flag in flags},
+            containers=max(self.containers, other.containers),
+            **{flag: getattr(self, flag) or getattr(other, flag) for flag in flags},
         )
 
     def running(self, step: float) -> Span:

@@ -109,7 +109,7 @@ class ShownJob:
 def job_page(
     shown: ShownJob,
     view: AdviceView | Refusal | str | None,
-    lately: Curves | str | None = None,
+    curves: Curves | str | None = None,
     changes: Mapping[str, str] = _NOTHING,
 ) -> str:
     """One job: predicted and observed, its last day, the form, the advice, the conditions."""
@@ -119,7 +119,7 @@ def job_page(
     told = in_short(f"{said}." if said and not said.endswith(".") else said)
     kind = f"{shown.job.key.kind.kind}, "
     sections.append(el("p", kind, el("strong", mood(shown)), *does, f". {told}"))
-    sections += [*_amiss(shown), *_observed(shown), *history_sections(lately)]
+    sections += [*_amiss(shown), *_observed(shown), *history_sections(curves)]
     refused = view.why if isinstance(view, Refusal) else {}
     if view is not None:
         sections += what_if_sections(changes, refused, address(shown))
@@ -221,21 +221,21 @@ def health(shown: ShownJob) -> Node:
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
 
 
-def history_sections(found: Curves | str | None) -> list[ET.Element]:
+def history_sections(curves: Curves | str | None) -> list[ET.Element]:
     """The history of a job, or why there is none."""
-    if found is None:
+    if curves is None:
         return []
     heading = el("h2", "The last day")
-    if isinstance(found, str):
-        return [heading, el("p", found)]
-    if not (found.predicted or found.observed):
+    if isinstance(curves, str):
+        return [heading, el("p", curves)]
+    if not (curves.predicted or curves.observed):
         return [heading, el("p", "Prometheus holds nothing of this job yet.")]
-    now = max(moment for points in (found.predicted, found.observed) for moment, _ in points)
+    now = max(moment for points in (curves.predicted, curves.observed) for moment, _ in points)
 
     def before(points: tuple[tuple[float, float], ...]) -> list[tuple[Any, float]]:
         return [(round((moment - now) / HOUR, 2), value) for moment, value in points]
 
-    told = {"predicted": before(found.predicted), "observed": before(found.observed)}
+    told = {"predicted": before(curves.predicted), "observed": before(curves.observed)}
     drawn = LineDrawing(
         lines={name: points for name, points in told.items() if points},
         across="hours from now",

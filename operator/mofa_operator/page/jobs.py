@@ -91,22 +91,30 @@ def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:
     return el("nav", el("ul", *steps), aria_label="Pages")
 
 
-def trouble(one: ShownJob) -> tuple[int, float, str]:
+def trouble(shown: ShownJob) -> tuple[int, float, str]:
     """Its place in the list: stuck, without an answer, drifting and by how much, the rest."""
-    seen, predicted = one.status.observed.tokens_per_second, one.predicted.get("tokens_per_second")
+    seen, predicted = (
+        shown.status.observed.tokens_per_second,
+        shown.predicted.get("tokens_per_second"),
+    )
     pace = seen / predicted.target if seen is not None and predicted and predicted.target else 1.0
-    ranks = (one.health == "Stuck", one.state in BAD, one.health == "Drifting", not one.is_well)
-    return next((rank for rank, holds in enumerate(ranks) if holds), len(ranks)), pace, one.name
+    ranks = (
+        shown.health == "Stuck",
+        shown.state in BAD,
+        shown.health == "Drifting",
+        not shown.is_well,
+    )
+    return next((rank for rank, holds in enumerate(ranks) if holds), len(ranks)), pace, shown.name
 
 
-def has(one: ShownJob, words: str) -> bool:
+def has(shown: ShownJob, words: str) -> bool:
     """Whether a job has every word that is searched."""
     told = (
-        one.name,
-        one.job.key.kind.kind,
-        one.state,
-        one.health,
-        one.status.summary or one.annotation("strategy"),
+        shown.name,
+        shown.job.key.kind.kind,
+        shown.state,
+        shown.health,
+        shown.status.summary or shown.annotation("strategy"),
     )
     line = " ".join(filter(None, told)).lower()
     return all(word in line for word in words.lower().split())

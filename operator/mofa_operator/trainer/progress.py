@@ -76,8 +76,8 @@ class Progress:
     """Whether lines have the step itself, and not only steps since the start."""
 
 
-def with_line(progress: Progress, line: Line, given: Facts, at: float) -> Progress:
-    """The progress after one more line, which was written at `at`; `given` is what the user states. [s]"""
+def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Progress:
+    """The progress after one more line, which was written at `at`; `job_facts` is what the user states. [s]"""
     now = replace(progress, family=line.family)
     if line.starts:
         now = replace(now, memory=None)
@@ -87,7 +87,7 @@ def with_line(progress: Progress, line: Line, given: Facts, at: float) -> Progre
         resumed = line.resumed if line.resumed is not None else now.resumed
         now = replace(now, starting=True, resumed=resumed)
     if line.has_speed:
-        now = _with_speed(now, speed(line, given.or_else(now.facts)))
+        now = _with_speed(now, speed(line, job_facts.or_else(now.facts)))
     elif (facts := _facts(line)) != Facts():
         now = replace(now, facts=facts.or_else(now.facts))
     step = line.step

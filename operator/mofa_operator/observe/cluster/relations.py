@@ -247,22 +247,26 @@ class Dependents:
         self._by_target: defaultdict[Key, set[Key]] = defaultdict(set)
         self._existing: defaultdict[str, set[Key]] = defaultdict(set)
 
-    def link(self, key: Key, new: Dependencies) -> frozenset[Key]:
+    def link(self, key: Key, dependencies: Dependencies) -> frozenset[Key]:
         """Take in what a job depends on; the result is the other keys that this concerns."""
         before = self._dependencies.get(key)
-        if before == new:
+        if before == dependencies:
             return frozenset()
-        concerned = self.unlink(key) | new.policies
-        self._dependencies[key] = new
+        concerned = self.unlink(key) | dependencies.policies
+        self._dependencies[key] = dependencies
         if key.kind != TRAINING_JOB:
             self._existing[key.namespace].add(key)
-        elif new.target is not None:
-            self._by_target[new.target].add(key)
-        if new.asks:
-            self._by_profile[new.profile].add(key)
-        if before is not None and before.target == new.target:
-            return frozenset() if before.policy == new.policy else before.policies | new.policies
-        return concerned | self._around(new.target) - {key}
+        elif dependencies.target is not None:
+            self._by_target[dependencies.target].add(key)
+        if dependencies.asks:
+            self._by_profile[dependencies.profile].add(key)
+        if before is not None and before.target == dependencies.target:
+            return (
+                frozenset()
+                if before.policy == dependencies.policy
+                else before.policies | dependencies.policies
+            )
+        return concerned | self._around(dependencies.target) - {key}
 
     def unlink(self, key: Key) -> frozenset[Key]:
         """Forget what a job depends on; the result is the other keys that this concerns."""

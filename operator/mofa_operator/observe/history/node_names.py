@@ -145,34 +145,34 @@ def _example(label: str, values: set[str], known: AbstractSet[str]) -> str:
 
 
 async def node_naming(
-    prometheus: Prometheus, pool: Pool, known: KnownNodes, now: float
+    prometheus: Prometheus, pool: Pool, names: KnownNodes, now: float
 ) -> NodeNaming | str:
     """How the series name nodes now, or a sentence that says what is wrong."""
     series: list[Mapping[str, str]] = []
     for ago in AGO:
         if not series:
             series = [s.labels for s in (await prometheus.query(pool.nodes_at(ago), now)).samples]
-    naming = naming_of(series, known.every, pool.label)
+    naming = naming_of(series, names.every, pool.label)
     if isinstance(naming, str):
-        example = f" (one is {_shown(min(known.pool or known.every))})" if known.every else ""
+        example = f" (one is {_shown(min(names.pool or names.every))})" if names.every else ""
         return f"{naming}{example}; {_REMEDY}; several clusters need spec.prometheus.matchers"
-    if known.pool and pool.members:
+    if names.pool and pool.members:
         members = (await prometheus.query(pool.members_by(naming.label), now)).by(naming.label)
-        if others := sorted({node for (node,) in members} - known.pool):
+        if others := sorted({node for (node,) in members} - names.pool):
             return (
                 f"the label {naming.label} of kube_node_labels says {_shown(others[0])}, which is no node of this pool in "
-                f"the API server (one is {_shown(min(known.pool))}); {_REMEDY}"
+                f"the API server (one is {_shown(min(names.pool))}); {_REMEDY}"
             )
     return naming
 
 
-def unknown_nodes(nodes: frozenset[str], known: KnownNodes) -> str:
+def unknown_nodes(nodes: frozenset[str], names: KnownNodes) -> str:
     """A sentence where the API server knows no node of the whole window; empty where it knows one."""
-    if not known.pool or nodes & known.every:
+    if not names.pool or nodes & names.every:
         return ""
     return (
         f"the series name {_shown(min(nodes))}, and no node of this pool in the API server was ever named "
-        f"(one is {_shown(min(known.pool))}); {_REMEDY}"
+        f"(one is {_shown(min(names.pool))}); {_REMEDY}"
     )
 
 

@@ -58,9 +58,14 @@ class Totals:
     lost: Mapping[str, float] = field(default_factory=dict)
     """Lost time by cause. [s]"""
 
-    def with_interruption(self, one: RunInterruption) -> Totals:
+    def with_interruption(self, interruption: RunInterruption) -> Totals:
         """With one interruption more."""
-        return self.added(one.level, one.cause or "failure", recovery=one.recovery, lost=one.lost)
+        return self.added(
+            interruption.level,
+            interruption.cause or "failure",
+            recovery=interruption.recovery,
+            lost=interruption.lost,
+        )
 
     def added(
         self,

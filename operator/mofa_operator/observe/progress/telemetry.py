@@ -391,10 +391,10 @@ async def present(
     async def by_exporter(exporter: _Exporter) -> dict[JobName, float]:
         return exporter.values(await prometheus.query(exporter.trainer.there(exporter.pool), now))
 
-    async def by_own_query(one: JobSeries) -> dict[JobName, float]:
-        query = one.step_query or one.tokens_query or ""
-        value = await _own_value(prometheus, one, query, now)
-        return {} if value is None else {one.job: 0.0}
+    async def by_own_query(job_series: JobSeries) -> dict[JobName, float]:
+        query = job_series.step_query or job_series.tokens_query or ""
+        value = await _own_value(prometheus, job_series, query, now)
+        return {} if value is None else {job_series.job: 0.0}
 
     answers = await together(
         *(by_exporter(exporter) for exporter in _exporters(every)),
