@@ -74,7 +74,7 @@ class Stages:
 
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int = 0) -> Stages:
-    """The kinds of stages of a family's layouts; `dimensions` is 1 where other things are arrays."""
+    """The kinds of stages of a family's layouts; `dimensions` is 1 where others are arrays."""
     rule = _rule(model, rule)
     patterns = _patterns(model)
     given = (strategy.pp, strategy.vpp, *_numbers(model))
@@ -133,7 +133,7 @@ def row_of_each(group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
-    """Values of each of the `groups` for every row, by its `position` among these; one number stays one.
+    """Values of each of the `groups` for every row, by its `position` in them; a number stays one.
 
     >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
     (array([7., 5., 7.]), 3.0)

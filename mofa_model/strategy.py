@@ -1,8 +1,8 @@
 """What is chosen: the parallel layout and the features that trade time for memory; and its axes.
 
-Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values. So one
-`Strategy` is either a single layout or a *family* of layouts that differ in degrees alone, and every
-equation takes both.
+Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values.
+So one `Strategy` is either a single layout or a *family* of layouts that differ in degrees alone,
+and every equation takes both.
 
     strategy_text.parse_strategy("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective")
 
@@ -147,7 +147,7 @@ class Strategy:
 
     @property
     def global_micro_batch(self) -> Numeric:
-        """Sequences in a micro-batch of all data-parallel ranks; it divides the global batch. [1]"""
+        """Sequences in a micro-batch of all data-parallel ranks; divides the global batch. [1]"""
         return self.dp * self.mbs
 
     def __len__(self) -> int:

@@ -266,8 +266,10 @@ def as_html(tables: Sequence[Table]) -> str:
 
 
 _STYLE: Final = (
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b1f24}"
-    "table{border-collapse:collapse;margin:.5rem 0}th,td{padding:.25rem .8rem;border-bottom:1px solid #d5dae0;"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;"
+    "padding:0 1rem;color:#1b1f24}"
+    "table{border-collapse:collapse;margin:.5rem 0}"
+    "th,td{padding:.25rem .8rem;border-bottom:1px solid #d5dae0;"
     "text-align:left;vertical-align:top}th{border-bottom-width:2px}.r{text-align:right;"
     "font-variant-numeric:tabular-nums}p{color:#57606a;margin:.2rem 0}"
 )

@@ -27,7 +27,8 @@ def as_yaml(data: Any) -> str:
     for 15, 1:30 for 90, and the number 1e-05 for text. So such text is quoted, and such a number
     gets a point.
 
-    >>> print(as_yaml({"distributed_type": "NO", "lr": 1e-05, "on": "017", "name": "plain"}), end="")
+    >>> given = {"distributed_type": "NO", "lr": 1e-05, "on": "017", "name": "plain"}
+    >>> print(as_yaml(given), end="")
     distributed_type: 'NO'
     lr: 1.0e-05
     'on': '017'

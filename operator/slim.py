@@ -1,8 +1,8 @@
 """Remove from the image what no verb reaches; run once while the image is built.
 
-    kubernetes           123 MB, 22 stay: what reading a kubeconfig imports, and no second client for asyncio
-    scipy                112 MB, 12 stay: what special functions import; the lab's optimisers and statistics are not in the image
-    numpy, and others     20 MB less: tests, stubs for type checkers, headers and libraries to link against
+    kubernetes           123 MB, 22 stay: what reading a kubeconfig imports, no client for asyncio
+    scipy                112 MB, 12 stay: what special functions import; no optimisers or statistics
+    numpy, and others     20 MB less: tests, stubs for type checkers, headers, libraries to link
 
 Byte code is counted in: it stands beside the sources because the image is read-only. What is
 imported is found out by importing it, so another version of these packages needs no other list.

@@ -1,8 +1,8 @@
 """The rule of the choice: of all that the best candidate cannot be told apart from, the simplest.
 
     best       least expected objective, replayed, with what memory may cost
-    apart      two candidates are told apart where one is faster with a chance of DECIDED, or by WORTH
-    first      of those that are not told apart from the best, the one with the least complexity (`bands.evidence`)
+    apart      two candidates are told apart by a chance of DECIDED that one is faster, or by WORTH
+    first      of those not told apart from the best, the least complex one (`bands.evidence`)
 
 So a feature stands in the answer only where it is worth something, and what two layouts share
 decides nothing.

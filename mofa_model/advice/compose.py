@@ -64,11 +64,14 @@ from mofa_model.units import GIB, Ratio, Seconds
 
 DECIDING: Final = {
     "bands.evidence": "band.DOUBT band.DOUBTED band.NEAREST",
-    "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT coordinates.OTHER "
+    "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT "
+    "coordinates.OTHER "
     "coordinates._DOUBLINGS",
-    "bands.odds": "band.BACKGROUND band.SCALE band.SHARE band.WIDER odds.END odds.PARTING odds.REPEATED probes.REPEATED",
+    "bands.odds": "band.BACKGROUND band.SCALE band.SHARE band.WIDER odds.END odds.PARTING "
+    "odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
-    "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP prospects.SURE prospects.TIGHTER "
+    "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
+    "prospects.SURE prospects.TIGHTER "
     "prospects.WEIGHED weighed.FAILED weighed.PRESSED weighed.SLOWED",
     "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
@@ -231,7 +234,8 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
     best = min(found, key=lambda one: (one.score, one.nodes, one.index))
     offered = f"; no trainer offers {unoffered(best.strategy)}"
     where = f" on {int(some)} layers of a stage" if (some := best.strategy.chunk_layers) else ""
-    return f"; experts in {int(best.strategy.chunks)} chunks{where} would fit, as {format_strategy(best.strategy)}{offered}"
+    text = format_strategy(best.strategy)
+    return f"; experts in {int(best.strategy.chunks)} chunks{where} would fit, as {text}{offered}"
 
 
 def _alternatives(
@@ -298,7 +302,9 @@ def _alternative(
         reason = "the same layout"
     elif request.tried:
         slower = figures.step_seconds.target - of_best.step_seconds.target
-        reason = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step with what ran; by estimate {reason}"
+        way = "slower" if slower > 0 else "faster"
+        difference = units.format(abs(slower), "s", 3)
+        reason = f"{difference} {way} a step with what ran; by estimate {reason}"
     if one.unmeasured:
         reason += f"; no measured run has {', '.join(one.unmeasured)}"
     beats = to_beat(one.at, _pace(request, figures, one.nodes))
@@ -404,7 +410,10 @@ def _cannot_run(problem: SearchCase, s: Strategy) -> str:
     """Why a layout that the user gives is impossible; empty where it is possible."""
     training = problem.workload.training
     if training.global_batch % s.global_micro_batch:
-        return f"a global batch of {int(training.global_batch)} does not divide by dp x mbs = {int(s.global_micro_batch)}"
+        return (
+            f"a global batch of {int(training.global_batch)} does not divide by "
+            f"dp x mbs = {int(s.global_micro_batch)}"
+        )
     if s.pp * s.vpp > problem.workload.model.layers + 2:
         return f"{int(s.pp * s.vpp)} stages for {int(problem.workload.model.layers)} layers"
     return ""
@@ -416,8 +425,10 @@ def _explained(
     """One sentence: what is recommended, and what it gives."""
     one = best.exact
     text = (
-        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(figures.step_seconds.target, 's')} a step "
-        f"(MFU {figures.mfu.target:.0%}), {figures.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
+        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: "
+        f"{units.format(figures.step_seconds.target, 's')} a step "
+        f"(MFU {figures.mfu.target:.0%}), {figures.memory_bytes.target / GIB:.1f} GiB of a device; "
+        "a checkpoint every "
         f"{interval.steps} steps keeps ETTR at {figures.ettr.target:.1%}"
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)

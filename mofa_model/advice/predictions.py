@@ -229,7 +229,8 @@ def watchdog_words(job: Job, interval: Interval) -> str:
     found = watchdog(job, interval.steps, interval.every)
     if found is None:
         return ""
-    return f"; a watchdog of {units.format(float(found.timeout), 's')} is worth {100 * found.worth:.1f} points of it"
+    timeout = units.format(float(found.timeout), "s")
+    return f"; a watchdog of {timeout} is worth {100 * found.worth:.1f} points of it"
 
 
 def best_interval(request: Request, job: Job) -> Interval:

@@ -3,7 +3,7 @@
 A run says what its own layout takes, what similar layouts take (`bands.odds`), and whether it fits.
 Its worth follows from common draws of all errors, of times and of memory:
 
-    regret = mean over draws of (time of what would be chosen then - time of what is best then) / time
+    regret = mean over draws of (time of the choice then - time of the best then) / time
 
 Runs are added one by one. The choice after them is of the least expected time.
 """

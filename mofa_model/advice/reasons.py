@@ -54,10 +54,14 @@ def why_not(
         )
     terms = {STEP_NAMES[name]: value for name, value in compared(other, best).items()}
     if more + lost < 0:
-        return f"{units.format(-more, 's', 3)} faster a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
+        largest = _largest({**terms, LOST: lost}, more + lost, _seconds)
+        return f"{units.format(-more, 's', 3)} faster a step: {largest}"
     if more < 0:
-        return f"{units.format(-more, 's', 3)} faster a step ({_largest(terms, more, _seconds)}), but {LOST} {_seconds(lost)}"
-    return f"{units.format(more, 's', 3)} slower a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
+        largest = _largest(terms, more, _seconds)
+        faster = units.format(-more, "s", 3)
+        return f"{faster} faster a step ({largest}), but {LOST} {_seconds(lost)}"
+    largest = _largest({**terms, LOST: lost}, more + lost, _seconds)
+    return f"{units.format(more, 's', 3)} slower a step: {largest}"
 
 
 def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float) -> str:
@@ -138,7 +142,8 @@ def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Rat
     if gain < WORTH:
         return []
     text = (
-        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow {format_strategy(near.strategy)}, "
+        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow "
+        f"{format_strategy(near.strategy)}, "
         f"{gain:.0%} faster"
     )
     return [(gain, text)]
@@ -160,7 +165,10 @@ def _larger_batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
     return [
         (
             gain,
-            f"a global batch of {int(doubled.training.global_batch)} would give {gain:.0%} more tokens a second",
+            (
+                f"a global batch of {int(doubled.training.global_batch)} would give "
+                f"{gain:.0%} more tokens a second"
+            ),
         )
     ]
 
@@ -219,6 +227,7 @@ def _missing(lean: Candidate, limit: float) -> str:
     problem = lean.problem
     host = float(estimate(problem.workload, problem.cluster, lean.strategy).memory.host)
     return (
-        f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_memory_limit(problem.cluster)) / GIB:.1f} GiB; "
+        f"parks {host / GIB:.1f} GiB in main memory, of which it may fill "
+        f"{float(host_memory_limit(problem.cluster)) / GIB:.1f} GiB; "
         "more nodes or more main memory would help"
     )

@@ -53,7 +53,8 @@ def doubts_of(
     if keeps(odds.beats):
         found.insert(
             0,
-            f"keep what you run: the first choice is better with a probability of {in_percent(odds.beats or 0.0)}",
+            "keep what you run: the first choice is better with a probability of "
+            f"{in_percent(odds.beats or 0.0)}",
         )
     if odds.fits < SURELY:
         found.append(f"it fits with a probability of {in_percent(odds.fits)} only")

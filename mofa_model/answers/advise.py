@@ -298,12 +298,19 @@ def _nothing(items: Sequence[Item]) -> str:
             return f"holds no job but {_named(items)}: {meant}"
     if kinds == {PROFILE}:
         return (
-            f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, or to "
+            f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, "
+            "or to "
             "`mofa ettr --profile`"
         )
     if POLICY in kinds:
-        return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
-    return f"holds no job but {_named(items)}; give one of {', '.join(ours)}, or a model hub's config.json"
+        return (
+            f"holds no job but {_named(items)}: "
+            "`mofa annotate` takes it beside the manifests of jobs"
+        )
+    return (
+        f"holds no job but {_named(items)}; "
+        f"give one of {', '.join(ours)}, or a model hub's config.json"
+    )
 
 
 def _named(items: Sequence[Item]) -> str:

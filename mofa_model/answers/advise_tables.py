@@ -199,14 +199,20 @@ def _first(advice: Advice) -> Table:
         ("precision", advice.precision),
         (
             "checkpoint every",
-            f"{advice.checkpoint_interval_steps} steps ({units.format(float(advice.checkpoint_interval_seconds or 0), 's', 3)})",
+            (
+                f"{advice.checkpoint_interval_steps} steps "
+                f"({units.format(float(advice.checkpoint_interval_seconds or 0), 's', 3)})"
+            ),
         ),
         ("step", _range(p.step_seconds, _time(p.step_seconds))),
         ("tokens a second", _range(p.tokens_per_second, lambda x: f"{x:,.0f}")),
         ("MFU", _range(p.mfu, lambda x: f"{x:.1%}")),
         (
             "device memory",
-            f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
+            (
+                f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of "
+                f"{float(advice.memory_limit_bytes) / GIB:.1f} GiB"
+            ),
         ),
         (
             "it fits",

@@ -134,7 +134,8 @@ class UserAnswer:
                 }
                 return module.DataFrame(cells)
         raise InputError(
-            f"to_frame: {library or 'pandas or polars'} is not installed; pip install {library or 'pandas'}"
+            f"to_frame: {library or 'pandas or polars'} is not installed; "
+            f"pip install {library or 'pandas'}"
         )
 
     def _repr_html_(self) -> str:

@@ -308,7 +308,10 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
         ("micro-batches", s["micro_batches"]),
         (
             "device memory",
-            f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {'fits' if s['fits'] else 'does not fit'}",
+            (
+                f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: "
+                f"{'fits' if s['fits'] else 'does not fit'}"
+            ),
         ),
         ("nearest run", d["evidence"].nearest_run),
         (
@@ -317,12 +320,18 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
         ),
     )
     if "load_mean" in s:
-        load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+        load = (
+            f"{s['load_mean']:.3g} times the mean, "
+            f"{s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+        )
         rows += (
             ("fullest rank of experts", load),
             ("out of memory in a run", f"{s['out_of_memory']:.2%}"),
         )
-    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): {d['strategy']}; {d['evidence'].evidence}"
+    title = (
+        f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): "
+        f"{d['strategy']}; {d['evidence'].evidence}"
+    )
     return Table(
         title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows
     )

@@ -187,7 +187,8 @@ def _tables(document: dict[str, Any]) -> list[Table]:
     every = ", ".join(f"{document['interval_steps'] * n} steps" for n in document["every"])
     tables = [
         Table(
-            title=f"{document['runs']} runs of {units.format(document['duration_s'], 's')}, saves every {every}",
+            title=f"{document['runs']} runs of {units.format(document['duration_s'], 's')}, "
+            f"saves every {every}",
             columns=(Column("effective training time"), Column("share", unit="%")),
             rows=tuple((text, ettr[name]) for name, text in names.items()),
             notes=(f"{document['failures']:.4g} failures a run on average.",),

@@ -1,4 +1,4 @@
-"""One axis of the strategy: what it fixes, its values, how people say them, and when they are legal.
+"""One axis of the strategy: what it fixes, its values, its words, and when they are legal.
 
 Search, strategy texts, constraints, manifests, sweeps and docs walk over the rows of
 `strategy.AXES`, which are of this type.

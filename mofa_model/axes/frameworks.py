@@ -1,4 +1,4 @@
-"""What a trainer can run, from frameworks.toml. It shortens axes and rules out some combinations."""
+"""What a trainer can run, from frameworks.toml: it shortens axes and rules out combinations."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _layers(rows: Rows, context: AxisContext) -> Any:
 
 
 def _told_layers(rows: Rows, context: AxisContext) -> Any:
-    """Pipelines of a model whose layers must be dealt one by one, in a trainer that cannot do so."""
+    """Pipelines of a model whose layers must be dealt one by one, in a trainer that cannot."""
     model, given = context.workload.model, context.framework.given
     beside = side_by_side(model) and given.get("side_by_side") == "whole"
     return (rows["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))

@@ -1,4 +1,4 @@
-"""Keys of strategy texts, constraints and manifests: how the word of a field is read and written."""
+"""Words of fields in strategy texts, constraints and manifests: how they are read and written."""
 
 from __future__ import annotations
 

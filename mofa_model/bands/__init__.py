@@ -2,7 +2,7 @@
 
     coordinates   where a run stands, and how far two are apart
     table         measured runs as columns (runs.tsv.gz), with the user's own
-    odds          bands, whether a layout fits, whether it is faster than another, and what short runs add
+    odds          bands, the odds that a layout fits or is faster, and what short runs add
     evidence      what a prediction rests on, and the features that a stack is known with
 
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the

@@ -134,8 +134,10 @@ def family_of(device: str) -> str:
 def apart(name: str, asked: str, had: str) -> float:
     """Halvings between two values of a coordinate.
 
-    >>> apart("stack", "nemo", "nemo"), apart("stack", "nemo", "megatron-core"), apart("gpus", "64", "1024")
-    (0.0, 1.5, 1.5)
+    >>> apart("stack", "nemo", "nemo"), apart("stack", "nemo", "megatron-core")
+    (0.0, 1.5)
+    >>> apart("gpus", "64", "1024")
+    1.5
     """
     if asked == had:
         return 0.0

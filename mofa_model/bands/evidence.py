@@ -4,7 +4,9 @@ A feature is a key of the layout whose word is not the plainest one. Any number 
 is one feature, and so is any number of whole layers that are computed again. The complexity of a
 layout counts its features, each by how rare it is:
 
-    complexity = sum over features of 1 + log2(runs of the stack's family / those of them that have it)    in bits
+    complexity = sum over features of 1 + log2(n / n of those with the feature)    in bits
+
+where n counts the runs of the stack's family.
 """
 
 from __future__ import annotations
@@ -110,9 +112,13 @@ class Basis:
     def grade(self) -> str:
         """Whether the stack was measured here, elsewhere or nowhere; how far off a step is."""
         if self.runs:
-            known = f"{self.runs} {'run' if self.runs == 1 else 'runs'} of {self.stack} on {self.devices}"
+            runs = "run" if self.runs == 1 else "runs"
+            known = f"{self.runs} {runs} of {self.stack} on {self.devices}"
         elif self.related:
-            known = f"none of {self.stack} on {self.devices}, {self.related} runs of its relatives or on other devices"
+            known = (
+                f"none of {self.stack} on {self.devices}, "
+                f"{self.related} runs of its relatives or on other devices"
+            )
         elif self.stack == UNNAMED:
             known = "none, because no trainer is named"
         else:

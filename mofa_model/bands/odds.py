@@ -20,7 +20,9 @@ never expects. Its scale is the band's, so that a band holds the share that it i
 A short run of one layout says what its own error is, and by the same correlation what to expect of
 the others' (kriging):
 
-    expected error    K_r (K_rr + REPEATED^2)^-1 e        K = scale scale' 2 ** (-PARTING * distance), r the layouts that were run
+    expected error    K_r (K_rr + REPEATED^2)^-1 e    K = scale scale' 2 ** (-PARTING * distance)
+
+where r are the layouts that were run.
 """
 
 from __future__ import annotations

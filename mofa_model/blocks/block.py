@@ -27,7 +27,7 @@ class Rows(enum.Enum):
 
     TOKENS = "tokens"  # all of the device, weights shared out by tensor parallelism
     ROUTED = "routed"  # those that were sent to an expert, shared out by expert parallelism
-    SENT = "sent"  # those that the device sends away itself, with whole weights, in the head's precision
+    SENT = "sent"  # those that the device sends itself, with whole weights, in the head's precision
 
 
 class Cut(enum.Enum):

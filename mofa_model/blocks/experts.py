@@ -90,7 +90,10 @@ class Experts(Block):
             raise BadValue("imbalance", self.imbalance, "give 1 (balanced) or more")
         not_negative(imbalance_spread=self.imbalance_spread)
         if np.any((np.asarray(self.imbalance_spread) > 0) & (np.asarray(self.imbalance) == 1)):
-            right = "a fullest rank whose mean is 1 is balanced always; give a mean above 1 or no spread"
+            right = (
+                "a fullest rank whose mean is 1 is balanced always; "
+                "give a mean above 1 or no spread"
+            )
             raise BadValue("imbalance_spread", self.imbalance_spread, right)
 
     @property

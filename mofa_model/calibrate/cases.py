@@ -3,7 +3,7 @@
 Constants do not belong to a case: by a `CalibrationKey` it names those that it asks for.
 
 Cases are of one *kind* when they differ in numbers alone: they have the same categories (schedule,
-sharding, gated or not, latent attention or not, …) and stacks with the same habits. `stacked` turns
+sharding, gated or not, latent attention or not) and stacks with the same habits. `stacked` turns
 frozen descriptions of one kind into one whose numbers are arrays, so that the estimate prices all
 of them in one pass. A number that is equal in all stays a scalar.
 """

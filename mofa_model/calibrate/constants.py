@@ -188,7 +188,8 @@ def _heading(section: str) -> str:
 def _line(item: Written) -> str:
     kind = "factor" if item.entry.factor else "value"
     spread = f", scatter = {item.scatter!r}" if item.scatter else ""
-    return f'"{item.entry.path}" = {{ {kind} = {item.value!r}{spread}, source = {_quoted(item.source)} }}'
+    fields = f"{kind} = {item.value!r}{spread}, source = {_quoted(item.source)}"
+    return f'"{item.entry.path}" = {{ {fields} }}'
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """Robust least squares with priors, over measured figures of cases.
 
-    Evidence    measured figures with their weights, and the model's predictions of them with derivatives
+    Evidence    measured figures, their weights, and the model's predictions with derivatives
     fit         damped Gauss-Newton on logarithms, re-weighted so that bad rows pull weakly
 
 A derivative is a difference of two predictions, and all of them are rows of one array: each batch
@@ -371,7 +371,8 @@ def fit(
             trial[free] = np.clip(trial[free] + move, lowest, highest)
             gained = loss - loss_of(evidence.values(trial), trial)
             if gained > 0:
-                # A step that gains what the linear model promised asks for less damping, a poor one for more (Nielsen).
+                # Less damping after a step that gained what the linear model promised, more after a
+                # poor one (Nielsen).
                 promised = -(2.0 * gradient @ move + move @ hessian @ move)
                 kept = gained / promised if promised > 0 else 0.0
                 damping *= max(0.2, 1.0 - (2.0 * kept - 1.0) ** 3)

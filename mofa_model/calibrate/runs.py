@@ -70,7 +70,8 @@ _PLAIN: Final = 1e3
 
 
 HEADER: Final = """\
-# Made by `mofa calibrate --from-runs` from your own runs: factors over the shipped constants, and the runs, which bands rest on.
+# Made by `mofa calibrate --from-runs` from your own runs: factors over the shipped constants, \
+and the runs, which bands rest on.
 # Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
 """
 
@@ -346,7 +347,9 @@ def step_seconds(
 ) -> Seconds:
     """Median step time of a log, its warm-up left out. [s]
 
-    >>> lines = [f"iteration {i}/9 | elapsed time per iteration (ms): {ms} |" for i, ms in enumerate((9000, 500, 500, 502))]
+    >>> times = (9000, 500, 500, 502)
+    >>> head = "elapsed time per iteration (ms)"
+    >>> lines = [f"iteration {i}/9 | {head}: {ms} |" for i, ms in enumerate(times)]
     >>> step_seconds(lines, global_batch=8, sequence=4096, gpus=8)
     0.5
     """
@@ -359,7 +362,8 @@ def step_seconds(
     if len(steady) < FEWEST:
         raise BadFile(
             path,
-            f"holds {len(found)} lines with a step time; {FEWEST + 1} or more are needed, in the format of Megatron, NeMo,"
+            f"holds {len(found)} lines with a step time; {FEWEST + 1} or more are needed, "
+            "in the format of Megatron, NeMo,"
             " torchtitan, nanotron or DeepSpeed",
         )
     return float(np.median(np.array(steady, dtype=float)))

@@ -3,7 +3,7 @@ their own moves near layouts.
 
 A row of a JSON list or a CSV file is one layout that ran for 10 to 20 steps:
 
-    strategy, step_seconds              must be there; a row without step_seconds has not run yet and is left out
+    strategy, step_seconds              must be there; a row without step_seconds has not run yet
     memory_gib, precision, id           may be
     model, gpu, gpus, global_batch, sequence        may be, and are those of the question
 
@@ -34,7 +34,8 @@ from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import GIB, Seconds
 
 COLUMNS: Final = (
-    "id", "model", "gpu", "gpus", "global_batch", "sequence", "precision", "strategy", "step_seconds", "memory_gib",
+    "id", "model", "gpu", "gpus", "global_batch", "sequence", "precision", "strategy",
+    "step_seconds", "memory_gib",
 )  # fmt: skip
 """Of the file, in order."""
 FAILED: Final = "out of memory"
@@ -66,7 +67,10 @@ def with_short_runs(request: Request, path: Path | str) -> Request:
         )
         for one, error in found
     )
-    share = f"{len(tried)} short runs of yours are taken in: a step takes {learned:.3f} of its estimate, and near layouts follow"
+    share = (
+        f"{len(tried)} short runs of yours are taken in: "
+        f"a step takes {learned:.3f} of its estimate, and near layouts follow"
+    )
     return replace(
         request,
         tried=tried,
@@ -113,7 +117,10 @@ def _read(
         errors["step"] = math.log(step / (full.step_time * float(request.learned)))
     for quantity, error in errors.items():
         if abs(error) > math.log(MOST):
-            right = f"its estimate times {math.exp(error):.3g} is no run of this layout; look at the unit"
+            right = (
+                f"its estimate times {math.exp(error):.3g} is no run of this layout; "
+                "look at the unit"
+            )
             raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), right)
     precision = problem.workload.training.precision.name
     return ShortRun(

@@ -4,7 +4,8 @@ operator alike.
 A system is a stack on a chip. It lies as far from the shipped constants as systems do, and each of
 its runs as far from its own factor as layouts of one system do:
 
-    θ ~ Normal(0, SYSTEMS²)        x ~ Normal(θ, RUNS² / w)        θ̂ = Σ w x / (Σ w + k),   k = (RUNS / SYSTEMS)²
+    θ ~ Normal(0, SYSTEMS²)        x ~ Normal(θ, RUNS² / w)
+    θ̂ = Σ w x / (Σ w + k)          k = (RUNS / SYSTEMS)²
 
 Both spreads are of runs of systems that a fit did not see (docs/validation.md).
 """
@@ -43,8 +44,8 @@ def system_factor(
 
     One run that takes 1.25 times as long moves most of the way, three nearly all of it.
 
-    >>> round(system_factor([math.log(1.25)]).target, 3), round(system_factor([math.log(1.25)] * 3).target, 3)
-    (1.172, 1.217)
+    >>> [round(system_factor([math.log(1.25)] * runs).target, 3) for runs in (1, 3)]
+    [1.172, 1.217]
     """
     counted = list(weights) or [1.0] * len(logs)
     known = sum(counted)

@@ -4,8 +4,8 @@ May import: spec, strategy, units, errors, numpy. Imported by: estimate, search,
 else needs a number.
 
     parameters   how many weights, how many FLOPs                compute       operators on a device
-    collectives  communication on a path                         overlap       what of it stays exposed
-    host         launches                                        pipeline      all micro-batches through all stages
-    activations  what a layer stores                             memory        what a device and its host hold
-    optimizers   what another than AdamW changes                 routing       tokens to experts, experts in chunks
+    collectives  communication on a path            overlap    what of it stays exposed
+    host         launches                           pipeline   all micro-batches through all stages
+    activations  what a layer stores                memory     what a device and its host hold
+    optimizers   what another than AdamW changes    routing    tokens to experts, experts in chunks
 """

@@ -54,7 +54,8 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
 
     >>> from mofa_model.spec import Device, Link
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
-    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=Link(bandwidth=450e9), scale_out=Link(bandwidth=25e9))
+    >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
+    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
     >>> [round(float(path_between(nodes, size, 1).bandwidth) / 1e9) for size in (8, 16)]
     [315, 149]
     """

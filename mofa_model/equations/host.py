@@ -42,7 +42,8 @@ def launch_time(cluster: Cluster, tensor_parallel: Count, *, routed: bool) -> Se
 
     >>> from mofa_model.spec import Device, Link
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
-    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=Link(bandwidth=450e9), scale_out=Link(bandwidth=25e9))
+    >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
+    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
     >>> float(launch_time(nodes, 1, routed=True))
     0.009
     """

@@ -1,8 +1,10 @@
 """Device memory of one rank: what stays, what comes and goes, and what recomputation takes away.
 
     M_peak = M_static + max_i M_dyn(i) + M_0, Eq. (6)
-    M_static   weights, gradients, optimizer states, each shared as far as the ZeRO level says      Eq. (4), (25), (27)
-    M_dyn(i)   activations of the micro-batches in flight on stage i, less what is recomputed       Eq. (5), (29), (31)
+    M_static   weights, gradients and optimizer states, as sharded as the ZeRO level says
+               Eq. (4), (25), (27)
+    M_dyn(i)   activations of the micro-batches in flight on stage i, less what is recomputed
+               Eq. (5), (29), (31)
 
 Bytes of the stored activations are in `activations`. Optimizer states, weights and activations may
 be in host memory.
@@ -45,8 +47,8 @@ def expert_shard(copies: Count, data: Count, shard: Count) -> Count:
     Source: Megatron-LM, several instances of the distributed optimizer: each has its part of the
     ranks that hold an expert.
 
-    >>> float(expert_shard(16, 128, 64)), float(expert_shard(2, 4, 2)), float(expert_shard(2, 16, 0))
-    (8.0, 1.0, 2.0)
+    >>> [float(expert_shard(*case)) for case in ((16, 128, 64), (2, 4, 2), (2, 16, 0))]
+    [8.0, 1.0, 2.0]
     """
     return np.where(
         np.asarray(shard) > 0, np.maximum(copies * np.minimum(shard, data) / data, 1.0), copies
@@ -168,8 +170,8 @@ def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
 def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
     """Share of a stage's layers under full recomputation; 0 layers asks for all. Ours. [1]
 
-    >>> float(recomputed_share(16, 4)), float(recomputed_share(16, 0)), float(recomputed_share(2, 4))
-    (0.25, 1.0, 1.0)
+    >>> [float(recomputed_share(*case)) for case in ((16, 4), (16, 0), (2, 4))]
+    [0.25, 1.0, 1.0]
     """
     within = np.minimum(recomputed, layers) / np.maximum(layers, 1.0)
     return np.where(np.asarray(recomputed) > 0, within, 1.0)

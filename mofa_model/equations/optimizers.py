@@ -53,7 +53,8 @@ def matrices(
 
     >>> from mofa_model.presets import model
     >>> llama = model("llama3-8b")
-    >>> [(int(size), int(side)) for size, side in matrices(llama.kinds[0], llama.hidden, 0, routed=False)]
+    >>> found = matrices(llama.kinds[0], llama.hidden, 0, routed=False)
+    >>> [(int(size), int(side)) for size, side in found]
     [(25165824, 2048), (16777216, 4096), (117440512, 4096), (58720256, 4096)]
     """
     for block in layer.blocks:

@@ -185,7 +185,8 @@ def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Nume
 
     >>> from mofa_model.spec import PackedDocuments, Precision
     >>> packed = PackedDocuments((1024.0, 2048.0), (2.0, 1.0))
-    >>> step = Training(sequence=4096, global_batch=1, precision=Precision(name="bf16"), documents=packed)
+    >>> bf16 = Precision(name="bf16")
+    >>> step = Training(sequence=4096, global_batch=1, precision=bf16, documents=packed)
     >>> float(over_documents(step, lambda length: length)) / 4096
     0.375
     """

@@ -43,8 +43,10 @@ def overflow_probability(mean: Ratio, spread: Ratio, exchanges: Count, load: Rat
     """Probability that one of so many exchanges has a larger load: what `tail_load` turns around.
     Source: Gumbel 1958. [1]
 
-    >>> round(float(overflow_probability(1.4, 0.2, 1e6, 4.182)), 3), float(overflow_probability(1.4, 0.0, 1e6, 1.3))
-    (0.01, 1.0)
+    >>> round(float(overflow_probability(1.4, 0.2, 1e6, 4.182)), 3)
+    0.01
+    >>> float(overflow_probability(1.4, 0.0, 1e6, 1.3))
+    1.0
     """
     scale = np.maximum(spread * _SCALE, _TINY)
     beyond = np.clip((load - mean) / scale + _EULER, -500.0, 500.0)
@@ -59,8 +61,8 @@ def chunks_run(chunks: Count, mean: Ratio, tail: Ratio) -> Count:
     x in ceil(c x / tail): half a chunk more than c x / tail on the mean, one at least. After
     memory-aware chunk tuning, Source: MemFine.
 
-    >>> float(chunks_run(4, 1.4, 4.2)), float(chunks_run(4, 1.4, 1.4)), float(chunks_run(1, 1.4, 4.2))
-    (1.8333333333333333, 4.0, 1.0)
+    >>> [float(chunks_run(*case)) for case in ((4, 1.4, 4.2), (4, 1.4, 1.4), (1, 1.4, 4.2))]
+    [1.8333333333333333, 4.0, 1.0]
     """
     return np.minimum(chunks, np.maximum(1.0, chunks * (mean / tail) + 0.5))
 

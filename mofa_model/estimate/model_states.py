@@ -297,7 +297,7 @@ def _times(parameters: Count, each: Bytes) -> Bytes:
     return parameters * each if np.any(each) else 0.0
 
 
-def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001, an axis may choose the rule
+def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001
     """The rule that updates the weights. An axis that replaces it does so here: memory, time and
     checkpoints follow.
     """

@@ -83,7 +83,8 @@ class Law:
         """Time of the calls without corrections. [s]
 
         >>> sheet = Sheet(peak=1e15, memory=3e12, link=4e11)
-        >>> round(float(Law(start=1e-6, matrix=0.5).seconds(CallWork(at=(), flops=1e12, wide=1e9), sheet)), 6)
+        >>> work = CallWork(at=(), flops=1e12, wide=1e9)
+        >>> round(float(Law(start=1e-6, matrix=0.5).seconds(work, sheet)), 6)
         0.002001
         """
         p = self.sharpness

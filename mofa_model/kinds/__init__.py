@@ -3,7 +3,7 @@
 May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_operator.
 
     kind          JobKind: what a kind is made of
-    jobset · trainjob · pytorchjob · mpijob · volcano · rayjob · raycluster · leaderworkerset · batch
+    jobset trainjob pytorchjob mpijob volcano rayjob raycluster leaderworkerset batch
     workload      Kueue's: the sets of pods of any other kind
     shape         reading what somebody else wrote, as declared types; objects that a job names
     pods          pods of all kinds: containers, GPUs, nodes, commands

@@ -276,6 +276,7 @@ class JobKind(Kind):
         """
         del body, arguments, steps
         raise InputError(
-            f"launch arguments cannot be written into a {self.kind} of {self.group}: none of its fields "
+            f"launch arguments cannot be written into a {self.kind} of {self.group}: "
+            "none of its fields "
             "can change after it is made; write them into its manifest"
         )

@@ -50,6 +50,9 @@ LEADER_WORKER_SET = LeaderWorkerSet(
     witness=False,
     suspend=(),
     holds="spec.leaderWorkerTemplate.workerTemplate",
-    stamped=(("leaderWorkerTemplate", "leaderTemplate"), ("leaderWorkerTemplate", "workerTemplate")),
+    stamped=(
+        ("leaderWorkerTemplate", "leaderTemplate"),
+        ("leaderWorkerTemplate", "workerTemplate"),
+    ),
     place="nothing: it cannot wait. The advice is annotated, and an Event says so",
 )  # fmt: skip

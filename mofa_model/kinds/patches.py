@@ -36,7 +36,8 @@ def same_pods(old: str, new: str) -> str:
 && {same(before, after, "annotations")}
 && {new}{annotations}.orValue({{}}).all(k, k in variables.told
   || {old}{annotations}[?k] == {new}{annotations}[?k])
-&& {old}{annotations}.orValue({{}}).all(k, k in variables.told || {new}{annotations}[?k].hasValue())"""
+&& {old}{annotations}.orValue({{}}).all(k, k in variables.told
+  || {new}{annotations}[?k].hasValue())"""
 
 
 Operation: TypeAlias = Mapping[str, Any]

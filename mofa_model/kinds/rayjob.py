@@ -51,12 +51,14 @@ class Node:
 
     def run(self, rank, address):
         meet = [f"--node-rank={rank}", f"--master-addr={address}", "--master-port=29500"]
-        return subprocess.run(["torchrun", f"--nnodes={nodes}", f"--nproc-per-node={gpus}", *meet, *words]).returncode
+        command = ["torchrun", f"--nnodes={nodes}", f"--nproc-per-node={gpus}", *meet, *words]
+        return subprocess.run(command).returncode
 
 
 every = [Node.remote() for _ in range(nodes)]
 first = ray.get(every[0].address.remote())
-sys.exit(max(abs(code) for code in ray.get([node.run.remote(rank, first) for rank, node in enumerate(every)])))
+runs = [node.run.remote(rank, first) for rank, node in enumerate(every)]
+sys.exit(max(abs(code) for code in ray.get(runs)))
 '''
 
 

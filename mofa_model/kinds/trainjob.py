@@ -319,10 +319,12 @@ TRAIN_JOB = TrainJob(
   == {_patches("new", "!=")}
 && {_patches("new", "==")}.all(p,
   p.all(k, k in ["manager", "time", "trainingRuntimeSpec"])
-  && p.trainingRuntimeSpec.all(k, k == "template") && p.trainingRuntimeSpec.template.all(k, k == "spec")
+  && p.trainingRuntimeSpec.all(k, k == "template")
+  && p.trainingRuntimeSpec.template.all(k, k == "spec")
   && p.trainingRuntimeSpec.template.spec.all(k, k == "replicatedJobs")
   && p.trainingRuntimeSpec.template.spec.replicatedJobs.all(j, j.all(k, k in ["name", "template"])
     && j.template.all(k, k == "spec") && j.template.spec.all(k, k == "template")
-    && j.template.spec.template.all(k, k == "metadata") && j.template.spec.template.metadata.all(k, k == "annotations")
+    && j.template.spec.template.all(k, k == "metadata")
+    && j.template.spec.template.metadata.all(k, k == "annotations")
     && j.template.spec.template.metadata.annotations.all(k, k in variables.told)))""",
 )  # fmt: skip

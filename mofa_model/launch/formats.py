@@ -89,7 +89,8 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
         keys = ", ".join(str(key) for key in list(document)[:3]) or "nothing"
         raise BadFile(
             name,
-            f"is not a file of settings that is known here; its first keys are {shown(keys)}; {_read()}",
+            f"is not a file of settings that is known here; its first keys are {shown(keys)}; "
+            f"{_read()}",
         )
     if not file_format.reader:
         raise BadFile(
@@ -231,7 +232,8 @@ def llm_foundry(document: Mapping[str, Any]) -> Reading:
             raise BadValue(
                 name,
                 said.value(name),
-                "its cost is not modelled; leave it out, or write the layout as optimizer=zero3,mbs=…",
+                "its cost is not modelled; leave it out, or write the layout as "
+                "optimizer=zero3,mbs=…",
             )
     if said.value("fsdp_config.data_parallel_shard_degree") not in (None, -1):
         raise BadValue(

@@ -294,7 +294,8 @@ def _trainer_of(arguments: Sequence[str]) -> str:
     if any(nemo.is_override(word) for word in arguments):
         return nemo.TRAINER
     raise _refused(
-        "this trainer reads its layout from a file, which is not changed here; write the file yourself"
+        "this trainer reads its layout from a file, which is not changed here; "
+        "write the file yourself"
     )
 
 

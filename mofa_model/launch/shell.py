@@ -61,7 +61,8 @@ def tree(line: str) -> Any:
         raise InputError(f"launch command: {len(line)} characters; at most {_LONGEST} are read")
     if odd := _UNREAD.search(line):
         raise InputError(
-            f"launch command: it holds {odd.group()!r}, which not all shells read alike; take it out"
+            f"launch command: it holds {odd.group()!r}, which not all shells read alike; "
+            "take it out"
         )
     text = bytearray(line.encode())
     for _ in range(_PASSES):
@@ -95,7 +96,8 @@ def _parsed(text: bytes) -> Any:
         except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
             parser.kill()
             raise InputError(
-                "launch command: it is too large or nested too deep to be read; make it shorter or simpler"
+                "launch command: it is too large or nested too deep to be read; "
+                "make it shorter or simpler"
             ) from None
 
 
@@ -114,7 +116,8 @@ def _started() -> subprocess.Popen[bytes]:
             resource.prlimit(parser.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     except OSError as error:
         raise InputError(
-            f"launch command: shfmt, the program that reads it, cannot be run here: {shown(str(error))}"
+            "launch command: shfmt, the program that reads it, cannot be run here: "
+            f"{shown(str(error))}"
         ) from None
     return parser
 

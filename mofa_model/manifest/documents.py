@@ -157,7 +157,8 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadFile(
             name,
-            "one of its documents is not a Kubernetes object; write a mapping with apiVersion and kind",
+            "one of its documents is not a Kubernetes object; "
+            "write a mapping with apiVersion and kind",
         )
     return value
 
@@ -207,7 +208,8 @@ def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str)
         line = pair[0].start_mark.line + 1
         raise BadFile(
             name,
-            f"line {line}: annotations that objects share by a YAML anchor cannot be edited; write them out for each object",
+            f"line {line}: annotations that objects share by a YAML anchor cannot be edited; "
+            "write them out for each object",
         )
     if annotations.flow_style:
         return _flow(text, annotations, change)

@@ -26,55 +26,83 @@ HEADERS: Final = {
 }
 """Sent with every page: no script runs, nothing is fetched, a form asks only its own server."""
 STYLE: Final = """
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--ground:#fff;--raised:#f6f8fa;--link:#0550ae;
---c0:#2563eb;--c1:#b45309;--c2:#047857;--c3:#be185d;--c4:#6d28d9;--c5:#0e7490;--c6:#4d7c0f;--c7:#57606a;
+:root{color-scheme:light dark;
+--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--ground:#fff;--raised:#f6f8fa;--link:#0550ae;
+--c0:#2563eb;--c1:#b45309;--c2:#047857;--c3:#be185d;
+--c4:#6d28d9;--c5:#0e7490;--c6:#4d7c0f;--c7:#57606a;
 --good:#047857;--warn:#9a4a00;--bad:#b42318}
-@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#a3adb8;--line:#3b434d;--ground:#0d1117;--raised:#161b22;
---link:#79b8ff;--c0:#6ea8fe;--c1:#f0a35e;--c2:#4fd1a1;--c3:#f687b3;--c4:#b79cf7;--c5:#5cc8e0;--c6:#a9d15a;--c7:#a3adb8;
+@media (prefers-color-scheme:dark){:root{
+--ink:#e6edf3;--soft:#a3adb8;--line:#3b434d;--ground:#0d1117;--raised:#161b22;--link:#79b8ff;
+--c0:#6ea8fe;--c1:#f0a35e;--c2:#4fd1a1;--c3:#f687b3;
+--c4:#b79cf7;--c5:#5cc8e0;--c6:#a9d15a;--c7:#a3adb8;
 --good:#4fd1a1;--warn:#f0a35e;--bad:#ff8f85}}
 *{box-sizing:border-box}
 body{font:16px/1.5 system-ui,sans-serif;margin:0;color:var(--ink);background:var(--ground)}
 header,main,footer{max-width:72rem;margin:0 auto;padding:0 1rem}
-header{display:flex;gap:1.5rem;align-items:baseline;padding-top:.8rem;border-bottom:1px solid var(--line);flex-wrap:wrap}
+header{display:flex;gap:1.5rem;align-items:baseline;padding-top:.8rem;
+border-bottom:1px solid var(--line);flex-wrap:wrap}
 header p{font-weight:600;margin:.2rem 0}
 nav ul{display:flex;gap:1rem;list-style:none;margin:.2rem 0;padding:0}
 main{padding-bottom:3rem;overflow-wrap:break-word}
 footer{color:var(--soft);border-top:1px solid var(--line);padding:.8rem 1rem 2rem;font-size:.9rem}
 h1{font-size:1.6rem;margin:1.2rem 0 .4rem}h2{font-size:1.2rem;margin:2rem 0 .4rem}
-a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
-input,select,button{font:inherit;color:var(--ink);background:var(--ground);border:1px solid var(--soft);border-radius:.3rem;padding:.35rem .5rem;width:100%;min-width:0}
-input:focus-visible,select:focus-visible,button:focus-visible,.scroll:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
-button{background:var(--link);color:var(--ground);border-color:var(--link);font-weight:600;width:auto;padding:.4rem 1.2rem;cursor:pointer}
-form.ask,form.search{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,12.5rem),1fr));gap:.7rem 1rem;align-items:start;margin:1rem 0}
+a{color:var(--link)}
+a:focus-visible,summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+input,select,button{font:inherit;color:var(--ink);background:var(--ground);
+border:1px solid var(--soft);border-radius:.3rem;padding:.35rem .5rem;width:100%;min-width:0}
+input:focus-visible,select:focus-visible,button:focus-visible,.scroll:focus-visible{
+outline:3px solid var(--c1);outline-offset:2px}
+button{background:var(--link);color:var(--ground);border-color:var(--link);font-weight:600;
+width:auto;padding:.4rem 1.2rem;cursor:pointer}
+form.ask,form.search{display:grid;
+grid-template-columns:repeat(auto-fill,minmax(min(100%,12.5rem),1fr));
+gap:.7rem 1rem;align-items:start;margin:1rem 0}
 form.search{align-items:end}label{display:block;font-weight:600;font-size:.9rem}
-form small{display:block;color:var(--soft);font-size:.85rem}form small.bad{color:var(--bad);font-weight:600}
+form small{display:block;color:var(--soft);font-size:.85rem}
+form small.bad{color:var(--bad);font-weight:600}
 form p{margin:0;align-self:center}[aria-invalid]{border:2px solid var(--bad)}
-.skip{position:absolute;left:-100rem}.skip:focus{left:1rem;top:.5rem;background:var(--ground);padding:.3rem .6rem}
+.skip{position:absolute;left:-100rem}
+.skip:focus{left:1rem;top:.5rem;background:var(--ground);padding:.3rem .6rem}
 .scroll{overflow-x:auto}
-table{border-collapse:collapse;margin:.5rem 0}caption{text-align:left;color:var(--soft);padding:.2rem 0}
-th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+table{border-collapse:collapse;margin:.5rem 0}
+caption{text-align:left;color:var(--soft);padding:.2rem 0}
+th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;
+vertical-align:top}
 thead th{border-bottom-width:2px}tbody th{font-weight:400}
 td:last-child{overflow-wrap:anywhere;min-width:9rem}td.n:last-child{min-width:0}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 dl.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.6rem;margin:1rem 0}
-dl.key div{background:var(--raised);border:1px solid var(--line);border-radius:.4rem;padding:.5rem .8rem}
-dt{color:var(--soft);font-size:.9rem}dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
+dl.key div{background:var(--raised);border:1px solid var(--line);border-radius:.4rem;
+padding:.5rem .8rem}
+dt{color:var(--soft);font-size:.9rem}
+dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.85rem;color:var(--soft)}
-code,pre{font:0.92em/1.5 ui-monospace,monospace}pre{background:var(--raised);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere;border-radius:.4rem}
+code,pre{font:0.92em/1.5 ui-monospace,monospace}
+pre{background:var(--raised);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere;
+border-radius:.4rem}
 code{overflow-wrap:anywhere}
 figure{margin:.8rem 0}figcaption{color:var(--soft);font-size:.9rem}svg{max-width:100%;height:auto}
-svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .axis{stroke:var(--line);stroke-width:1;fill:none}
+svg text{fill:var(--ink);font:12px system-ui,sans-serif}
+svg .axis{stroke:var(--line);stroke-width:1;fill:none}
 svg .soft{fill:var(--soft)}
 .good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
-ul.swatches{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0;font-size:.9rem}
+ul.swatches{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0;
+font-size:.9rem}
 ul.swatches span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
-@media (max-width:45rem){form.ask{grid-template-columns:repeat(auto-fill,minmax(min(100%,9.5rem),1fr))}.minor{display:none}th,td{padding-right:.6rem;overflow-wrap:anywhere}td:last-child{min-width:0}h1{font-size:1.35rem;overflow-wrap:anywhere}
-.cards,.cards tbody,.cards tr,.cards th,.cards td,.cards caption{display:block}.cards thead,.cards .minor,.cards td:empty{display:none}
+@media (max-width:45rem){
+form.ask{grid-template-columns:repeat(auto-fill,minmax(min(100%,9.5rem),1fr))}
+.minor{display:none}th,td{padding-right:.6rem;overflow-wrap:anywhere}
+td:last-child{min-width:0}h1{font-size:1.35rem;overflow-wrap:anywhere}
+.cards,.cards tbody,.cards tr,.cards th,.cards td,.cards caption{display:block}
+.cards thead,.cards .minor,.cards td:empty{display:none}
 .cards tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .8rem;margin:.5rem 0}
-.cards th,.cards td{border:0;padding:.05rem 0;text-align:left;white-space:normal}.cards tbody th{font-weight:600}
-.cards td{position:relative;padding-left:7.5rem;min-height:1.5em}.cards td::before{content:attr(data-name);position:absolute;left:0;max-width:7rem;color:var(--soft)}}
+.cards th,.cards td{border:0;padding:.05rem 0;text-align:left;white-space:normal}
+.cards tbody th{font-weight:600}
+.cards td{position:relative;padding-left:7.5rem;min-height:1.5em}
+.cards td::before{content:attr(data-name);position:absolute;left:0;max-width:7rem;
+color:var(--soft)}}
 """
-"""Contrast of text is at least 4.5 to 1 on both grounds; colours are told apart without red against green."""
+"""Contrast of text is at least 4.5 to 1 on both grounds; no two colours differ as red and green."""
 
 
 def el(tag: str, *children: Node, **attributes: str | float) -> ET.Element:

@@ -9,8 +9,8 @@ read. Only the file that is asked for is parsed, once a process. `constants.toml
 `mofa fit`; the others by hand.
 
     cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
-    model("llama3-405b")                                              a Transformer; ids and aliases, case ignored
-    model_named("org/name")                                           a Transformer: a preset, a model hub's config.json, or what the hub has
+    model("llama3-405b")        a Transformer; ids and aliases, case ignored
+    model_named("org/name")     a Transformer: a preset, or from a model hub's config.json
 """
 
 from mofa_model.presets.catalogue import (

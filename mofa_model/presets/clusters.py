@@ -55,7 +55,8 @@ def cluster(
     None leaves what the device's preset says. Links are given by fabric id, by bandwidth with unit,
     or as a `Link`; host memory of a node as text with unit or in bytes [B].
 
-    >>> cluster("gb200", 144).domain, cluster("h100", 64, scale_out="200 Gbit/s").scale_out.bandwidth
+    >>> link = cluster("h100", 64, scale_out="200 Gbit/s").scale_out
+    >>> cluster("gb200", 144).domain, link.bandwidth
     (72, 25000000000.0)
     >>> cluster("p4d.24xlarge", 64).device.name, cluster("p4d.24xlarge", 64).scale_out.bandwidth
     ('a100-40gb-sxm', 6250000000.0)

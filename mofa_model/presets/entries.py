@@ -76,7 +76,8 @@ _ADDRESS: Final = re.compile(
 def model_id(name: str) -> str:
     """What stands behind a hub's address; any other name is as it was.
 
-    >>> model_id("https://hub.example/meta-llama/Llama-3.1-8B/blob/main/config.json"), model_id("org/name")
+    >>> hub = "https://hub.example"
+    >>> model_id(f"{hub}/meta-llama/Llama-3.1-8B/blob/main/config.json"), model_id("org/name")
     ('meta-llama/Llama-3.1-8B', 'org/name')
     """
     found = _ADDRESS.fullmatch(name.strip())

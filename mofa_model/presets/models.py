@@ -91,7 +91,8 @@ def read_config(path: Path | str) -> Transformer:
 def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     """The model that the fields of a config.json describe; `name` is what it shall be called.
 
-    >>> from_config({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}).layers
+    >>> gpt2 = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12}
+    >>> from_config({**gpt2, "vocab_size": 50257}).layers
     12
     """
     # The families are imported where they are needed: a preset that lists its layers has none.
@@ -138,7 +139,8 @@ def config_file(name: str, *, field: str) -> Path | None:
     except ImportError:
         right = f"{install_of('hub')} to read it from the hub"
         raise InputError(
-            f"{field}: {name!r} is no preset, and huggingface_hub is not installed; {right}, {_INSTEAD}"
+            f"{field}: {name!r} is no preset, and huggingface_hub is not installed; "
+            f"{right}, {_INSTEAD}"
         ) from None
     logging.getLogger("huggingface_hub").setLevel(
         logging.CRITICAL
@@ -163,7 +165,8 @@ def config_file(name: str, *, field: str) -> Path | None:
         return None
     except errors.EntryNotFoundError:
         raise InputError(
-            f"{field}: {name}: the hub has no {_FILE} for this model; give another model, {_INSTEAD}"
+            f"{field}: {name}: the hub has no {_FILE} for this model; "
+            f"give another model, {_INSTEAD}"
         ) from None
     except Exception as error:  # noqa: BLE001 - whatever the library's own HTTP client raises
         why = str(error).partition("\n")[0][:160]

@@ -4,9 +4,9 @@ that is.
     paper       the paper's closed form, Eqs. (36)-(44)
     laws        laws of recovery times and of the time between failures
     checkpoint  how long saves take, and when those of nested tiers become durable
-    renewal     the exact model of one tier: closed form for Poisson failures, its optimum, its scatter
+    renewal     the exact model of one tier: closed form for Poisson failures, optimum, scatter
     tiers       the exact model of nested tiers
-    model       ETTR of a job, by the form that is exact for it; its band; what the rest of the time is lost to
+    model       ETTR of a job, by the form that is exact for it, with its band and its losses
     interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
     rates       posterior of a failure rate
     forecast    failures of the next days, where rates move

@@ -4,7 +4,8 @@ with one promise a year.
 A change of the rate may have begun on any day. Evidence R is the likelihood ratio of a changed rate
 over the assumed one, summed over the days of its beginning (Shiryaev 1963, Roberts 1966):
 
-    R(t + d) = (R(t) + d) x L(failures, expected),     L = q^k exp(-(q - 1) mu) for q times the assumed rate
+    R(t + d) = (R(t) + d) x L(failures, expected)
+    L = q^k exp(-(q - 1) mu)    for q times the assumed rate
 
 While the assumption holds the mean of R is the time watched, so it passes A within a year with a
 chance of at most 365 / A (Doob), however often one looks. The classes of a pool, their total, and

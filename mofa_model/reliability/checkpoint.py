@@ -185,7 +185,8 @@ def walk(tiers: Tiers) -> SaveTimeline:
 def failure_free(tiers: Tiers) -> float:
     """ETTR when nothing fails: work over time of one period. Ours. [1]
 
-    >>> round(failure_free(Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))), 4)
+    >>> times = Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))
+    >>> round(failure_free(times), 4)
     0.9449
     """
     return tiers.work * tiers.every[-1] / walk(tiers).period

@@ -4,7 +4,8 @@ each said what came.
 A forecast forgets with a half-life h and takes counts of a day to have a variance of `batch` times
 their mean:
 
-    rate ~ Gamma(a, b),   a, b <- 2^(-d/h) a, b + failures / batch, exposure / batch        after every span of d days
+    rate ~ Gamma(a, b)
+    a, b <- 2^(-d/h) a, b + failures / batch, exposure / batch    after every span of d days
     failures of the next W days ~ negative binomial, of the mean that this rate has
 
 What is forgotten goes back to the mean of the whole past, with the weight of half a failure. Each

@@ -7,7 +7,7 @@ other law of failures it enters through E f(R), which `nodes_of` turns into a sh
 A law of X enters through two functions of the time t since the job runs again:
 
     alive(t)   = P(X > R + t)                       the run lasts at least t
-    lattice(t) = sum over n >= 0 of alive(t + n T)  how many points of a lattice of period T it passes
+    lattice(t) = sum over n >= 0 of alive(t + n T)  how many points of a lattice of period T it hits
 
 For exponential X, and for mixtures of exponentials, both are short sums of exponentials and exact.
 For any other law `alive` is read from a Chebyshev series in log t (made once, good to 1e-9). Then
@@ -148,7 +148,8 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
 
     `rate` is s, the failures that may hit it [1/s].
 
-    >>> one = FailureSource(name="job", share=1.0, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
+    >>> law = RecoveryTime(mean=600.0, law="exponential")
+    >>> one = FailureSource(name="job", share=1.0, recoveries=(law,), tier=0)
     >>> round(float(survival_of_recovery((one,), 1 / 600)), 6)
     0.5
     """
@@ -232,7 +233,11 @@ class ExponentialRun:
             )
         return total
 
-    def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:  # noqa: ARG002
+    def lattice_of(
+        self,
+        period: float,
+        longest: float,  # noqa: ARG002
+    ) -> Callable[[Seconds], Ratio]:
         """`lattice` at one period. []"""
         return lambda t: self.lattice(t, period)
 
@@ -362,7 +367,10 @@ def _series(
         return function(np.maximum(0.0, np.exp(low + (high - low) * (x + 1) / 2) - offset))
 
     chebyshev = np.polynomial.chebyshev
-    full = np.asarray(chebyshev.chebinterpolate(inner, _DEGREE), dtype=float)  # type: ignore[type-var]
+    full = np.asarray(
+        chebyshev.chebinterpolate(inner, _DEGREE),  # type: ignore[type-var]
+        dtype=float,
+    )
     coefficients = chebyshev.chebtrim(full, _EXACT * float(np.max(np.abs(full))))
 
     def curve(t: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """ETTR of a job, by the form that is exact for it; the band that an uncertain rate leaves; what the
 other time is lost to.
 
-    one tier, Poisson or mixed exponential failures   renewal, closed form, arrays of strategies and intervals
+    one tier, Poisson or mixed exponential failures   renewal, closed form, strategies x intervals
     one tier, any other law                           renewal sums, arrays of intervals
     nested tiers, any law                             tiers, one point at a time
 

@@ -378,7 +378,8 @@ def recovery_posterior(
 
     >>> law = RecoveryTime(mean=300.0, cv=1.0)
     >>> closed = recovery_posterior([200.0] * 20, assumed=law)
-    >>> bool(recovery_posterior([200.0] * 20, [900.0] * 5, assumed=law).mean.target > closed.mean.target)
+    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, assumed=law)
+    >>> bool(observed.mean.target > closed.mean.target)
     True
     """
     from scipy.special import log_ndtr

@@ -1,6 +1,7 @@
 """What counts say about a failure rate: a Gamma posterior and its intervals.
 
-    failures ~ Poisson(rate x exposure),   rate ~ Gamma(prior)   =>   rate | data ~ Gamma(prior + failures, prior + exposure)
+    failures ~ Poisson(rate x exposure),   rate ~ Gamma(prior)
+    =>   rate | data ~ Gamma(prior + failures, prior + exposure)
 
 The default prior is Jeffreys', Gamma(1/2, 0). A rate has the unit of its exposure: node-seconds
 give 1/s, node-days give failures per node-day. scipy is imported where it is used, because its

@@ -5,8 +5,8 @@ time, each worth the work w between saves; whatever the failure finds unsaved is
 E[durable saves before a failure] / E[X]. Failures may come at any time: in steps, in saves, in
 copies, in recovery.
 
-    Lam  job failures per second         w    work between saves, k t      phi  E exp(-Lam R), see `laws`
-    c    blocking part of a save         d    background copy              eps  slowdown of steps while copying
+    Lam  job failures per second       w    work between saves, k t   phi  E exp(-Lam R), see `laws`
+    c    blocking part of a save       d    background copy           eps  slowdown while copying
     u    time between durable saves      a    from running again to the first durable save
 
 One copy is in flight at a time: a save that is due while the last copy runs waits for it. Only

@@ -4,7 +4,8 @@ A failure of a class that reads tier j restarts the job at tier j's last durable
 position matters, and how far behind it the farther tiers' durable saves lie. Three roles are told
 apart:
 
-    near    the nearest tier that a class reads; restarts there are states (k, b): boundary b in the period, and k, how
+    near    the nearest tier that a class reads; restarts there are states (k, b): boundary b in
+            the period, and k, how
             many of the middle tier's saves in a row never became durable
     middle  the next tier that a class reads, if any; states are its boundaries
     far     the last tier; all is durable there, one state, where the chain renews itself
@@ -13,7 +14,8 @@ How many of the far tier's saves were missed (m) would make the states many, but
 linear in it: so beside the stationary law q of the states we solve for h, the mean of m on each
 state, and
 
-    ETTR = w_far sum over s of [ q(s) lattice_s(H) + h(s) alive_s(H) ] / E[X],     H = first far save durable
+    ETTR = w_far sum over s of [ q(s) lattice_s(H) + h(s) alive_s(H) ] / E[X]
+    H = first far save durable
 
 Transitions are differences of `alive` at the times of the timeline; any law of `laws` serves.
 """
@@ -76,7 +78,8 @@ class _Chain:
             raise BadValue(
                 "tiers",
                 read,
-                "at most two tiers besides the last may be the ones that recovery classes restart from",
+                "at most two tiers besides the last may be the ones that recovery classes "
+                "restart from",
             )
         near = read[0] if read else far
         middle = read[1] if len(read) == 2 else far
@@ -108,7 +111,8 @@ class _Chain:
             raise BadValue(
                 "every",
                 tiers.every,
-                f"give smaller numbers: this makes more than {_MOST_STATES} states between saves of the last tier",
+                f"give smaller numbers: this makes more than {_MOST_STATES} states between saves "
+                "of the last tier",
             )
         k, m, first = self.depth, n // g, slice(0, n)
         h, a = self.horizon, [run.alive for run in self.runs]
@@ -213,7 +217,7 @@ class _Masses:
         steps[:, -1] = shares[2]
         unread = self._moved(self.first_unread, None, k)
         unread[home] += shares[1] * self._stayed(self.first_unread)
-        # A restart in the next period is one more far save missed; one that falls back a period is one fewer.
+        # A restart in the next period misses one more far save; one that falls back one fewer.
         gained = self._moved(self.first_unread, self.later_unread, k, (p >= n, p >= n + g))
         gained[home] += shares[1] * self._stayed(self.first_unread) * (origin // (n // g))
         return steps, unread, gained

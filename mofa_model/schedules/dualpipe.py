@@ -61,7 +61,7 @@ class DualPipe(Schedule):
         return stages + 1 + 0 * position  # takes the shape of the positions
 
     def time(self, flow: Flow) -> Seconds:
-        """Time of DualPipe, Ours (DeepSeek-V3 gives the bubble of the case F = I >= W, tau = 0). [s]
+        """Time of DualPipe, Ours (DeepSeek-V3's bubble is the case F = I >= W, tau = 0). [s]
 
         With q = p/2 - 1 and X = x C for a pair: (p + 1) C + (m - p - 1) X on the middle devices,
         and the bubble q (X - I - 2 W + max(I + tau, W)) + max((q + 1) F, q (I + tau)) - F; the

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: a device holds several virtual stages, and the pipeline fills in smaller pieces.
+"""Interleaved 1F1B: a device holds several virtual stages; the pipeline fills in smaller pieces.
 
 Order, time and activations are those of 1F1B with v > 1; what is its own is which numbers it can
 run.

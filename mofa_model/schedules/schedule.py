@@ -149,7 +149,7 @@ class Schedule(ABC):
         return np.ones(np.broadcast(microbatches, stages).shape, dtype=bool)
 
     def virtual_stages(self, layers: int) -> tuple[int, ...]:
-        """Virtual stages per device that are tried for a model of so many layers; one by default."""
+        """Virtual stages per device that are tried for a model of so many layers."""
         del layers
         return (1,)
 
@@ -177,7 +177,7 @@ class Folded(Schedule):
 
 
 def folded_times(flow: Flow) -> tuple[Seconds, ...]:
-    """Micro-batch on the slowest device; F, I, W and hop of a virtual stage on the others' mean. [s]
+    """Micro-batch on the slowest device; F, I, W and hop of a virtual stage of the others. [s]
 
     A hop that blocks is part of the work.
     """

@@ -46,7 +46,7 @@ class ZeroBubbleV(Folded):
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
     ) -> Count:
-        """Chunks of every device, Source: Qi et al., 2024, section 6: 2 p, as 1F1B on the first. [1]
+        """Chunks of every device, Source: Qi et al., 2024, section 6: 2 p, as 1F1B's first. [1]
 
         >>> float(ZeroBubbleV().in_flight(position=1, microbatches=32, stages=8))
         16.0

@@ -3,7 +3,7 @@
 May import: estimate, reliability and what stands below; numpy and the standard library. Imported
 by: advice, verbs.
 
-    explore            the entry: question, candidate, ranking; walks numbers of nodes and precisions
+    explore            the entry: question, candidate, ranking; walks node counts and precisions
     axes               the values on every axis of one search
     constraints        what fixes, lists or bounds an axis, as people write it
     space              enumerates legal shapes and their features, and counts the rest

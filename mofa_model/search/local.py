@@ -1,4 +1,4 @@
-"""The work of one device, on the distinct local shapes: thousands of strategies share a few hundred.
+"""The work of one device, on the few distinct local shapes that thousands of strategies share.
 
 The time and the activations of a layer depend on the degrees that cut it up and on the features of
 its work, not on stages, data parallelism or sharding. Each option of a micro-batch is priced once

@@ -50,7 +50,7 @@ def rows_with_room(
     states: list[OptimizerStates],
     leaders: Leaders,
 ) -> Array:
-    """The rows that have room for what stays in memory; the strategies of the others are counted."""
+    """The rows that have room for what stays in memory; the others' strategies are counted."""
     least = np.full(len(block.index), np.inf)
     for state in states:
         held = np.max(state.held, axis=1)

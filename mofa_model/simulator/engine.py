@@ -1,6 +1,6 @@
 """The event loop: every replica has its own clock and is moved to its own next event.
 
-    RECOVER ──▶ WORK ──▶ (WAIT) ──▶ SAVE ──▶ WORK ...        a failure leads to RECOVER from anywhere
+    RECOVER ──▶ WORK ──▶ (WAIT) ──▶ SAVE ──▶ WORK ...    a failure leads to RECOVER
 
 An event is the end of a phase, the end of a background copy, or a failure. A due save waits for the
 last copy of its own tier. A failure cancels copies in flight, and the job restarts at the freshest

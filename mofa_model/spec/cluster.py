@@ -139,8 +139,10 @@ def places(gpus: int, per_node: int, pod: int = 0) -> tuple[int, int] | None:
     `pod` is how many devices come together: 0 = nothing is known of that, and then whole nodes are
     filled.
 
-    >>> places(64, 8), places(4, 8), places(12, 8), places(12, 8, pod=4), places(32, 8, pod=4), places(24, 8, pod=3)
-    ((8, 8), (1, 4), None, (3, 4), (4, 8), (4, 6))
+    >>> places(64, 8), places(4, 8), places(12, 8), places(12, 8, pod=4), places(32, 8, pod=4)
+    ((8, 8), (1, 4), None, (3, 4), (4, 8))
+    >>> places(24, 8, pod=3)
+    (4, 6)
     """
     if gpus <= per_node:
         return 1, gpus
@@ -160,7 +162,8 @@ def part_of(cluster: Cluster, devices: int, pod: int = 0) -> Cluster:
     out evenly, which is ours.
 
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
-    >>> nodes = Cluster(device=gpu, gpus=8, scale_up=Link(bandwidth=450e9), scale_out=Link(bandwidth=25e9))
+    >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
+    >>> nodes = Cluster(device=gpu, gpus=8, scale_up=fast, scale_out=slow)
     >>> half = part_of(nodes, 4)
     >>> half.domain, half.host.memory / nodes.host.memory, part_of(nodes, 8, pod=1).domain
     (4, 0.5, 1)

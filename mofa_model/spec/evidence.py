@@ -50,7 +50,8 @@ class FailureEvidence:
     def mean_recovery(self) -> float | None:
         """Mean recovery time; None where none was seen. [s]
 
-        >>> (FailureEvidence(recoveries=1, recovery_seconds=60.0) + FailureEvidence(recoveries=2, recovery_seconds=30.0)).mean_recovery
+        >>> once = FailureEvidence(recoveries=1, recovery_seconds=60.0)
+        >>> (once + FailureEvidence(recoveries=2, recovery_seconds=30.0)).mean_recovery
         30.0
         """
         return self.recovery_seconds / self.recoveries if self.recoveries else None

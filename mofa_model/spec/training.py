@@ -219,7 +219,8 @@ def doubt_of(training: Training) -> str:
     if tokens <= DOUBTED:
         return ""
     return (
-        f"a global batch of {int(training.global_batch):,} sequences is {tokens / 1e6:,.0f} M tokens a step, and the largest that "
+        f"a global batch of {int(training.global_batch):,} sequences is "
+        f"{tokens / 1e6:,.0f} M tokens a step, and the largest that "
         f"was published has {LARGEST / 1e6:.0f} M: if it is a number of tokens, write "
         f"{max(1, round(float(training.global_batch) / float(training.sequence))):,} sequences"
     )

@@ -169,7 +169,8 @@ def read_imbalance(model: Transformer, text: str, *, field: str) -> Transformer:
         loaded = with_imbalance(model, mean, spread)
     except ValueError:
         right = (
-            "write MEAN or MEAN:SPREAD of the fullest rank's load over the mean, for example 1.4 or 1.4:0.3; "
+            "write MEAN or MEAN:SPREAD of the fullest rank's load over the mean, "
+            "for example 1.4 or 1.4:0.3; "
             "a mean of at least 1, and a spread only above it"
         )
         raise BadValue(field, text, right) from None

@@ -27,18 +27,22 @@ LEVEL: Final = 0.9
 EXAMPLES: Final = """\
 examples:
   mofa advise examples/llama3-405b.yaml
-  a job as it is, of any kind that is read; on this profile, which is a file or the name of one that comes with the package
+  a job as it is, of any kind that is read; on this profile: a file, or the name of a bundled one
     mofa advise examples/pytorchjob.yaml --profile h100-east
-  mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
+  mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 \\
+      --global-batch 2048 --seq 8192 --tokens 15T
   what a trainer can run, and the flags to launch it
-    mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
+    mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 \\
+        --framework megatron --launch megatron
   a launch to take away: script, manifest, answer and README
     mofa advise examples/jobset.yaml --save-dir out --as TrainJob
   today's layout beside the advice
-    mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --current tp=4,pp=2,sp=true
+    mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
+        --current tp=4,pp=2,sp=true
   fix, list or bound axes; lift an expert rule; at most 64 nodes, cheapest first
-    mofa advise --model mixtral-8x7b --gpu h100 --max-nodes 64 --global-batch 1024 --seq 4096 --tokens 1T \\
-        --constraint tp=1,2 --constraint 'pp<=8' --lift TooFewMicroBatches --objective cost"""
+    mofa advise --model mixtral-8x7b --gpu h100 --max-nodes 64 --global-batch 1024 --seq 4096 \\
+        --tokens 1T --constraint tp=1,2 --constraint 'pp<=8' --lift TooFewMicroBatches \\
+        --objective cost"""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -112,7 +116,8 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
         raise BadValue("--flags-only", arguments.output, right)
     if arguments.flags_only and question.probe:
         raise InputError(
-            "--flags-only: it prints one launch, and --probe asks for several; leave one of the two out"
+            "--flags-only: it prints one launch, and --probe asks for several; "
+            "leave one of the two out"
         )
     if arguments.save_dir:
         from mofa_model.verbs import advise_folder

@@ -120,9 +120,11 @@ def _readme(advice: Advice, launch: Launch, manifest: str, kind: JobKind) -> str
 
 {advice.explanation}
 
-- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, and with arguments of your own
+- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, \
+and with arguments of your own
   (model, data, folders); they come before the layout
-- `{manifest}`: a {kind.kind}; put your image in place of `{image}`, add the same arguments, `kubectl apply -f {manifest}`
+- `{manifest}`: a {kind.kind}; put your image in place of `{image}`, \
+add the same arguments, `kubectl apply -f {manifest}`
 {config}- `advice.json`: the whole answer, in SI units
 
 Written for {launch.release}. {verified}{notes}

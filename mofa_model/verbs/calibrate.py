@@ -19,8 +19,9 @@ examples:
     mofa calibrate --from-runs runs.csv --to mine.toml
     MOFA_CONSTANTS=mine.toml mofa advise ...
   one run from a trainer's log
-    mofa calibrate --from-runs train.log --model llama3.1-8b --gpu h100 --gpus 64 --stack torchtitan \\
-        --strategy tp=1,dp=64,mbs=1,optimizer=zero3 --global-batch 128 --seq 8192 --to mine.toml"""
+    mofa calibrate --from-runs train.log --model llama3.1-8b --gpu h100 --gpus 64 \\
+        --stack torchtitan --strategy tp=1,dp=64,mbs=1,optimizer=zero3 \\
+        --global-batch 128 --seq 8192 --to mine.toml"""
 
 
 _MOVED: Final = "`mofa fit` takes case files, `mofa trace calibrate` takes traces"
@@ -170,8 +171,15 @@ def _refined(item: Refinement) -> Table:
         rows=rows,
         notes=(
             f"factors: {moved}",
-            f"steps of this system take {f.target:.3g} times as long as before ({f.lower:.3g} to {f.upper:.3g}); no other chip moves",
-            f"80 % band of such a step time now: {item.band.lower:.3g} to {item.band.upper:.3g} of the estimate",
+            (
+                f"steps of this system take {f.target:.3g} times as long as before "
+                f"({f.lower:.3g} to {f.upper:.3g}); no other chip moves"
+            ),
+            (
+                f"80 % band of such a step time now: {item.band.lower:.3g} to "
+                f"{item.band.upper:.3g} "
+                "of the estimate"
+            ),
         ),
     )
 

@@ -10,7 +10,8 @@ from mofa_model.completion import SHELLS, script
 
 EXAMPLES: Final = """\
 examples:
-  for every bash, every zsh (a folder of $fpath, before compinit), every fish; for one alone, eval what it prints
+  for every bash, every zsh (a folder of $fpath, before compinit), every fish;
+  for one alone, eval what it prints
   mofa completion bash > ~/.local/share/bash-completion/completions/mofa
   mofa completion zsh > ~/.zfunc/_mofa
   mofa completion fish > ~/.config/fish/completions/mofa.fish"""

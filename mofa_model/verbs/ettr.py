@@ -16,7 +16,8 @@ examples:
   a point, from counts of a live cluster, with its band
     mofa ettr --nodes 2048 --step 10s --failures 419 --node-days 110592 --save 20s --interval 60
   asynchronous saves, and the curve over intervals, drawn to a file
-    mofa ettr --nodes 2048 --step 10s --save 2s --copy 120s --slowdown 0.02 --curve 25 --plot ettr.svg
+    mofa ettr --nodes 2048 --step 10s --save 2s --copy 120s --slowdown 0.02 \\
+        --curve 25 --plot ettr.svg
   the best interval and its ETTR at several failure rates
     mofa ettr --nodes 32 --step 27.99s --mttr 60s --save 2s --vary rate=0.0025..0.04
   local, peer and remote tiers, each with its own interval
@@ -26,7 +27,8 @@ examples:
   failures, recoveries, spares and storage of a pool's profile
     mofa ettr --profile h100-east --nodes 256 --step 10s --model llama3.1-405b
   clustered failures, racks that fail as one, a queue
-    mofa ettr --nodes 2048 --step 10s --law weibull:0.7 --domain rack:16:0.001:1h --queue 20min:lognormal:3
+    mofa ettr --nodes 2048 --step 10s --law weibull:0.7 --domain rack:16:0.001:1h \\
+        --queue 20min:lognormal:3
   failures that hang until a timeout of 15 min, three in ten of them, and what a watchdog is worth
     mofa ettr --nodes 2048 --step 10s --hang 15min:0.3
   a pool with 16 spares and 24 h repair; the nodes and spares that end 500000 steps in 60 days

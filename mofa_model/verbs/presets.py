@@ -122,7 +122,10 @@ def _kinds() -> Table:
         columns=(Column("kind"), Column("count"), Column("names")),
         rows=rows,
         notes=(
-            "`mofa presets KIND` lists one kind, `mofa presets KIND NAME` one preset and its sources.",
+            (
+                "`mofa presets KIND` lists one kind, "
+                "`mofa presets KIND NAME` one preset and its sources."
+            ),
         ),
     )
 
@@ -147,7 +150,10 @@ def _one(kind: str, name: str) -> Table:
     )
     notes = (
         (
-            f"{name} is a node with it: {facts or 'the usual machine'}; the rest is the usual machine above.",
+            (
+                f"{name} is a node with it: {facts or 'the usual machine'}; "
+                "the rest is the usual machine above."
+            ),
         )
         if node
         else ()

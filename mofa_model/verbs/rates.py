@@ -33,7 +33,8 @@ examples:
   counts of a cluster against the paper's assumption of 0.005 per node-day
     mofa rates --failures 419 --node-days 110592 --assumed 0.005
   by class, with the coverage, the assumption worth two failures of prior
-    mofa rates --count process=30,pod=60,job=10 --node-days 20000 --possible-node-days 21000 --prior-weight 2
+    mofa rates --count process=30,pod=60,job=10 --node-days 20000 \\
+        --possible-node-days 21000 --prior-weight 2
   from files: failure events, and node-days by node; the worst nodes, the trend, recovery times
     mofa rates --events failures.csv --exposure nodes.csv
   live, for the profile of a pool
@@ -86,13 +87,15 @@ def configure(parser: ArgumentParser) -> None:
     held.add_argument(
         "--shares",
         metavar="CLASS=P[,…]",
-        help=f"class shares (default: the paper's {','.join(f'{c}={c.share:g}' for c in RecoveryClass if c.share)})",
+        help="class shares (default: the paper's "
+        f"{','.join(f'{c}={c.share:g}' for c in RecoveryClass if c.share)})",
     )
     held.add_argument(
         "--prior-weight",
         type=units.number,
         metavar="W",
-        help="weight of the assumed rate, as a number of failures (default: as --profile says, else 0)",
+        help="weight of the assumed rate, as a number of failures (default: "
+        "as --profile says, else 0)",
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(

@@ -16,7 +16,8 @@ examples:
   the same run event by event, as a timeline
     mofa simulate --nodes 2048 --step 10s --save 20s --duration 1d --timeline 40
   three tiers with background copies, at an interval of your own
-    mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s --copy 0s,20s,240s --interval 6 --every 1,5,60
+    mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s --copy 0s,20s,240s \\
+        --interval 6 --every 1,5,60
   clustered failures; all figures for a script
     mofa simulate --nodes 512 --step 10s --law weibull:0.7 --duration 30d --json"""
 

@@ -20,17 +20,22 @@ values are a list (1,2,4), or a range that doubles (64..8192), multiplies
 
 examples:
   the best strategy on 64 and 128 GPUs, at two batch sizes
-    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron --vary gpus=64..128 global_batch=512,1024
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron \\
+        --vary gpus=64..128 global_batch=512,1024
   one strategy, virtual stages and optimizer placement varied
     mofa sweep --model llama3.1-405b --gpu h100 --gpus 1024 --global-batch 512 --seq 8192 \\
-        --strategy tp=8,pp=16,sp=true,schedule=interleaved --vary vpp=2,4,8 optimizer=distributed,distributed-cpu
+        --strategy tp=8,pp=16,sp=true,schedule=interleaved \\
+        --vary vpp=2,4,8 optimizer=distributed,distributed-cpu
   ETTR over checkpoint intervals and failure rates, drawn to a file
-    mofa sweep --model llama3-70b --gpu h100 --gpus 8192 --global-batch 2048 --seq 8192 --strategy tp=8,pp=4,sp=true \\
+    mofa sweep --model llama3-70b --gpu h100 --gpus 8192 --global-batch 2048 --seq 8192 \\
+        --strategy tp=8,pp=4,sp=true \\
         --vary interval=1..1024 failure_rate=0.002,0.005,0.01 --y ettr --plot ettr.svg
   a batch that grows with the GPUs; overlap on and off
-    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron --vary gpus=64..128 global_batch=1/gpu dp_overlap=true,false
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron \\
+        --vary gpus=64..128 global_batch=1/gpu dp_overlap=true,false
   a measured constant: what if attention ran at 90 % of the peak?
-    mofa sweep --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --vary compute.attention_efficiency=0.5,0.9
+    mofa sweep --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
+        --vary compute.attention_efficiency=0.5,0.9
   over the workers of an existing Dask cluster
     mofa sweep … --engine dask --scheduler tcp://host:8786"""
 

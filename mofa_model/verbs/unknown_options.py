@@ -50,7 +50,8 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
     flag = words[0].partition("=")[0]
     if not re.match(r"--?[a-zA-Z]", flag):
         parser.error(
-            f"{' '.join(words)}: no option stands before {'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
+            f"{' '.join(words)}: no option stands before "
+            f"{'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
         )
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
     name = flag.lstrip("-").replace("_", "-")

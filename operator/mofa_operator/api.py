@@ -188,7 +188,8 @@ def _event(line: bytes, path: str) -> tuple[str, Body]:
         if kind in _TYPES and isinstance(meta, dict) and (kind == BOOKMARK or meta.get("name")):
             return str(kind), body
     raise Busy(
-        f"WATCH {path.partition('?')[0]}: the answer is not a Kubernetes watch; a proxy may have sent it"
+        f"WATCH {path.partition('?')[0]}: the answer is not a Kubernetes watch; "
+        "a proxy may have sent it"
     )
 
 
@@ -301,7 +302,11 @@ class Api:
         sends a bookmark a minute.
         """
         wanted = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
-        path = f"{self.served.path(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
+        path = (
+            ""
+            f"{self.served.path(kind, namespace or '')}?"
+            f"{urlencode(wanted | {'resourceVersion': version})}"
+        )
         if self._credentials.stale:
             await self._credentials.refresh()
         known = self._credentials.known
@@ -450,7 +455,8 @@ class Api:
             URL(credentials.access.server + path, encoded=True),
             data=data,
             headers=headers,
-            allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
+            # An API server sends nobody elsewhere; a gateway's login page is no answer.
+            allow_redirects=False,
             server_hostname=credentials.access.server_name,
             **how,
         )

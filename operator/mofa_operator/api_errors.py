@@ -3,11 +3,11 @@
 ApiError                    the API server did not do what was asked
 ├── Gone                    the object is no more, or another one has its name now: forget it
 │   └── Expired             the version or continuation that was named is no more: list anew
-├── Refused                 we may not (RBAC, admission policy): permanent until an administrator acts
+├── Refused                 we may not (RBAC, admission policy), until an administrator acts
 ├── Conflict                somebody else changed it in between: look again
 │   └── Taken               what was to be made is there already
 ├── Invalid                 what we sent cannot be right: a fault of ours, permanent
-└── Busy                    not now (429, 5xx, network, credentials): try again, after `retry_after` where it is given
+└── Busy                    not now (429, 5xx, network, credentials): again, after any `retry_after`
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Access:
         if not self.server.startswith("https"):
             return None
         made = ssl.create_default_context(cafile=self.ca_file)
-        # Cluster authorities are often made without the key identifiers that strict checking (Python 3.13) wants.
+        # Cluster authorities often lack key identifiers, which Python 3.13's strict checking wants.
         made.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.cert_file:
             made.load_cert_chain(self.cert_file, self.key_file)
@@ -118,7 +118,8 @@ def _contexts() -> dict[str, dict[str, Any]]:
     from kubernetes import config
 
     try:
-        others, current = config.list_kube_config_contexts(os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
+        given = os.environ.get("KUBECONFIG")
+        others, current = config.list_kube_config_contexts(given)  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 - whoever reads it as a whole says what is wrong with it
         return {}
     return {context["name"]: context["context"] for context in (current, *others)}
@@ -144,7 +145,7 @@ def _configuration(context: str | None = None) -> Any:
         raise SourceUnreachable(
             f"Kubernetes: {why}; set KUBECONFIG, or run in a pod with a service account"
         ) from None
-    except Exception as error:  # noqa: BLE001 - the client lets its parser's errors through, and those of foreign plugins
+    except Exception as error:  # noqa: BLE001 - errors of its parser and of plugins come through
         raise BadFile(
             named or "~/.kube/config", f"is not a kubeconfig: {str(error).partition(chr(10))[0]}"
         ) from None

@@ -1,4 +1,4 @@
-"""Evidence as it is remembered: failures of a day by one witness, and what a running job says of its profile."""
+"""Evidence as it is remembered: a day's failures, and what a running job says of its profile."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ and nobody walks it again.
 
     LiveObject         any object: its metadata, its conditions, and itself as it came
     LiveTrainingJob    a TrainingJob: what is read of its spec, and its status
-    LiveProfile        a ClusterProfile; its status is the memory of its pool, and its FailureLedger that of days
+    LiveProfile        a ClusterProfile; its status remembers its pool, its FailureLedger the days
 
 A part is read once, when somebody asks for it. A value that is not as it should be counts as
 missing: an object that somebody else wrote must not stop us, and `mofa_model.manifest` says what is
@@ -366,7 +366,7 @@ class LiveObject:
 
     @cached_property
     def foreign(self) -> Mapping[str, str]:
-        """Our annotations and `STATUS`, where somebody else wrote them, and who; empty = unknown."""
+        """Our annotations and `STATUS` that somebody else wrote, and who; empty = unknown."""
         return texts(at(self.body, "metadata", FOREIGN))
 
     @property

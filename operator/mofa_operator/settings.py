@@ -55,7 +55,7 @@ class ApiSettings:
     timeout: float = 30.0
     """Longest wait for one request. [s]"""
     fence: bool = False
-    """Write only while the admission policy is proved, at the start and every hour, to refuse what is not ours to write."""
+    """Write only while the admission policy is proved, every hour, to refuse other writes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +69,7 @@ class LoopSettings:
     settle_longest: float = 30.0
     """Longest wait for that quiet. [s]"""
     steady: float = 300.0
-    """How long a node must be away, or there, until the size of its pool that advice is for follows. [s]"""
+    """How long a node must be away, or there, until the pool's size in advice follows. [s]"""
     quiet: float = 600.0
     """Least time between two writes of what is observed, per object. [s]"""
     material: float = 0.05
@@ -119,7 +119,7 @@ class ServeSettings:
     page: bool = False
     """Serve the page."""
     authenticate: bool = False
-    """Show metrics and page only to whom the API server knows by a bearer token and lets get their path."""
+    """Show metrics and page only to a bearer token that the API server lets get their path."""
     most_jobs: int = 2000
     """Jobs that have series of their own; the others are counted together."""
 

@@ -122,7 +122,7 @@ class JobSnapshot:
     target: LiveObject | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
-    """Name of the object that is answered instead: a TrainingJob whose targetRef names this job or the
+    """Name of the object answered instead: a TrainingJob whose targetRef names this job or the
     same target, or the job of another kind that made this one."""
     profile: LiveProfile | None = None
     """The ClusterProfile that a TrainingJob names; its verdicts and conditions are shown with the

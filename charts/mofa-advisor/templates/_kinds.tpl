@@ -106,7 +106,8 @@ object.?spec == oldObject.?spec
       && o.template.spec.template.?metadata.orValue({}).all(k, k == "annotations" || k in r.template.spec.template.?metadata.orValue({}))
       && r.template.spec.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
         || o.template.spec.template.?metadata.?annotations[?k] == r.template.spec.template.?metadata.?annotations[?k])
-      && o.template.spec.template.?metadata.?annotations.orValue({}).all(k, k in variables.told || r.template.spec.template.?metadata.?annotations[?k].hasValue())))
+      && o.template.spec.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
+        || r.template.spec.template.?metadata.?annotations[?k].hasValue())))
 - name: trainjob # arguments of a TrainJob
   expression: >-
     variables.resource == "trainjobs.trainer.kubeflow.org"
@@ -116,11 +117,13 @@ object.?spec == oldObject.?spec
       == variables.new.?runtimePatches.orValue([]).filter(p, p.manager != "mofa.dev/advisor")
     && variables.new.?runtimePatches.orValue([]).filter(p, p.manager == "mofa.dev/advisor").all(p,
       p.all(k, k in ["manager", "time", "trainingRuntimeSpec"])
-      && p.trainingRuntimeSpec.all(k, k == "template") && p.trainingRuntimeSpec.template.all(k, k == "spec")
+      && p.trainingRuntimeSpec.all(k, k == "template")
+      && p.trainingRuntimeSpec.template.all(k, k == "spec")
       && p.trainingRuntimeSpec.template.spec.all(k, k == "replicatedJobs")
       && p.trainingRuntimeSpec.template.spec.replicatedJobs.all(j, j.all(k, k in ["name", "template"])
         && j.template.all(k, k == "spec") && j.template.spec.all(k, k == "template")
-        && j.template.spec.template.all(k, k == "metadata") && j.template.spec.template.metadata.all(k, k == "annotations")
+        && j.template.spec.template.all(k, k == "metadata")
+        && j.template.spec.template.metadata.all(k, k == "annotations")
         && j.template.spec.template.metadata.annotations.all(k, k in variables.told)))
 - name: pytorchjob # arguments of a PyTorchJob
   expression: >-
@@ -157,7 +160,8 @@ object.?spec == oldObject.?spec
     && variables.old.template.?metadata.orValue({}).all(k, k == "annotations" || k in variables.new.template.?metadata.orValue({}))
     && variables.new.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
       || variables.old.template.?metadata.?annotations[?k] == variables.new.template.?metadata.?annotations[?k])
-    && variables.old.template.?metadata.?annotations.orValue({}).all(k, k in variables.told || variables.new.template.?metadata.?annotations[?k].hasValue())
+    && variables.old.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
+      || variables.new.template.?metadata.?annotations[?k].hasValue())
 - name: arguments # of any kind
   expression: variables.jobset || variables.trainjob || variables.pytorchjob || variables.rayjob || variables.batch
 {{- end }}

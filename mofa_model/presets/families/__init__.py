@@ -49,7 +49,8 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "gemma3n": "AltUp and embeddings of each layer are",
         "gemma3n_text": "AltUp and embeddings of each layer are",
         "jetmoe": "experts inside attention are",
-        "nemotron-nas": "layers that a search thinned out one by one (block_configs), which no release of transformers builds, are",
+        "nemotron-nas": "layers that a search thinned out one by one (block_configs), "
+        "which no release of transformers builds, are",
         "persimmon": "norms with a bias on queries and keys are",
         "zamba": "layers that share weights are",
         "zamba2": "layers that share weights are",

@@ -20,45 +20,57 @@ MOST_LAYERS: Final = 2**10
 
 HARMLESS: Final = frozenset(
     """
-    architectures model_type torch_dtype dtype transformers_version use_cache auto_map name_or_path tokenizer_class prefix
-    initializer_range init_std init_method init_config init_device normalization_function norm_type logits_to_keep
-    rms_norm_eps layer_norm_eps layer_norm_epsilon layernorm_epsilon norm_eps norm_epsilon norm_bias
-    hidden_act hidden_activation activation_function mlp_hidden_act mamba_hidden_act hidden_activation_function activation
-    attention_dropout hidden_dropout classifier_dropout dropout activation_dropout embd_pdrop resid_pdrop attn_pdrop emb_pdrop
-    resid_dropout residual_dropout embedding_dropout embed_dropout attention_probs_dropout_prob hidden_dropout_prob ffn_dropout projector_dropout
-    summary_first_dropout summary_activation summary_proj_to_labels summary_type summary_use_proj layerdrop classifier_bias
-    max_position_embeddings max_sequence_length max_seq_len model_max_length seq_length n_ctx output_past
-    rope_theta rope_scaling rope_parameters rope_interleave rope_local_base_freq rope_type partial_rotary_factor rotary_pct
-    rotary_emb_base rotary_dim original_max_position_embeddings initial_context_length position_embedding_type use_mem_rope
-    no_rope_layers no_rope_layer_interval mla_use_nope nope_layer_interval use_parallel_residual rotary alibi offset_alibi
-    bos_token_id eos_token_id eod_token_id pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
-    im_start_id im_end_id text_start_id text_end_id video_start_id image_start_id boi_token_index eoi_token_index
-    image_token_index image_token_id video_token_id vision_start_token_id vision_end_token_id vision_token_id
-    pretraining_tp gradient_checkpointing quantization_config is_decoder chunk_size_feed_forward slow_but_exact
-    output_router_logits router_aux_loss_coef router_jitter_noise input_jitter_noise aux_loss_alpha seq_aux z_loss_coefficient
-    output_attentions output_hidden_states return_dict task_specific_params problem_type id2label label2id use_return_dict
-    cache_implementation torchscript num_logits_to_keep moe_jitter_eps moe_loss_weight moe_normalize_expert_weights
-    norm_topk_prob routed_scaling_factor router_scaling_factor scoring_func topk_method ep_size moe_renormalize use_grouped_topk
-    moe_router_activation_func moe_use_aux_free moe_capacity moe_norm_min moe_norm_topk_prob use_routing_bias use_mixed_mlp_moe
-    attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar sliding_window_size logit_scale logits_scaling
-    embedding_multiplier residual_multiplier attention_multiplier lm_head_multiplier mlp_multipliers key_multiplier
-    attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier
-    scale_emb scale_depth dim_model_base clip_qkv swiglu_alpha swiglu_limit scale_attn_weights scale_attn_by_inverse_layer_idx
-    scale_attention_softmax_in_fp32 attention_softmax_in_fp32 reorder_and_upcast_attn bias_dropout_fusion masked_softmax_fusion
-    skip_bias_add skip_bias_add_qkv apply_residual_connection_post_layernorm residual_in_fp32 rescale_prenorm_residual
-    attn_temperature_tuning floor_scale attn_scale for_llm_compression mlp_type use_mamba_kernels
-    time_step_min time_step_max time_step_limit time_step_floor time_step_rate time_step_scale time_step_init_scheme
-    time_step_init time_step_clamp mamba_ssm_cache_dtype chunk_size mamba_chunk_size mamba_norm_before_gate use_mambapy
-    use_associative_scan rms_norm mixer_rms_eps block_size full_attn_alpha_factor full_attn_beta_factor
-    linear_attn_alpha_factor linear_attn_beta_factor mlp_alpha_factor mlp_beta_factor layernorm_full_attention_alpha
-    layernorm_full_attention_beta layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha
-    layernorm_mlp_beta postnorm order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block
-    use_parallel_embedding validate_runner_input inference_runner max_seq_length embedding_fraction learned_pos_emb
-    tokenizer_name verbose moe_shared_expert_overlap indexer_rope_interleave sequence_parallel_enabled
-    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id length_penalty max_length min_length
-    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences remove_invalid_values repetition_penalty
-    return_dict_in_generate suppress_tokens temperature tf_legacy_loss top_k top_p typical_p use_bfloat16
+    architectures model_type torch_dtype dtype transformers_version use_cache auto_map name_or_path
+    tokenizer_class prefix initializer_range init_std init_method init_config init_device
+    normalization_function norm_type logits_to_keep rms_norm_eps layer_norm_eps layer_norm_epsilon
+    layernorm_epsilon norm_eps norm_epsilon norm_bias hidden_act hidden_activation
+    activation_function mlp_hidden_act mamba_hidden_act hidden_activation_function activation
+    attention_dropout hidden_dropout classifier_dropout dropout activation_dropout embd_pdrop
+    resid_pdrop attn_pdrop emb_pdrop resid_dropout residual_dropout embedding_dropout embed_dropout
+    attention_probs_dropout_prob hidden_dropout_prob ffn_dropout projector_dropout
+    summary_first_dropout summary_activation summary_proj_to_labels summary_type summary_use_proj
+    layerdrop classifier_bias max_position_embeddings max_sequence_length max_seq_len
+    model_max_length seq_length n_ctx output_past rope_theta rope_scaling rope_parameters
+    rope_interleave rope_local_base_freq rope_type partial_rotary_factor rotary_pct rotary_emb_base
+    rotary_dim original_max_position_embeddings initial_context_length position_embedding_type
+    use_mem_rope no_rope_layers no_rope_layer_interval mla_use_nope nope_layer_interval
+    use_parallel_residual rotary alibi offset_alibi bos_token_id eos_token_id eod_token_id
+    pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
+    im_start_id im_end_id text_start_id text_end_id video_start_id image_start_id boi_token_index
+    eoi_token_index image_token_index image_token_id video_token_id vision_start_token_id
+    vision_end_token_id vision_token_id pretraining_tp gradient_checkpointing quantization_config
+    is_decoder chunk_size_feed_forward slow_but_exact output_router_logits router_aux_loss_coef
+    router_jitter_noise input_jitter_noise aux_loss_alpha seq_aux z_loss_coefficient
+    output_attentions output_hidden_states return_dict task_specific_params problem_type id2label
+    label2id use_return_dict cache_implementation torchscript num_logits_to_keep moe_jitter_eps
+    moe_loss_weight moe_normalize_expert_weights norm_topk_prob routed_scaling_factor
+    router_scaling_factor scoring_func topk_method ep_size moe_renormalize use_grouped_topk
+    moe_router_activation_func moe_use_aux_free moe_capacity moe_norm_min moe_norm_topk_prob
+    use_routing_bias use_mixed_mlp_moe attn_logit_softcapping final_logit_softcapping
+    query_pre_attn_scalar sliding_window_size logit_scale logits_scaling embedding_multiplier
+    residual_multiplier attention_multiplier lm_head_multiplier mlp_multipliers key_multiplier
+    attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier
+    ssm_out_multiplier scale_emb scale_depth dim_model_base clip_qkv swiglu_alpha swiglu_limit
+    scale_attn_weights scale_attn_by_inverse_layer_idx scale_attention_softmax_in_fp32
+    attention_softmax_in_fp32 reorder_and_upcast_attn bias_dropout_fusion masked_softmax_fusion
+    skip_bias_add skip_bias_add_qkv apply_residual_connection_post_layernorm residual_in_fp32
+    rescale_prenorm_residual attn_temperature_tuning floor_scale attn_scale for_llm_compression
+    mlp_type use_mamba_kernels time_step_min time_step_max time_step_limit time_step_floor
+    time_step_rate time_step_scale time_step_init_scheme time_step_init time_step_clamp
+    mamba_ssm_cache_dtype chunk_size mamba_chunk_size mamba_norm_before_gate use_mambapy
+    use_associative_scan rms_norm mixer_rms_eps block_size full_attn_alpha_factor
+    full_attn_beta_factor linear_attn_alpha_factor linear_attn_beta_factor mlp_alpha_factor
+    mlp_beta_factor layernorm_full_attention_alpha layernorm_full_attention_beta
+    layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha
+    layernorm_mlp_beta postnorm order_of_interleaved_layers use_embedding_sharing
+    use_gated_activation use_parallel_block use_parallel_embedding validate_runner_input
+    inference_runner max_seq_length embedding_fraction learned_pos_emb tokenizer_name verbose
+    moe_shared_expert_overlap indexer_rope_interleave sequence_parallel_enabled bad_words_ids
+    begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
+    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
+    length_penalty max_length min_length no_repeat_ngram_size num_beam_groups num_beams
+    num_return_sequences remove_invalid_values repetition_penalty return_dict_in_generate
+    suppress_tokens temperature tf_legacy_loss top_k top_p typical_p use_bfloat16
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 """Fields that change no count and no work, in any family."""
@@ -197,7 +209,10 @@ class Fields:
                 and not str(name).startswith("_")
                 and is_on(value)
             ):
-                right = "no such field is known for this family, so its cost is not; leave it out if it has none"
+                right = (
+                    "no such field is known for this family, so its cost is not; "
+                    "leave it out if it has none"
+                )
                 raise BadValue(f"{self.path}.{name}", value, right)
         for one in self.inner:
             one.finish()

@@ -250,13 +250,15 @@ def mamba2(f: Fields) -> Transformer:
 
 
 EXPERTS: Final = (
-    "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "moe_shared_expert_intermediate_size", "n_shared_experts",
+    "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+    "moe_shared_expert_intermediate_size", "n_shared_experts",
     "moe_latent_size", "n_group", "topk_group",
 )  # fmt: skip
 """Fields of Nemotron 3's experts, which files of models without experts have, too."""
 KINDS: Final = {
     "M": "M", "-": "-", "*": "*", "E": "E",
-    "mamba": "M", "linear_attention": "M", "mlp": "-", "attention": "*", "full_attention": "*", "moe": "E",
+    "mamba": "M", "linear_attention": "M", "mlp": "-",
+    "attention": "*", "full_attention": "*", "moe": "E",
 }  # fmt: skip
 """Layers of Nemotron-H by the signs of its pattern, and by the words of its list."""
 
@@ -379,7 +381,10 @@ def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
         return f.number("global_head_dim", default=512), f.number(
             "num_global_key_value_heads", default=0, least=0
         )
-    right = "the same head_dim and num_key_value_heads for each layer without a window, and nothing for the others"
+    right = (
+        "the same head_dim and num_key_value_heads for each layer without a window, "
+        "and nothing for the others"
+    )
     wide = [at for at, one in enumerate(narrow) if not one]
     if not isinstance(given, Mapping) or not all(str(at).isdecimal() for at in given):
         raise f.bad(right, "per_layer_config")

@@ -156,7 +156,8 @@ def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written
     looks for them.
 
     >>> from mofa_operator.keys import CLUSTER_PROFILE
-    >>> made = event(Key(CLUSTER_PROFILE, "", "east"), "1", Note(reason="Recommended", message="m"), "", datetime.now(UTC))
+    >>> note = Note(reason="Recommended", message="m")
+    >>> made = event(Key(CLUSTER_PROFILE, "", "east"), "1", note, "", datetime.now(UTC))
     >>> made["metadata"]
     {'name': 'east.22ac8a950141b536', 'namespace': 'default'}
     """

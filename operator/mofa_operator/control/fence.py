@@ -48,7 +48,8 @@ class Fence:
             await self._prove()
             if self.open not in {None, known}:
                 _log.error(
-                    "the operator writes nothing: its admission policy (the fence) does not hold: %s",
+                    "the operator writes nothing: its admission policy (the fence) does not "
+                    "hold: %s",
                     self.open,
                 )
             known = self.open

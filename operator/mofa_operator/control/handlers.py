@@ -88,14 +88,15 @@ class KopfWatch:
         return registry
 
     async def live(self, up: Callable[[], None]) -> Never:
-        """Run kopf once the kind is served, until it ends: kopf looks for kinds at its start only."""
-        async for _, version in self.api.pages(self.kind, self.place, size=1):  # noqa: B007 - watched from there
+        """Run kopf once the kind is served, to its end: kopf looks for kinds only at its start."""
+        pages = self.api.pages(self.kind, self.place, size=1)
+        async for _, version in pages:  # noqa: B007 - watched from there
             break
         async with self.api.watch(self.kind, self.place, version):
             pass  # a right to list is no right to watch, and kopf is slow to say so
         if not await self.api.is_discovered(self.kind):
             raise Busy("the API server's discovery does not list this kind yet")
-        # `kopf.run_tasks` would cancel every younger task of this loop at its end, so it is not used.
+        # `kopf.run_tasks` would cancel every younger task of this loop at its end: it is not used.
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
             identity=_NO_PEERS,

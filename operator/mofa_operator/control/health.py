@@ -62,7 +62,10 @@ class Probes:
         key, age = self.queue.longest_in_work
         waits = max(age, self.queue.oldest_age)
         if min(waits, self.queue.idle_for) > self._stall:
-            yield f"nothing was finished for {min(waits, self.queue.idle_for):.0f} s, and there is work"
+            yield (
+                f"nothing was finished for {min(waits, self.queue.idle_for):.0f} s, and there is "
+                "work"
+            )
         elif age > self._stall and not self.model_pool.is_busy:
             yield f"{key} has been in work for {age:.0f} s"
         if self.history is not None and self.history.behind > self._late:

@@ -256,7 +256,8 @@ class Server:
                 )
             except OSError as error:
                 await self._close()
-                raise BadValue(flag, port, f"{why(error)}; give a free port of an address of this machine") from error  # fmt: skip
+                right = f"{why(error)}; give a free port of an address of this machine"
+                raise BadValue(flag, port, right) from error
         return self
 
     async def __aexit__(

@@ -128,7 +128,8 @@ class Lease:
         reasons = [f"{self.holder} holds it now"] if other else []
         if self._standstill > self._settings.duration / _RETRIES:
             reasons.append(
-                f"this process stood still for {self._standstill:.1f} s of the {self._settings.duration:g} s for which a Lease holds: it got "
+                f"this process stood still for {self._standstill:.1f} s of the "
+                f"{self._settings.duration:g} s for which a Lease holds: it got "
                 "no processor; give it more of one, or a longer --lease-duration"
             )
         elif not other:

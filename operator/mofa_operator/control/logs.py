@@ -27,7 +27,8 @@ class Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, logger, message, and the traceback where there is one."""
         line: dict[str, str] = {
-            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{record.msecs:03.0f}Z",
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{record.msecs:03.0f}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

@@ -5,8 +5,8 @@ Errors, and what becomes of the key:
 
     Gone                the object is no more: nothing, its watch says so
     Busy, Conflict      again after the wait that the server asks for, or after one that doubles
-    Refused, Invalid    permanent until a person acts: said once, again after a wait that doubles (an API server that
-                        starts refuses everything for a moment, so that not even these may wait for long at first)
+    Refused, Invalid    permanent until a person acts: said once, again after a wait that doubles
+                        (an API server that starts refuses all for a moment: the wait begins short)
     NoAnswer, others    our fault: said with what there is to say, again after a wait that doubles
 
 Nothing is raised but cancellation, and nothing is retried without a wait.

@@ -57,7 +57,7 @@ class Resync:
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List every kind once; raises `ApiError` where that fails, and goes on there when called again.
+        """List every kind once; raises `ApiError` where that fails: the next call goes on there.
 
         Profiles are urgent: jobs are answered from their status. Without nodes or our own kinds
         nothing may be decided, because an object that was not listed would count as missing.
@@ -121,7 +121,7 @@ class Resync:
         return sum([await self._read(key) for key in suspects])
 
     async def _read(self, key: Key) -> bool:
-        """Read one object alone, which is newer than any list; whether it differs from the stored one."""
+        """Read one object alone, newer than any list; whether it differs from the stored one."""
         before = self.store.body(key)
         body = await self.api.get(key.kind, key.namespace, key.name)
         if self.store.body(key) != before:

@@ -118,7 +118,7 @@ class WorkerProcess:
     """A process in an executor of its own, so that a crash concerns one question."""
 
     def __init__(self, warm: Callable[[], None], deadline: float, memory: int | None) -> None:
-        """`warm` runs in it before all else; one answer may take `deadline` [s] and `memory` [B]."""
+        """`warm` runs in it first; one answer may take `deadline` [s] and `memory` [B]."""
         self._warm = warm
         self._memory = memory
         self._deadline = deadline

@@ -1,8 +1,9 @@
 """Our AdmissionCheck of Kueue: what it says of a Workload before its pods are made.
 
     nobody asks for advice, or it cannot be given    Ready, and why
-    advice                                           Ready, with the advice as annotations of the pods, and with the node
-                                                     selector of the profile where the policy wants that
+    advice                                           Ready, with the advice as annotations of the
+                                                     pods, and with the node
+                                                     selector of the profile if the policy says so
     nothing fits, or the objective is out of reach   as the policy says: Ready, Retry or Rejected
     `gate_longest` after there was room              Ready, whatever was decided
 
@@ -53,7 +54,10 @@ def active(check: LiveObject, now: float) -> Written | None:
     """
     given = part(check.body, "spec", "parameters")
     said = f"{given.get('kind')} {given.get('name')}"
-    why = f"spec.parameters: {said}: there are none; what it does stands in AdvisorPolicies, under spec.admission"
+    why = (
+        f"spec.parameters: {said}: there are none; "
+        "what it does stands in AdvisorPolicies, under spec.admission"
+    )
     found = NewCondition(
         Aspect.ACTIVE,
         "False" if given else "True",
@@ -100,7 +104,8 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
         return _said(snapshot, state, why, retry=rule.retry_seconds)
     least, expected = _objective(snapshot, rule), answer.figures["ettr"].target
     low = "" if least is None or expected >= least else (
-        f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the least"
+        f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the "
+        "least"
     )  # fmt: skip
     if low and rule.below_ettr != "Admit":
         return _said(snapshot, _STATES[rule.below_ettr], low, retry=rule.retry_seconds)

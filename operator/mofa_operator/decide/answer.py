@@ -45,7 +45,8 @@ _WORDING: Final = (
 )
 """Advice in messages of the command line, and what to say in a cluster instead."""
 _OUTGROWN: Final = (
-    "spec: the question needs more memory or time than one may have, so it is not asked again until it changes; "
+    "spec: the question needs more memory or time than one may have, so it is not asked again "
+    "until it changes; "
     "state the nodes, and constrain what may be searched"
 )
 

@@ -1,6 +1,6 @@
 """What running jobs teach: a factor on the step time of a pool, and one on device memory.
 
-    taught(snapshot, answer)     what one job says of its pool: observed over predicted, without any factor
+    taught(snapshot, answer)     what a job says of its pool: observed over predicted, uncalibrated
     calibration(profile, live)   `status.calibration`, from what it remembers and what runs now
 
 Each job says x, the logarithm of its observed over its predicted step time, and the same of its
@@ -99,7 +99,8 @@ def learned(
     >>> factor = learned(three, 0.0).factor
     >>> round(factor.target, 3), round(factor.lower, 3), round(factor.upper, 3)
     (1.154, 1.099, 1.211)
-    >>> round(0.85 * factor.target - 1, 3), round(0.85 * learned(three[:1], 0.0).factor.target - 1, 3)
+    >>> alone = learned(three[:1], 0.0).factor
+    >>> round(0.85 * factor.target - 1, 3), round(0.85 * alone.target - 1, 3)
     (-0.019, -0.046)
     >>> round(0.85 * learned(three, 2 * HALF_LIFE).factor.target - 1, 3)
     -0.055
@@ -134,7 +135,8 @@ def remembered(
     """Evidence with one job's replaced or added; above `most`, one is dropped.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
-    >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
+    >>> later = JobEvidence(job="a/x", log_ratio=0.2, at=2.0)
+    >>> [one.log_ratio for one in remembered([first], later)]
     [0.2]
     """
     standing = next((one for one in evidence if one.job == new_evidence.job), new_evidence)
@@ -152,7 +154,8 @@ def _votes(
 ) -> list[tuple[float, float]]:
     """The votes with their weights by age: one for each job, or for each of several namespaces.
 
-    >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in (("a", 0.1), ("a", 0.3), ("b", 0.5))]
+    >>> ratios = (("a", 0.1), ("a", 0.3), ("b", 0.5))
+    >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in ratios]
     >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
     ([(0.1, 1.0), (0.3, 1.0)], [(0.2, 1.0), (0.5, 1.0)])
     """

@@ -353,7 +353,8 @@ def _contradicted(report: RateReport, memory: History) -> str:
     days = report.expected / report.assumed if report.assumed > 0 else memory.node_days
     way = "higher" if report.verdict is Verdict.HIGHER else "lower"
     return (
-        f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are assumed, "
+        f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are "
+        "assumed, "
         f"{1000 * report.failures / max(days, 1e-9):.3g} were seen, between {1000 * low:.3g} and "
         f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {days:,.0f} node-days, "
         f"{percent(memory)} % of the window covered{f'; {_since(report)}' if report.since else ''}"

@@ -6,8 +6,10 @@ speak of the written figures, and so they do not flicker.
 
 A step is due, counted from the last look, so that no step can be missed while nobody looks:
 
-    a step          after `stuck_steps` times its predicted or observed time, whichever is longer; at least `stuck_least`
-    the first step  that long after the start, which may last `start_least`, or `STARTS` mean recoveries of a whole job,
+    a step          after `stuck_steps` times its predicted or observed time, whichever is longer,
+                    and after `stuck_least` at least
+    the first step  that long after the start, which may last `start_least`, or `STARTS` mean
+                    recoveries of a whole job,
                     because a start loads, compiles and warms up as a recovery does
 """
 
@@ -46,7 +48,8 @@ FARTHEST: Final = (0.25, 2.0)
 """A job outside these ratios of observed to predicted throughput teaches nothing; above, it is not
 believed. Ours. [1]"""
 _FIGURES: Final = (
-    "tokens_per_second", "step_milliseconds", "checkpoint_interval_seconds", "ettr", "memory_bytes", "interruptions", "lost",
+    "tokens_per_second", "step_milliseconds", "checkpoint_interval_seconds", "ettr",
+    "memory_bytes", "interruptions", "lost",
 )  # fmt: skip
 """Figures whose change is worth a write; the number of the step alone is not."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
@@ -161,10 +164,16 @@ def doubted(seen: float, answer: Answer) -> str:
     tokens, mfu = answer.figures.get("tokens_per_second"), answer.figures.get("mfu")
     reached = mfu.target * seen / tokens.target if tokens and mfu and tokens.target else 0.0
     if reached > MOST_MFU:
-        return f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is believed"
+        return (
+            f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is "
+            "believed"
+        )
     target = predicted_tokens(answer)
     if target and seen / target > FARTHEST[1]:
-        return f"that is {seen / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} times is believed"
+        return (
+            f"that is {seen / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} "
+            "times is believed"
+        )
     return ""
 
 

@@ -124,7 +124,11 @@ def _ready(snapshot: PolicySnapshot) -> NewCondition:
         return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
     for listed in spec.kinds:
         if kind_of(listed.api_version, listed.kind) is None:
-            why = f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be advised; list one of docs/reference/kinds.md, or Workload of kueue.x-k8s.io/v1beta2"
+            why = (
+                f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be "
+                "advised; list one of docs/reference/kinds.md, "
+                "or Workload of kueue.x-k8s.io/v1beta2"
+            )
             return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
     if spec.mode == "Disabled":
         return NewCondition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")

@@ -11,7 +11,7 @@ losses do not change it:
 
     a node that is away                       counts until it was away for `steady` seconds
     a new node                                counts once it was there for `steady` seconds
-    a node first seen at the operator's start counts as the stored size says, until `steady` seconds are over
+    a node first seen at the operator's start counts as in the stored size, for `steady` seconds
 
 Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is
 younger than `steady` seconds, or has no node yet, takes changes at once. The size and the time

@@ -1,14 +1,14 @@
 """Mode Apply: launch arguments for a job that waits, and the gate that holds it.
 
-    kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor,…   Kueue admits it once every name is gone; we remove ours
+    kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor,…   Kueue admits once no name is left
     advisor.mofa.dev/gate: suspend                          it was made suspended, and we resume it
 
     the job                                      what becomes of it
     runs already                                 the gate is removed, nothing else
     was made `gate_longest` seconds ago          let go, whatever was decided
-    mode Apply, and advice that can be written   arguments, then let go; only what is verified for the trainer's version
+    mode Apply, and advice that can be written   verified arguments of the trainer's version, let go
     today's layout is most likely better         let go as it is
-    any other outcome                            let go, with the reason, once what came with the job was seen
+    any other outcome                            let go, with the reason, once its objects were seen
     paused, or decided by another                waits for the bound
 
 Only Kueue resumes what Kueue manages: our own gate would pass by its quota. A job without a gate of
@@ -78,7 +78,8 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
         )
     if kind.changes and not answer.arguments:
         raise InputError(
-            "training.framework: no trainer is named, so the layout cannot be written as arguments; name one"
+            "training.framework: no trainer is named, so the layout cannot be written as "
+            "arguments; name one"
         )
     made = kind.launch_patch(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
     return (*guard(job), *made) if made else ()
@@ -240,7 +241,10 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     if not is_suspended(job):
         return None, "it runs already, or cannot wait: the advice is for its next launch"
     if not consents(job):
-        why = "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
+        why = (
+            "it is suspended, but says neither mode Apply nor that it waits for us: "
+            "it is left alone"
+        )
         return None, why
     if job.generation != 1:
         return None, ""  # we have written, or it may have run

@@ -1,7 +1,7 @@
 """The answer that an object already carries: nothing is searched for where all is done.
 
     read_answer(snapshot, known)    the answer in the annotations; None if incomplete or changed
-    as_answered(question, job)      the question with what running jobs had taught when it was answered
+    as_answered(question, job)      the question with what jobs had taught when it was answered
     matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
 
 What is read back has the digits that were written. What running jobs teach belongs to the pool: a

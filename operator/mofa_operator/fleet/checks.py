@@ -33,7 +33,8 @@ from mofa_operator.fleet.site import (
 from mofa_operator.settings import OperatorSettings
 
 INSTALL: Final = (
-    "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace --set "
+    "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace "
+    "--set "
     "image.repository=IMAGE"
 )
 _APPLY: Final = "kubectl apply --server-side --force-conflicts -f"
@@ -91,7 +92,8 @@ def _own_rights(site: Site) -> Iterator[Diagnosis]:
     for kind, said in sorted(site.refused.items()):
         place = "" if kind.namespaced else " (of the whole cluster)"
         mend = (
-            f"kubectl create clusterrole see-{kind.plural} --verb=get,list --resource={kind.resource} && kubectl create "
+            f"kubectl create clusterrole see-{kind.plural} --verb=get,list "
+            f"--resource={kind.resource} && kubectl create "
             f"clusterrolebinding see-{kind.plural} --clusterrole=see-{kind.plural} --user=YOU"
         )
         yield unknown("your rights", f"you may not list {kind.resource}{place}: {said}", mend)
@@ -160,7 +162,8 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
     if not site.operators and is_kept(site):
         yield unknown(
             about,
-            "no Deployment runs `mofa operator`, and what stands on every ClusterProfile is of now: an operator runs outside of this "
+            "no Deployment runs `mofa operator`, and what stands on every ClusterProfile is of "
+            "now: an operator runs outside of this "
             "cluster, as that of `make up` does, and only its own /readyz says how it is",
         )
     elif not site.operators:
@@ -256,7 +259,11 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         for b in site.objects_of(FENCE_BINDING)
         if at(b, "spec", "policyName") in set(map(named, around))
     ]
-    actions = {action for body in bound for action in at(body, "spec", "validationActions") or ()}  # type: ignore[attr-defined]
+    actions = {
+        action
+        for body in bound
+        for action in at(body, "spec", "validationActions") or ()  # type: ignore[attr-defined]
+    }
     if not bound:
         yield broken(about, f"{named(around[0])} has no binding, so that it refuses nothing", apply)
     elif "Deny" not in actions:
@@ -291,7 +298,8 @@ def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     if not one.settings.get("prometheus-url"):
         yield weaker(
             "Prometheus",
-            "the operator was given none: advice rests on assumed failure rates and on what nodes and jobs show, and running "
+            "the operator was given none: advice rests on assumed failure rates and on what "
+            "nodes and jobs show, and running "
             "jobs are not observed (--prometheus-url)",
             _setting_command(one, "prometheus.url=http://prometheus.monitoring:9090"),
         )

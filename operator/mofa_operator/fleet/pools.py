@@ -89,7 +89,10 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
             ready=one["ready"],
             gpus=one["nodes"] * one["gpus_per_node"],
             notes=(
-                f"{one['nodes']} nodes with {one['product']} are of no pool: {_proposal(one['product'])}",
+                (
+                    f"{one['nodes']} nodes with {one['product']} are of no pool: "
+                    f"{_proposal(one['product'])}"
+                ),
             ),
         )
         for one in lone
@@ -184,7 +187,8 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if bare:
         yield weaker(
             about,
-            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which, as NVIDIA's GPU operator would: {_few(bare)}",
+            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which, as NVIDIA's GPU "
+            f"operator would: {_few(bare)}",
             f"kubectl label node {bare[0]} {PRODUCT}=PRODUCT",
         )
     if idle:
@@ -229,7 +233,8 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
         both = " and ".join(sorted(members[shared[0]]))
         yield broken(
             about,
-            f"{len(shared)} nodes are of {both} at once, so that their failures count twice: {_few(shared)}",
+            f"{len(shared)} nodes are of {both} at once, so that their failures count twice: "
+            f"{_few(shared)}",
             f"kubectl edit clusterprofile {members[shared[0]][-1]}",
         )
     lone = [name for name, facts in fleet.nodes.items() if facts.gpus and name not in members]
@@ -264,7 +269,8 @@ def _as_stated(profile: LiveProfile, nodes: list[NodeFacts]) -> Iterator[Diagnos
             yield broken(
                 "pools",
                 f"{profile.key.name} says {stated}, and its nodes have {product}",
-                f'kubectl patch clusterprofile {profile.key.name} --type=merge -p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
+                f"kubectl patch clusterprofile {profile.key.name} --type=merge "
+                f'-p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
             )
 
 
@@ -276,7 +282,8 @@ def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
             right = f"one of {', '.join(sorted(known))}" if known else "one that is there"
             yield broken(
                 "policies",
-                f"{key.namespace}/{key.name} names the ClusterProfile {policy.profile}, which does not exist: name {right}",
+                f"{key.namespace}/{key.name} names the ClusterProfile {policy.profile}, which "
+                f"does not exist: name {right}",
                 f"kubectl edit advisorpolicy -n {key.namespace} {key.name}",
             )
 
@@ -296,6 +303,7 @@ def _jobs(site: Site) -> Iterator[Diagnosis]:
         first = gated[0]
         yield broken(
             "jobs",
-            f"{len(gated)} jobs wait at our gate, and no operator runs to let them go: {_few([k.name for k in gated])}",
+            f"{len(gated)} jobs wait at our gate, and no operator runs to let them go: "
+            f"{_few([k.name for k in gated])}",
             f"kubectl annotate -n {first.namespace} {named(first)} {PREFIX}gate-",
         )

@@ -75,13 +75,15 @@ WANTED: Final = (
         about="our metrics",
         series=(_OWN,),
         without="dashboards and alerts show nothing",
-        mend="set serviceMonitor.enabled in the chart's values, or let Prometheus scrape the port metrics of the operator",
+        mend="set serviceMonitor.enabled in the chart's values, or let Prometheus scrape the "
+        "port metrics of the operator",
     ),
     Wanted(
         about="recording rules",
         series=(_RULES,),
         without="dashboards and alerts of pools show nothing",
-        mend="set prometheusRule.enabled in the chart's values, or give Prometheus deploy/rules/mofa-recording.yaml",
+        mend="set prometheusRule.enabled in the chart's values, or give Prometheus "
+        "deploy/rules/mofa-recording.yaml",
     ),
 )
 """What is looked for, in the order in which it is to be mended."""

@@ -3,9 +3,11 @@
 What is lost has three parts, which do not overlap:
 
     stuck     since its last step was overdue, where the operator says that it is stuck
-    stopped   before that, what interruptions cost with recovery and repeated steps: seconds that the operator saw lost, else
+    stopped   before that, what interruptions cost with recovery and repeated steps: seconds that
+              the operator saw lost, else
               the restarts that the object counts, each at the usual recovery time of its class
-    slow      of the rest, the share by which today's layout is slower than the advised one: by the observed throughput, else
+    slow      of the rest, the share by which today's layout is slower than the advised one: by the
+              observed throughput, else
               by what both are predicted to take
 
 What is unknown is None, and not zero. A loss is a sum of seconds that were seen; what is only
@@ -319,8 +321,14 @@ def _unasked(stance: Handling, job: LiveObject) -> str:
     if stance is not Handling.NOT_ASKED:
         return ""
     if not (model := likely_model(job)):
-        return f"say its model in the annotation {PREFIX}model: one of `mofa presets models`, or its name on a hub"
-    return f"say its model: kubectl annotate -n {job.key.namespace} {named(job.key)} {PREFIX}model={model}"
+        return (
+            f"say its model in the annotation {PREFIX}model: "
+            "one of `mofa presets models`, or its name on a hub"
+        )
+    return (
+        f"say its model: kubectl annotate -n {job.key.namespace} {named(job.key)} "
+        f"{PREFIX}model={model}"
+    )
 
 
 def likely_model(job: LiveObject) -> str:

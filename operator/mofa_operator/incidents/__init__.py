@@ -1,4 +1,4 @@
-"""What failed, why, and what did not: from time lines to incidents, each with its cause and its evidence. Pure.
+"""What failed, why, and what did not: from time lines to incidents with causes and evidence. Pure.
 
 May import: mofa_model. Imported by: observe, verbs.
 

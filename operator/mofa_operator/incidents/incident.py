@@ -1,4 +1,4 @@
-"""An incident: what happened to a node, a domain of nodes or a job, from when to when, why, and how we know."""
+"""An incident: what happened to a node, a domain or a job, when, why, and how we know."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PHASES: Final[Mapping[str, str]] = {
 UNMATCHED: Final = "spec.incidents.overruled names no incident that was seen: "
 """Beginning of the warning for an overruled id that no incident has."""
 NEAR: Final = 600.0
-"""Longest time by which the start of an incident may differ from its id: it moves by some samples as more is seen. [s]"""
+"""How far an incident's start may be from its id: it moves as more samples are seen. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
 
 
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """Incidents with the causes that a profile states by id; an id means the incident of its name that began nearest."""
+    """Incidents with the causes that a profile states by id; an id means the nearest of a name."""
     found = list(incidents)
     for text, word in stated.items():
         near = [
@@ -89,7 +89,7 @@ def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[
 
 
 def distance(incident: Incident, text: str) -> float | None:
-    """Time between the start of an incident and the moment in an id; None where the id is of another incident. [s]"""
+    """Time between an incident's start and the moment in an id; None for another incident. [s]"""
     away = abs(incident.start - moment_of(text))
     same = f"{incident.kind}/{incident.name}" == text.rpartition("@")[0]
     return away if same and away <= NEAR else None

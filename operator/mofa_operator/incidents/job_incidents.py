@@ -23,9 +23,9 @@ from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
 COLLECTIVE: Final = 600.0
 """Usual timeout of a collective, taken where nothing shows when training stopped. [s]"""
 LOADING: Final = 240.0
-"""Time from the last container's start to the first step, where no job of the pool shows it: a prior. Ours. [s]"""
+"""Time from the last container's start to the first step, where the pool shows none. Ours. [s]"""
 STALLED: Final = 240.0
-"""Time without work before the end of a process from which on the process waited for something. [s]"""
+"""Idle time before the end of a process from which on it waited for something. [s]"""
 HUNG: Final = 1800.0
 """Time without work that no timeout of a collective explains. [s]"""
 AT_ONCE: Final = 150.0
@@ -56,7 +56,7 @@ class Deduction:
 
 
 class JobIncidents:
-    """Deduces the incidents of jobs from the time lines of a pool and the incidents of its nodes."""
+    """Deduces the incidents of jobs from the time lines and the node incidents of a pool."""
 
     def __init__(self, pool: PoolTimelines, by_node: Mapping[str, Sequence[Incident]]) -> None:
         """`by_node` are the incidents of each node."""
@@ -174,7 +174,7 @@ class JobIncidents:
         )
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
-        """When the job last trained before an outage, and again after it, by its steps, else by its GPUs."""
+        """When the job trained last before an outage and first after, by steps, else GPUs."""
         start, step = outage.start, self._pool.step
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:
@@ -226,7 +226,7 @@ class JobIncidents:
         return _by_pods(outage, idle)
 
     def _fault(self, outage: JobOutage) -> Incident | None:
-        """The incident of a node that the job ran on which is nearest; one that was overruled as no failure counts too."""
+        """The nearest incident of a node that the job ran on, also one overruled as no failure."""
         slack = 2 * self._pool.step + 60.0
         last = outage.outages[-1].start
         near = [
@@ -241,7 +241,7 @@ class JobIncidents:
         return min(near, key=lambda incident: abs(outage.start - incident.start), default=None)
 
     def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """What a scheduler or a person decided: a preemption, a drain or an eviction. `stopped` is when work stopped. [s]"""
+        """A preemption, drain or eviction; `stopped` is when work stopped. [s]"""
         gone = [place.pod for place in outage.outages]
         nodes, step = outage.nodes, self._pool.step
         if any(pod.preempted for pod in gone):
@@ -319,7 +319,7 @@ def _by_pods(outage: JobOutage, idle: float | None) -> Deduction:
 
 
 def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
-    """Incidents with an estimated end where no step was seen: loading takes the median of the job's others, else of the pool's."""
+    """Incidents whose end no step shows, ended by the median load time of the job or pool."""
     loads: defaultdict[str, list[float]] = defaultdict(list)
     for incident in incidents:
         if "load" in incident.phases:

@@ -1,4 +1,4 @@
-"""Outages of a job: times in which a place of it had no running pod; those that belong together are one.
+"""Outages of a job: times in which a place had no running pod; those that belong together are one.
 
 A place is out from the end of its container or pod until the next one runs. Places that go out
 while others still are, or before training can have begun again, have the same cause.
@@ -16,11 +16,11 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTimelines
 
 SETTLED: Final = 400.0
-"""Time with all containers running after which an end is a new outage: what fails sooner had not begun to train. [s]"""
+"""Run time of all containers after which an end is a new outage: before, no training began. [s]"""
 AT_ONCE: Final = 120.0
 """Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
-"""A container that restarts while no other of its job does for this time is a helper beside the training. [s]"""
+"""A container that restarts alone for this time is a helper beside the training. [s]"""
 _LANES: Final = 120.0
 """Pods of one name that are made within this time stand side by side. [s]"""
 
@@ -152,7 +152,7 @@ def _pods_before(
 
 
 def helper_exits(pods: Sequence[PodTimeline]) -> list[HelperExit]:
-    """Restarts of one container of a pod, while neither its other containers nor other pods of the job restarted."""
+    """Restarts of one container while nothing else of its pod or job restarted."""
     if len(pods) < 2:
         return []
     exits = [HelperExit(pod, stop) for pod in pods for stop in pod.exits]
@@ -189,7 +189,7 @@ def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
 
 
 def _places(pods: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
-    """Pods by place, in order; where names show no place, a new pod takes that of the pod that ended first."""
+    """Pods by place, in order; without places in names, a new pod follows the first that ended."""
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pods, key=lambda pod: pod.created):
         by_slot[pod.slot].append(pod)

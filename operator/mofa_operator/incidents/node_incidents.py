@@ -1,4 +1,4 @@
-"""What happened to one node: its outages, the faults of its parts, and outages that its whole domain shares.
+"""What happened to one node: its outages, faults of its parts, and outages that its domain shares.
 
 An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it
 is its repair. Events that are close in time are one incident: an XID just before the host dies is
@@ -38,7 +38,7 @@ from mofa_operator.incidents.timelines import (
 )
 
 GRACE: Final = 40.0
-"""Time without an answer after which a node is not ready: node-monitor-grace-period of Kubernetes before 1.32. [s]"""
+"""Time without an answer until a node is not ready: Kubernetes' grace period before 1.32. [s]"""
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
 A_REBOOT: Final = 600.0
@@ -87,7 +87,7 @@ def node_incidents(node: NodeTimeline, rules: IncidentRules) -> list[Incident]:
 
 
 def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
-    """Two failures of a node as one; None where they are two. `near` is the longest time from a sign to its outage. [s]"""
+    """Two failures of a node as one, or None; `near`: longest time from sign to outage. [s]"""
     evidence = (*before.evidence, *event.evidence)
     was_outage, is_outage = before.cause in OUTAGES, event.cause in OUTAGES
     if is_outage and not was_outage:
@@ -124,7 +124,7 @@ def _until_repaired(node: NodeTimeline, incident: Incident) -> Incident:
     return replace(incident, end=max(ends), evidence=evidence) if ends else incident
 
 
-# ------------------------------------------------------------------------------------------- outages
+# ------------------------------------------------------------------------------------------ outages
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _boots(node: NodeTimeline) -> list[_Boot]:
 
 
 def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
-    """Outages of a node, failures or not; on the same boot, one of at most `shortest` seconds is none."""
+    """Outages of a node, failures or not; on the same boot, one of `shortest` seconds is none."""
     boots = _boots(node)
     used: set[_Boot] = set()
     for number, run in enumerate(node.ready):
@@ -177,7 +177,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
 def _bounds(
     node: NodeTimeline, run: ValueRun, before: ValueRun | None, after: ValueRun | None
 ) -> Span:
-    """From when a node did not work until it was ready; a silence of the exporter is no outage of the node."""
+    """From when a node did not work until it was ready; a silent exporter is no outage."""
     half, gap = node.step / 2, 3 * node.step
     start, end = run.start - half, run.end + half
     if before is not None and run.start - before.end <= gap:
@@ -244,7 +244,7 @@ def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
     return any(a <= last_ready and b >= min(last_ready, start) - node.step for a, b in node.cordons)
 
 
-# -------------------------------------------------------------------------------- faults of its parts
+# ------------------------------------------------------------------------------ faults of its parts
 
 
 def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
@@ -264,7 +264,7 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
 
 
 def _changes(runs: Sequence[ValueRun], gap: float) -> Iterator[ValueRun]:
-    """New values other than 0, with the moment of the change: a gauge repeats its last value in every sample."""
+    """New values other than 0, and when they changed: a gauge repeats its last value."""
     for before, run in pairwise(runs):
         if run.value and run.value != before.value:
             silent = run.start - before.end > 3 * gap
@@ -317,7 +317,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
             abs(at - other) <= near for other in explained
         ):
             continue
-        # a clean-up XID tells nothing by itself: the detector or a cordon soon after makes it a fault
+        # a clean-up XID alone tells nothing: the detector or a cordon soon after makes it a fault
         if any(abs(at - other) <= near for other in counted):
             yield _fault(node, at, causes.GPU_FATAL, f"XID {code} over another", detector)
         elif any(0 < a - at <= 1200 + gap for a, _ in node.cordons):
@@ -327,7 +327,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
 
 
 def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
-    """GPUs whose series end while those of other GPUs go on, or that the kubelet no longer offers."""
+    """GPUs whose series end while other GPUs' go on, or that the kubelet no longer offers."""
     gap, gpus = node.gap(XID), node.of(XID)
     for line in gpus:
         ends = [*(run.start for run in line.runs[1:]), node.known[-1].end]
@@ -370,7 +370,7 @@ def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence
 def domains(
     incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], step: float
 ) -> list[Incident]:
-    """Incidents of nodes, outages of a whole domain as one; `step` is the time between samples. [s]"""
+    """Incidents of nodes, outages of a domain as one; `step` is between samples. [s]"""
     is_down = (causes.NODE_DOWN, causes.REBOOT)
     down = sorted((i for i in incidents if i.cause in is_down), key=lambda i: i.start)
     rest = [i for i in incidents if i.cause not in is_down]
@@ -388,7 +388,7 @@ def domains(
 def _of_one_domain(
     group: list[Incident], labels: Mapping[str, Mapping[str, str]]
 ) -> list[Incident]:
-    """Outages that began together: those that share a label which few other nodes have become one."""
+    """Outages that began together: those with a label that few other nodes have become one."""
     if len(group) < _DOMAIN:
         return group
     everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())

@@ -1,4 +1,4 @@
-"""The past of a pool: the incidents of its nodes and jobs, and the time in which a failure would have been seen."""
+"""The past of a pool: incidents of its nodes and jobs, and the time in which we would see them."""
 
 from __future__ import annotations
 

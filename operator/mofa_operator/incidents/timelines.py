@@ -1,4 +1,4 @@
-"""Time lines of nodes and pods: what the samples of Prometheus say of each, from its first sample to its last."""
+"""Time lines of nodes and pods: what Prometheus says of each, from first sample to last."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
 def value_runs(
     points: Iterable[Point], spacing: float, silence: float = SILENCE
 ) -> tuple[ValueRun, ...]:
-    """Samples as runs of one value, in order; `silence` times the spacing without a sample ends a run.
+    """Samples as runs of one value, in order; `silence` spacings without a sample end a run.
 
     >>> runs = value_runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
     >>> [(run.start, run.end, run.value) for run in runs]
@@ -123,7 +123,7 @@ def value_runs(
 
 
 def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...]:
-    """Runs that several queries saw as one time line: samples that two queries saw count once; a `silence` ends a run. [s]"""
+    """Runs of several queries as one time line: samples count once; a `silence` ends a run. [s]"""
     found: list[ValueRun] = []
     for run in sorted(runs, key=lambda run: (run.start, run.end)):
         last = found[-1] if found else None
@@ -180,9 +180,9 @@ class Signal:
     """Labels that tell the parts of a node apart."""
     read_when: Literal["low", "high", "changed", "recent"]
     on_host: bool = False
-    """Whether an exporter on the node itself publishes it, which is silent while the host is down."""
+    """Whether an exporter on the node publishes it, which is silent while the host is down."""
     alone: str = ""
-    """What cannot be seen of a node without this series; empty where another series shows it too."""
+    """What cannot be seen of a node without this series; empty where another shows it too."""
 
     @property
     def silence(self) -> float:
@@ -323,7 +323,7 @@ class NodeTimeline:
         return last if whole - last > max(600.0, 3 * self.step) else None
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
-        """When a failure would have been counted: there, ready, not cordoned, not failing. `shortest_outage` is not an outage. [s]"""
+        """When failures would count: ready, not cordoned, not failing; `shortest_outage` in [s]."""
         down = [span for span in self.not_ready if span.seconds >= shortest_outage]
         return without(self.seen, [*self.cordons, *down, *failing])
 
@@ -344,7 +344,7 @@ class ContainerExit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodTimeline:
-    """One pod of a training job, as kube-state-metrics shows it; moments in seconds of the epoch."""
+    """One pod of a training job, as kube-state-metrics shows it; moments in epoch seconds."""
 
     job: str
     """Its job: namespace/name."""

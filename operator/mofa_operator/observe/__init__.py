@@ -9,7 +9,7 @@
 
 A sample becomes an ETTR in these records, each with facts that the one before has not:
 
-    Sample ─▶ SignalTimeline, PodTimeline   runs of equal values of a series     history.node_series, pod_series
+    Sample ─▶ SignalTimeline, PodTimeline   runs of equal values of a series    history.node_series, pod_series
       ─▶ DaySamples ─▶ PoolTimelines        one day of a pool; its whole window  history.day_samples
       ─▶ Incident ─▶ Past                   what happened, why, time at risk     incidents
       ─▶ History                            evidence by class and by day         history.history

@@ -115,9 +115,10 @@ def count_nodes(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFact
 
 
 def pools_of(nodes: Iterable[NodeFacts]) -> list[dict[str, Any]]:
-    """Pools that a cluster seems to have, the largest first: nodes with the same labelled GPU product and as many GPUs.
+    """Pools that a cluster seems to have, largest first: nodes of one GPU product and GPU count.
 
-    >>> facts = NodeFacts(labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, ready=True, cordoned=False, gpus=8)
+    >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    >>> facts = NodeFacts(labels=labels, ready=True, cordoned=False, gpus=8)
     >>> pools_of([facts, facts])
     [{'product': 'NVIDIA-H100-80GB-HBM3', 'gpus_per_node': 8, 'nodes': 2, 'ready': 2}]
     """
@@ -144,7 +145,7 @@ class _Turn:
 
 
 class Attendance:
-    """Nodes of one pool that came or went lately: when, and whether they belonged to the pool before.
+    """Nodes of one pool that came or went lately: when, and whether they were in it before.
 
     A node belongs to its pool after it was there for the whole patience, and no longer after it was
     away for the whole patience. In between it stays what it was. Of a node that was there before
@@ -158,13 +159,13 @@ class Attendance:
         self._turns: dict[str, _Turn] = {}
 
     def listed(self, node: str, *, there: bool, since: float) -> None:
-        """Take in a node that was there before the operator; `since` is the moment of its condition. [s]"""
+        """Take in a node older than the operator; `since` is its condition's moment. [s]"""
         now = self._clock()
         if now - since < self._patience:
             self._turns[node] = _Turn(there=there, since=min(since, now), belonged=None)
 
     def turned(self, node: str, *, there: bool, known: float) -> None:
-        """Take in that a node came or went; since `known` none can have done so unseen [s]: soon after it, it may have gone before."""
+        """Take in that a node came or went; before `known` it may have done so unseen. [s]"""
         now = self._clock()
         last = self._turns.get(node)
         if last is not None and not self._is_open(last, now):
@@ -230,7 +231,7 @@ class Pools:
         return changed
 
     def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
-        """Take in what a profile selects, or its end; the result is the profiles that shared nodes with it, or now do."""
+        """Take in what a profile selects, or its end; returns the profiles of shared nodes."""
         if self._selectors.get(profile) == selector:
             return frozenset()
         before = self.shared(profile)
@@ -286,7 +287,7 @@ class Pools:
         *,
         new: bool,
     ) -> None:
-        """Note that a node of a pool came or went; one that is not `new` was there before the operator."""
+        """Note that a node of a pool came or went; one not `new` was there before the operator."""
         selector, book = self._selectors[profile], self._attendance[profile]
         was, there = (facts is not None and facts.serves(selector) for facts in (before, after))
         if new and was != there:
@@ -297,7 +298,7 @@ class Pools:
             book.listed(name, there=there, since=since)
 
     def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
-        """Profiles that count a node otherwise than before; where it joined or left one, all that have or had it."""
+        """Profiles that count a node differently; all with it where it joined or left one."""
         old, new = ({} if facts is None else self._counted(facts) for facts in (before, after))
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
         return changed if old.keys() == new.keys() else {*old, *new}

@@ -1,4 +1,4 @@
-"""What commands without an operator ask: `mofa rates --prometheus`, and `mofa profile --from-cluster`.
+"""What `mofa rates --prometheus` and `mofa profile --from-cluster` ask, without an operator.
 
 The functions are sources of the entry-point group `mofa.sources`. A profile is the name of a
 bundled one, a file, or, where a kubeconfig exists, the live object of that name. The flavour and
@@ -36,7 +36,7 @@ PATIENCE: Final = 120.0
 
 
 def observed(url: str, profile: str) -> ObservedFailures:
-    """The history of a profile's pool in Prometheus; raises SourceUnreachable where there is none."""
+    """The history of a profile's pool in Prometheus; raises SourceUnreachable without one."""
     return asyncio.run(_observed(environment(url), manifest(profile)))
 
 
@@ -95,13 +95,14 @@ def manifest(profile: str) -> Mapping[str, Any]:
         raise BadValue(
             "--profile",
             profile,
-            f"give a file, a bundled name ({known}), or the name of a ClusterProfile in your cluster",
+            f"give a file, a bundled name ({known}), or the name of a ClusterProfile in your "
+            "cluster",
         )
     return live
 
 
 async def _live(name: str) -> Mapping[str, Any] | None:
-    """The object in the cluster of the kubeconfig; None where there is no such cluster, or no such object."""
+    """The object in the kubeconfig's cluster; None where cluster or object is missing."""
     try:
         api = Api.from_environment()
     except MofaError:

@@ -65,7 +65,8 @@ def jobs_page(
             if last == 1
             else f"{first:,} to {first + len(rows) - 1:,} of {len(found):,}"
         )
-        said = f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
+        count = f"{shown} job{'s' if len(found) != 1 else ''}"
+        said = f"{count}, most trouble first; throughput in tokens a second"
         content.append(
             table(_HEADINGS, rows, numbers=(3, 4, 5, 7), minor=(3, 4, 5, 6, 7, 8), caption=said)
         )
@@ -76,7 +77,8 @@ def jobs_page(
     if last > 1:
         content.append(_pages(number, last, {"search": words, "namespace": namespace or ""}))
     at = time.strftime("%H:%M:%S UTC", time.gmtime())
-    return text(page(title, el("h1", title), *content, links=LINKS, foot=f"As of {at}; load the page again for what is new."))  # fmt: skip
+    foot = f"As of {at}; load the page again for what is new."
+    return text(page(title, el("h1", title), *content, links=LINKS, foot=foot))
 
 
 def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:

@@ -14,7 +14,8 @@ from mofa_operator.page.job import LINKS, conditions, reason_of
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
 _CLASSES: Final = (
-    "recovery class", "failures", "node-days", "assumed", "posterior", "band", "recovery", "verdict",
+    "recovery class", "failures", "node-days", "assumed",
+    "posterior", "band", "recovery", "verdict",
 )  # fmt: skip
 
 
@@ -81,7 +82,10 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
         )
     if not rows:
         return [el("p", "No history was read yet.")]
-    note = "Rates in failures of a thousand node-days. The bar is the posterior, the diamond the assumption."
+    note = (
+        "Rates in failures of a thousand node-days. "
+        "The bar is the posterior, the diamond the assumption."
+    )
     return [
         el("h2", "Assumed and observed"),
         table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)),
@@ -93,7 +97,10 @@ def _learned(profile: LiveProfile) -> list[ET.Element]:
     given = profile.status.calibration
     if not given.step_time_ratio:
         return []
-    said = f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step as the model says; advice counts with it."
+    said = (
+        f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step "
+        "as the model says; advice counts with it."
+    )
     if given.memory_ratio is not None:
         said += (
             f" Their devices held {given.memory_ratio:g} times what it says, which counts as well."

@@ -76,7 +76,7 @@ class Source:
     job: Callable[[str, str, str], ShownJob | None]
     """One job by resource, namespace and name."""
     view: Callable[[str, str, str, Mapping[str, str]], Awaitable[AdviceView | Refusal | str | None]]
-    """A job's advice in full, with changes to its question; a sentence where it cannot be shown now;
+    """A job's advice in full, with changes to its question; a sentence where it cannot be shown;
     None where there is none."""
     curves: Callable[[str, str, str], Awaitable[Curves | str]]
     """What was predicted and seen of it over time; a sentence where nobody can say."""

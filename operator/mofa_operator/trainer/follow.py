@@ -105,7 +105,7 @@ class _Files:
                 yield from self._to_the_end()
                 following = self._next()
                 if following is not None:
-                    yield from self._to_the_end()  # what came between the last look and the rotation
+                    yield from self._to_the_end()  # written between the last look and the rotation
                     yield from self._rest()
                     self._close()
                     self._file = following
@@ -175,7 +175,7 @@ class _Files:
     def _paths(self) -> list[tuple[os.stat_result, str]]:
         """The files of the log, the one written longest ago first."""
         named = Path(self._log).exists() or not glob.has_magic(self._log)
-        paths = [self._log] if named else glob.glob(self._log, recursive=True)  # noqa: PTH207 - any pattern
+        paths = [self._log] if named else glob.glob(self._log, recursive=True)  # noqa: PTH207
         found = []
         for path in paths:
             with contextlib.suppress(OSError):  # it went between the two looks

@@ -1,12 +1,16 @@
 """Lines of trainers' logs, and what they say: a table of patterns, one family for each trainer.
 
-    megatron     iteration 100/ 500 | … | elapsed time per iteration (ms): 8343.1 | … | global batch size: 2048 | …
-                 Step Time : 8.34s …                                                   Megatron-Bridge, before the former
-    nemo         … iteration 45/99 | … | global_batch_size: 128 | global_step: 45 | … | train_step_timing in s: 6.08 | …
+    megatron     iteration 100/ 500 | … | elapsed time per iteration (ms): 8343.1 | …
+                 | global batch size: 2048 | …
+                 Step Time : 8.34s …       Megatron-Bridge, before the former
+    nemo         … iteration 45/99 | … | global_batch_size: 128 | global_step: 45 | …
+                 | train_step_timing in s: 6.08 | …
     torchtitan   … step: 10  loss: …  tps: 6,512  …
     deepspeed    … global_step=10, RunningAvgSamplesPerSec=35.2, CurrSamplesPerSec=35.5, …
-                 … step=10, skipped=0, …      steps: 10 loss: 8.1 iter time (s): 1.234 samples/sec: 51.8
-    nanotron     … iteration: 10 / 15 | … | elapsed_time_per_iteration_ms: 8.34K | tokens_per_sec: 7.86K | …
+                 … step=10, skipped=0, …
+                 steps: 10 loss: 8.1 iter time (s): 1.234 samples/sec: 51.8
+    nanotron     … iteration: 10 / 15 | … | elapsed_time_per_iteration_ms: 8.34K | …
+                 | tokens_per_sec: 7.86K | …
 
 The name of a pattern's group says what its number means, with its unit; whatever else a line holds
 does not matter. Beside the steps, a trainer says when it saved, from where it resumed, and what it
@@ -146,7 +150,8 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
         ),
         _form(
             "parallelism: pp=",
-            "parallelism: pp=<pp>, dp_replicate=<dp_replicate>, dp_shard=<dp_shard>, cp=<cp>, tp=<tp>",
+            "parallelism: pp=<pp>, dp_replicate=<dp_replicate>, dp_shard=<dp_shard>, cp=<cp>, "
+            "tp=<tp>",
         ),
     ),
     "deepspeed": (
@@ -207,7 +212,8 @@ _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 class Reader:
     """Reads lines; after the first line with a speed, those of one family only.
 
-    >>> line = Reader().read(b" iteration 7/ 9 | elapsed time per iteration (ms): 500.0 | global batch size: 8 |")
+    >>> text = b" iteration 7/ 9 | elapsed time per iteration (ms): 500.0 | global batch size: 8 |"
+    >>> line = Reader().read(text)
     >>> line.step, line.seconds, line.batch
     (7, 0.5, 8)
     """
@@ -274,7 +280,7 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
 
 
 def _number(text: str) -> float | None:
-    """A number as trainers write it: 8343.1, 6,512, 8.34K, 1.2e+03; None where no trainer can mean it."""
+    """A number as trainers write it: 8343.1, 6,512, 8.34K, 1.2e+03; None where it is none."""
     scale = _THOUSANDS.get(text[-1:], 1.0)
     value = float(text.rstrip("KMBT").replace(",", "").replace("_", "")) * scale
     return value if value <= _LARGEST else None

@@ -1,4 +1,4 @@
-"""The job of a log, and what is known of it without reading the log: from options, a manifest and the environment of a pod."""
+"""The job of a log, and what options, a manifest and a pod's environment say of it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
 
 
 def from_manifest(path: str) -> TrainerJob:
-    """A TrainingJob's name and facts; its GPUs where it states nodes and its profile is in the file or bundled."""
+    """A TrainingJob's name and facts; its GPUs where nodes and the profile are known."""
     from mofa_model.files import read_text
     from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import cluster_profile, is_ours, training_job
@@ -94,7 +94,8 @@ def needed(job: TrainerJob) -> TrainerJob:
     """The job, where its name is known; else an error that says what to do."""
     if not job.name:
         raise InputError(
-            "--job: is missing; give the name of the training job, or set TRAINING_JOB, or give --job-file"
+            "--job: is missing; give the name of the training job, "
+            "or set TRAINING_JOB, or give --job-file"
         )
     return job
 

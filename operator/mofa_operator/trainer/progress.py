@@ -1,4 +1,4 @@
-"""What a log has shown so far: the last step, its speed, checkpoints, restarts and the steps that these cost.
+"""What a log has shown so far: the last step, its speed, checkpoints, restarts and their cost.
 
 A restart is a step that goes back. When several ranks write to one log, lines of one step come
 several times and a slow rank's line may come after the next step's: so a line of the step before
@@ -49,7 +49,7 @@ class Progress:
     missing: str = ""
     """Options without which tokens per second are unknown."""
     memory: float | None = None
-    """Most device memory that an allocator has reserved since the start, of the ranks that the log shows. [B]"""
+    """Most device memory that an allocator reserved since the start, of logged ranks. [B]"""
     speeds: int = 0
     """Lines with a speed that gave tokens per second. [1]"""
     unknown: int = 0
@@ -104,9 +104,11 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
 def speed(line: Line, facts: Facts) -> Speed:
     """The speed of a line that has one; `facts` is what else is known.
 
-    >>> speed(Line(family="torchtitan", step=10, tokens_per_gpu=6512.0), Facts(gpus=8)).tokens_per_second
+    >>> line = Line(family="torchtitan", step=10, tokens_per_gpu=6512.0)
+    >>> speed(line, Facts(gpus=8)).tokens_per_second
     52096.0
-    >>> speed(Line(family="megatron", step=10, seconds=0.5, batch=8), Facts(sequence=4096)).tokens_per_second
+    >>> line = Line(family="megatron", step=10, seconds=0.5, batch=8)
+    >>> speed(line, Facts(sequence=4096)).tokens_per_second
     65536.0
     """
     known = _facts(line).or_else(facts)

@@ -20,7 +20,7 @@ from mofa_operator.trainer.progress import Progress
 
 LABELS: Final = ("training_namespace", "training_job")
 START: Final = "mofa_train_start_timestamp_seconds"
-"""The only series that is there before the first step: without it, a trainer that never makes one is unseen."""
+"""The only series before the first step: it shows a trainer that never makes one."""
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
@@ -47,7 +47,7 @@ _COUNTERS: Final = {
 
 @dataclass(slots=True, eq=False)
 class LogExporter(Collector):
-    """The series of one job; `progress` is replaced as a whole, so that a scrape never sees half of a line."""
+    """The series of one job; `progress` is replaced whole, so no scrape sees half of a line."""
 
     namespace: str
     job: str

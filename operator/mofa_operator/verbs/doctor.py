@@ -1,4 +1,4 @@
-"""What an installation in a cluster lacks, and the command that mends it: rights, definitions, operator, fence, pools, Prometheus."""
+"""What an installation in a cluster lacks, and the command that mends each lack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job of a cluster: every time term and memory term of its advised layout, or of today's, with equation numbers."""
+"""Every time and memory term of a cluster's job, in its advised layout or today's."""
 
 from __future__ import annotations
 

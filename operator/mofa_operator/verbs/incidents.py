@@ -1,4 +1,4 @@
-"""What failed in a pool, why, and what did not: incidents and exposure from Prometheus, as the operator counts them."""
+"""What failed in a pool, why, and what did not: incidents and exposure as the operator counts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ examples:
   what failed in the last thirty days
     mofa incidents --prometheus http://prometheus:9090
   one cluster of several, one pool of it, two weeks, for a script
-    mofa incidents --prometheus http://prometheus:9090 --match 'cluster="east"' --nodes pool=h100 --start 2026-11-01 --end 2026-11-15 -o json
+    mofa incidents --prometheus http://prometheus:9090 --match 'cluster="east"' \\
+        --nodes pool=h100 --start 2026-11-01 --end 2026-11-15 -o json
   drains, resubmissions and user errors too
     mofa incidents --prometheus http://prometheus:9090 --all
-  as the operator counts a profile's pool; this one was no failure, and the line that tells the operator so
-    mofa incidents --prometheus http://prometheus:9090 --profile pool.yaml --overrule node/gpu-17@2026-11-02T09:30:00Z=planned-drain
+  as the operator counts a profile's pool; this one was no failure, and the operator's line for it
+    mofa incidents --prometheus http://prometheus:9090 --profile pool.yaml \\
+        --overrule node/gpu-17@2026-11-02T09:30:00Z=planned-drain
 
-A pool is the nodes with GPUs, or those that --nodes or the profile names. The flavour and credentials of the server come from the operator's
-environment variables (MOFA_PROMETHEUS_FLAVOUR, MOFA_PROMETHEUS_BEARER_TOKEN_FILE, …).
+A pool is the nodes with GPUs, or those that --nodes or the profile names. The flavour and
+credentials of the server come from the operator's environment variables
+(MOFA_PROMETHEUS_FLAVOUR, MOFA_PROMETHEUS_BEARER_TOKEN_FILE, …).
 
 exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say too little"""
 
@@ -42,11 +45,17 @@ exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say 
 _OPTIONS: Final = (
     ("--prometheus", "URL", "address of the Prometheus server"),
     ("--match", "LABEL=VALUE", "what every series carries; may be repeated"),
-    ("--nodes", "LABEL=VALUE", "node labels of the pool; may be repeated (default: nodes with GPUs)"),
+    ("--nodes", "LABEL=VALUE",
+     "node labels of the pool; may be repeated (default: nodes with GPUs)"),
     ("--node-label", "LABEL", "label of the series that names the node (default: found)"),
-    ("--profile", "FILE", "ClusterProfile whose pool, matchers and rules of incidents hold; a file or the name of a bundled one"),
-    ("--overrule", "ID=CAUSE", "count an incident as of this cause, or as none, and print the line that tells the operator; may be repeated"),
-    ("--start", "TIME", "from when: date, ISO time or epoch seconds (default: 30 days before the end)"),
+    ("--profile", "FILE",
+     ("ClusterProfile whose pool, matchers and rules of incidents hold; "
+     "a file or the name of a bundled one")),
+    ("--overrule", "ID=CAUSE",
+     ("count an incident as of this cause, or as none, "
+     "and print the line that tells the operator; may be repeated")),
+    ("--start", "TIME",
+     "from when: date, ISO time or epoch seconds (default: 30 days before the end)"),
     ("--end", "TIME", "until when (default: now)"),
 )  # fmt: skip
 _REPEATED: Final = ("--match", "--nodes", "--overrule")

@@ -1,4 +1,4 @@
-"""Follow a trainer's log and serve what it tells: tokens per second, steps, checkpoints, restarts."""
+"""Follow a trainer's log and serve what it tells: speed, steps, checkpoints, restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ examples:
     torchrun train.py 2>&1 | tee >(mofa observe - --job tiny --gpus 8)
 
 tokens/s are those of the whole job: numbers for one GPU are multiplied by --gpus. What the log
-says itself (batch, GPUs or sequence length, in the lines of the trainer's start) need not be given."""
+says itself (batch, GPUs or sequence length, when the trainer starts) need not be given."""
 
 
 _JOB: Final = (
@@ -65,7 +65,11 @@ def configure(parser: ArgumentParser) -> None:
     for name, metavar, said in _JOB:
         job.add_argument(name, metavar=metavar, help=said)
     serve = parser.add_argument_group("serving")
-    serve.add_argument("--address", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104
+    serve.add_argument(
+        "--address",
+        default="0.0.0.0",  # noqa: S104
+        help="address to listen on (default: all)",
+    )
     serve.add_argument("--port", type=int, default=PORT, help=_PORT)
     for name, default, said in (
         ("--poll", "0.5 s", "time between looks at the file"),
@@ -118,7 +122,8 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     if progress.step is None:
         raise BadFile(
             arguments.log,
-            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}; give a trainer's log",
+            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}; "
+            "give a trainer's log",
         )
     answer = _answer(progress, job, median(times) if times else None)
     table = _table(arguments.log, progress, answer)

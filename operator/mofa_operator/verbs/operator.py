@@ -229,7 +229,8 @@ examples:
   with failure history, in two namespaces
     mofa operator --prometheus-url http://prometheus:9090 --namespace team-a,team-b
 
-exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings, 4 the API server does not answer"""
+exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings,
+4 the API server does not answer"""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -265,6 +266,6 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.control import logs
     from mofa_operator.control.run import operate
 
-    gc.freeze()  # what was imported is no garbage: to look through it took a sixth of the operator's time
+    gc.freeze()  # imports are no garbage: looking through them took a sixth of our time
     logs.set_up(settings.log_format, verbose=settings.verbose)
     return operate(settings, shutdown)

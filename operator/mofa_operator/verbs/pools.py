@@ -17,7 +17,8 @@ examples:
   kubectl mofa pools -o json"""
 
 _FACTS: Final = (
-    "pool", "gpu", "nodes", "ready", "gpus", "held", "jobs", "assumed", "observed", "coverage", "verdict",
+    "pool", "gpu", "nodes", "ready", "gpus", "held", "jobs",
+    "assumed", "observed", "coverage", "verdict",
 )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mofa_operator.snapshot import Named
 
 EXAMPLES: Final = """\
-Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not. What the operator
-wrote is taken; jobs that ask and that nobody has answered are answered here.
+Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not.
+What the operator wrote is taken; jobs that ask and that nobody has answered are answered here.
 
 examples:
   kubectl mofa top
@@ -132,11 +132,15 @@ def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
         name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")
     }
     held = f"{total['jobs']} jobs on {total['gpus']} GPUs held {total['gpu_hours']:.4g} GPU-hours"
-    parts = f"{lost['slow']} to slower layouts, {lost['stopped']} to interruptions, {lost['stuck']} to jobs that are stuck"
+    parts = (
+        f"{lost['slow']} to slower layouts, {lost['stopped']} to interruptions, "
+        f"{lost['stuck']} to jobs that are stuck"
+    )
     told = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]
     if total["unknown_gpu_hours"]:
         told.append(
-            f"Of {total['unknown_gpu_hours']:.4g} GPU-hours nobody can say what their layouts lose: the jobs name no model, or "
+            f"Of {total['unknown_gpu_hours']:.4g} GPU-hours nobody can say what "
+            "their layouts lose: the jobs name no model, or "
             "run what cannot be read."
         )
     told += [

@@ -1,4 +1,4 @@
-"""One job of a cluster: what is advised and why, what it loses, what stands in the way, and what to do."""
+"""One job of a cluster: what is advised and why, what it loses, what hinders it, what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mofa_operator.objects import LiveTrainingJob
 
 EXAMPLES: Final = """\
-Reads, and writes nothing. What the operator wrote is told; where nobody has answered, it is answered here.
+Reads, and writes nothing. What the operator wrote is told; what nobody answered is answered here.
 
 examples:
   kubectl mofa why llama3-70b

@@ -27,7 +27,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def packed(value: Any) -> bytes:
-    """A value as JSON with sorted keys; what JSON proper cannot hold (a lone surrogate, a huge number) is escaped.
+    """A value as JSON with sorted keys; what JSON cannot hold is escaped.
 
     >>> packed({"b": 1, "a": [True]})
     b'{"a":[true],"b":1}'
@@ -92,7 +92,7 @@ def kept(body: Body) -> bytes:
 
 
 def slim(kind: Kind, body: Body) -> Body:
-    """A body with kind and version, without kubectl's copy of it and its managed fields; foreign hands on our annotations stay."""
+    """A body with kind and version, without kubectl's copy and managed fields of no use to us."""
     metadata = {
         key: value
         for key, value in part(body, "metadata").items()
@@ -129,7 +129,7 @@ def ours(kind: Kind, body: Body) -> bytes:
 
 
 def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
-    """Our annotations whose value another manager wrote, and of our kinds the status; the manager of each, by managed fields."""
+    """Our annotations, and our kinds' status, that another manager wrote, with its name."""
     written = [name for name in part(metadata, "annotations") if is_output(name)]
     if not written:
         return {}
@@ -159,7 +159,7 @@ def version_of(body: Body) -> str:
 
 
 def older(version: str, than: str) -> bool:
-    """Whether one resource version came before another; versions that are no numbers cannot be compared."""
+    """Whether one resource version came before another; never where they are no numbers."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

@@ -1,4 +1,4 @@
-"""Questions: exactly what an answer depends on, so that jobs with equal questions are answered once.
+"""Questions: exactly what an answer depends on; jobs with equal questions are answered once.
 
 Names, conditions, verdicts and what is only displayed are left out. A count of nodes is reduced to
 what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with
@@ -21,7 +21,7 @@ from mofa_operator.snapshot import Named, Question
 from mofa_operator.words import Aspect
 
 _NOT_ASKED: Final = ("mode", "targetRef", "slo", "throughput")
-"""Parts of a TrainingJob's spec that no answer depends on: what to do with it, and what to watch."""
+"""Parts of a TrainingJob's spec that no answer depends on: what to do and what to watch."""
 _ANY_TIME: Final = "1970-01-01T00:00:00Z"
 """The time of a condition in a question, which must have one."""
 _COUNTED: Final = (
@@ -64,7 +64,7 @@ def existing_question(
     dependencies: Dependencies,
     named: Named,
 ) -> Question:
-    """The question of an existing job; `profiles` are all that it may mean, `policies` those of its namespace."""
+    """The question of a job, of all `profiles` it may mean and its namespace's `policies`."""
     policy = policy_for(job, policies)
     chosen_by = set() if policy is None else policy.selector.keys()
     labels, annotations = job.labels, job.annotations
@@ -115,7 +115,7 @@ def _asked(profile: LiveProfile) -> Written:
 
 
 def _unready(profile: LiveProfile) -> Written:
-    """The condition that a profile is not ready; empty where it is. When it came about is no part of a question."""
+    """The condition that a profile is not ready, without its time; empty where it is ready."""
     for one in profile.conditions:
         if one.type == Aspect.READY and one.status == "False":
             fields = {
@@ -131,7 +131,7 @@ def _unready(profile: LiveProfile) -> Written:
 
 
 def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
-    """A profile for a TrainingJob: without its selector, and with the number of nodes reduced to what matters."""
+    """A profile for a TrainingJob: without selector, its number of nodes as far as it matters."""
     status = dict(profile["status"])
     ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
     if isinstance(ready, int) and isinstance(wanted, int):
@@ -142,7 +142,7 @@ def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
 
 
 def _without(spec: object, left_out: Sequence[str]) -> object:
-    """A spec without some of its parts; a value that is no mapping stays, so that its answer says what is wrong."""
+    """A spec without some parts; a value that is no mapping stays, and its answer says so."""
     if not isinstance(spec, Mapping):
         return spec
     return {name: value for name, value in spec.items() if name not in left_out}

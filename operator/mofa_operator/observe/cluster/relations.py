@@ -1,4 +1,4 @@
-"""What jobs depend on, and which keys a change concerns: look-ups by what changed, never through all jobs."""
+"""What jobs depend on, and which keys a change concerns, looked up by what changed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ListedPolicy(Shape):
 
 
 def policy_for(job: LiveObject, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:
-    """The policy of an existing job: the first that lists its kind and labels, else the first that lists no kind."""
+    """A job's policy: the first with its kind and labels, else the first without kinds."""
     listed = (policy for policy in policies if policy.lists(job.key.kind, job.labels))
     return next(listed, None) or next((policy for policy in policies if not policy.kinds), None)
 
@@ -126,7 +126,7 @@ class Policies:
         return max(1, int(hands * self.hands(namespace)))
 
     def influence(self) -> Mapping[str, float]:
-        """By how much a day namespaces may move what a pool has learned, where that is less than usual. [1]"""
+        """Daily bound on how far namespaces move what a pool learned, where below usual. [1]"""
         least = {
             namespace: min(policy.influence for policy in here.values())
             for namespace, here in self._policies.items()
@@ -166,7 +166,7 @@ _NONE: Final = Dependencies(asks=False)
 def dependencies_of(
     job: LiveObject, policies: Sequence[ListedPolicy], kinds: Collection[Kind] = KINDS
 ) -> Dependencies:
-    """What a job depends on; `policies` are those of its namespace, `kinds` those of jobs that are watched.
+    """What a job depends on; `policies` are its namespace's, `kinds` the watched kinds of jobs.
 
     A job that another watched one made is advised through that one: some makers copy all
     annotations.
@@ -204,7 +204,7 @@ def names_others(kind: Kind, dependencies: Dependencies, raw: bytes) -> bool:
 
 
 def objects_named(key: Key, dependencies: Dependencies, body: Body, named: Named) -> list[Key]:
-    """Objects that a job names and that were not read yet: ConfigMaps, runtimes, claims of its pods."""
+    """Objects that a job names and that are not read yet: ConfigMaps, runtimes, pods' claims."""
     demand = _demand(key, body, named)
     maps = {name for name, _ in (*dependencies.config_maps, *demand.files.values())}
     return [
@@ -309,7 +309,7 @@ class Dependents:
 
 
 def _discard(index: dict[K, set[Key]], under: K, key: Key) -> None:
-    """Take a key out of an index, and an empty entry with it, so that the index does not grow by what is gone."""
+    """Take a key out of an index, and its entry where that is empty, so that no index grows."""
     if (keys := index.get(under)) is not None:
         keys.discard(key)
         if not keys:
@@ -332,14 +332,14 @@ class _Round:
 
 
 class PendingReadvice:
-    """Jobs that were not looked at since what running jobs teach their profile has changed, by profile."""
+    """Jobs not looked at since what running jobs teach their profile changed, by profile."""
 
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
         self._number = 0
 
     def take(self, profile: LiveProfile, jobs: frozenset[Key]) -> None:
-        """Take in a profile and its jobs: all are pending where it has changed, none where its status says so."""
+        """Take in a profile and its jobs: all pending if it changed, none if its status says so."""
         name, factors = profile.key.name, tuple(profile.factors.values())
         known = self._rounds.get(name)
         if profile.is_asked:
@@ -371,7 +371,7 @@ class PendingReadvice:
         return self.asked(key, self.holding(key))
 
     def asked(self, key: Key, rounds: Rounds) -> frozenset[Key]:
-        """A job was looked at for these rounds; the result is the profiles of which it was the last."""
+        """A job was looked at for these rounds; returns the profiles whose last job it was."""
         done = []
         for name, number in rounds:
             found = self._rounds.get(name)

@@ -1,8 +1,8 @@
 """Everything that was seen of the cluster, in memory: put in object by object, asked for by key.
 
     put(kind, body) ─▶ keys whose decision may change        drop(kind, namespace, name) ─▶ the same
-    wrote(key, body)                                         what the API server answered to a write of ours
-    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete and frozen; nothing in it points back here
+    wrote(key, body)                                   what the API server answered to our write
+    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete and frozen
 
 A change that no decision depends on returns no key: heartbeats, resource versions, the status of
 foreign kinds, the echo of our own writes. An edit of somebody else that came with such an echo
@@ -72,7 +72,7 @@ from mofa_operator.snapshot import (
 from mofa_operator.workloads import LiveWorkload
 
 _IN_FLIGHT: Final = 8
-"""Older events that may arrive after the answer to a write of ours; later ones are taken as they are, as after a restore. [1]"""
+"""Older events that may arrive after the answer to our write; more are a restore. [1]"""
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
@@ -92,7 +92,7 @@ class Store:
         self.pending = PendingReadvice()
 
     def put(self, kind: Kind, body: Body) -> frozenset[Key]:
-        """Take in an object as it is now; the result is every key whose decision may have changed."""
+        """Take in an object as it is now; returns every key whose decision may have changed."""
         key = key_of(kind, body)
         if kind == NODE:
             return profile_keys(self._pools.put(key.name, facts_of(body)))
@@ -125,7 +125,7 @@ class Store:
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
-        """Take in the API server's answer to a write of ours: its echo is no change, and older events are stale."""
+        """Take in the answer to our write: its echo is no change, older events are stale."""
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
@@ -139,13 +139,13 @@ class Store:
             self.pending.take(profile, self._dependents.of_profile(key.name))
 
     def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
-        """Take in what Prometheus shows of a pool; the result is the profile's key where that is new."""
+        """Take in what Prometheus shows of a pool; returns the profile's key where that is new."""
         key = Key(CLUSTER_PROFILE, "", profile)
         is_new = key in self._entries and self._measured.set_history(profile, history)
         return frozenset({key} if is_new else ())
 
     def set_watched(self, profile: str, days: tuple[Day, ...]) -> frozenset[Key]:
-        """Take in what the watch saw of a pool; the result is the profile's key where that is new."""
+        """Take in what the watch saw of a pool; returns the profile's key where that is new."""
         key = Key(CLUSTER_PROFILE, "", profile)
         is_new = key in self._entries and self._measured.set_watched(profile, days)
         return frozenset({key} if is_new else ())
@@ -157,12 +157,12 @@ class Store:
         alive: Alive | None = None,
         unseen: str | None = None,
     ) -> frozenset[Key]:
-        """Take in what a job does, or why that is unknown; the result is its key where that is new."""
+        """Take in what a job does, or why that is unknown; returns its key where that is new."""
         is_new = key in self._entries and self._measured.set_running(key, running, alive, unseen)
         return frozenset({key} if is_new else ())
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
-        """Take in what a running job says of its profile; the result is the profile's key where that is new."""
+        """Take in what a job says of its profile; returns the profile's key where it is new."""
         known = evidence if key in self._entries else None
         is_new = self._measured.set_taught(key, profile, known)
         return profile_keys([profile] if is_new else ())
@@ -218,7 +218,7 @@ class Store:
         return None if target is None else self.live(target)
 
     def owner(self, key: Key) -> str | None:
-        """The first TrainingJob whose targetRef names an existing job, or the job that made it, by name."""
+        """The first TrainingJob, by name, whose targetRef names an existing job or its owner."""
         owners = self._dependents.owners(key)
         return owners[0].name if owners else self._dependents.dependencies(key).made_by
 
@@ -228,7 +228,7 @@ class Store:
         return self.profiles() if name is None else [one] if (one := self.profile(name)) else []
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
-        """Objects that a job or its pods name, that its answer depends on, and that were not read yet."""
+        """Objects that a job or its pods name, that its answer needs, and that are not read yet."""
         if not self.names_others(key):
             return []
         body = unpacked(self._entries[key].raw)
@@ -243,7 +243,7 @@ class Store:
     def snapshot(
         self, key: Key, now: float, named: Named | None = None
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
-        """Everything that a decision about an object needs; None where it is gone, or nothing is decided about it.
+        """All that a decision about an object needs; None where it is gone or nothing is decided.
 
         `now` is in seconds of the epoch [s], `named` holds the objects that it names (`wanted`).
         """
@@ -327,7 +327,7 @@ class Store:
         return own | {k for k in concerned if k in self._entries}
 
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
-        """Take in a policy, or its end: it may opt in any existing job of its namespace, or no longer."""
+        """Take in a policy or its end: any job of its namespace may be opted in or out."""
         self.policies.put(key, body)
         jobs = self._dependents.existing_in(key.namespace)
         policies, concerned = self.policies.of(key.namespace), set(jobs)
@@ -338,7 +338,7 @@ class Store:
 
 
 class Measurements:
-    """The last measurement of each pool and job, beside what the API server shows; every `set` returns whether it is new."""
+    """The last measurement of each pool and job; every `set` returns whether it is new."""
 
     def __init__(self) -> None:
         self._histories: dict[str, History | NoHistory] = {}
@@ -375,7 +375,7 @@ class Measurements:
     def set_running(
         self, key: Key, running: Running | None, alive: Alive | None, unseen: str | None = None
     ) -> bool:
-        """Take in what a job does; a later moment is new where the job is there, as a step may be due.
+        """Take in what a job does; a later moment of a job that is there is new: a step may be due.
 
         `unseen` means that this is unknown; it holds the reason where the job's own spec is the
         reason, and is empty otherwise.
@@ -412,11 +412,11 @@ class Measurements:
         self._watched.pop(profile, None)
 
 
-# --------------------------------------------------------------------- a Workload of Kueue that waits
+# ------------------------------------------------------------------- a Workload of Kueue that waits
 
 
 def speaker(store: Store, workload: LiveWorkload) -> Key:
-    """The object that asks for a Workload: the TrainingJob about its job, its job, or itself where its job is unknown."""
+    """What asks for a Workload: its job's TrainingJob, its job, or itself without a job."""
     job = workload.job
     if job is None:
         return workload.key
@@ -427,7 +427,7 @@ def speaker(store: Store, workload: LiveWorkload) -> Key:
 def check_snapshot(
     store: Store, workload: LiveWorkload, checks: tuple[str, ...], now: float, named: Named
 ) -> CheckSnapshot:
-    """Everything that the answer of our AdmissionChecks needs; `named` holds what the speaker names. `now` in [s]"""
+    """All that our AdmissionChecks need; `named` is what the speaker names, `now` in [s]."""
     found = store.snapshot(speaker(store, workload), now, named)
     job = found if isinstance(found, JobSnapshot) else None
     existing = store.snapshot(workload.job or workload.key, now, named)
@@ -444,7 +444,7 @@ def check_snapshot(
 
 
 def _sized(job: JobSnapshot, workload: LiveWorkload) -> Question | None:
-    """What a job asks, at the size that there is room for; None where that size cannot be asked for."""
+    """What a job asks, at the size that there is room for; None where it cannot be asked for."""
     question, (room, asked) = job.question, workload.share
     if room == asked:
         return question

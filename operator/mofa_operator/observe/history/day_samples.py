@@ -1,4 +1,4 @@
-"""What the samples of one day show of a pool: its nodes, the pods of training jobs on them, and when they were sampled.
+"""What one day's samples show of a pool: nodes, pods of training jobs, and when they were sampled.
 
 A window is read day by day in UTC, so that a day that is over gives the same answer an hour later
 and can be kept.
@@ -56,7 +56,7 @@ _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
 
 
 def window_days(now: float, window: float) -> list[Span]:
-    """The window up to now, day by day in UTC. Its start moves in steps of a hundredth of it, so that days stay the same.
+    """The window up to now by UTC days; its start moves by hundredths, so that days stay the same.
 
     >>> [round(day.seconds / 86400, 2) for day in window_days(1_700_000_100, 3 * 86400)]
     [0.08, 1.0, 1.0, 0.93]
@@ -227,7 +227,7 @@ class _DayReader:
         )
 
     def _grid(self, step: float) -> str:
-        """A subquery over the day, every `step` seconds, without the moment at its start: that is of the day before."""
+        """A subquery over the day, every `step` seconds, without the moment at its start."""
         return f"[{duration(self._day.seconds - 1)}:{duration(step)}]"
 
     def _members(self) -> str:
@@ -263,7 +263,7 @@ class _DayReader:
         return count * HOUR / hour if count else None
 
     async def _partly(self, hourly: float) -> frozenset[str] | None:
-        """Nodes that lack more than one sample in some hour; None where the day is not of whole hours."""
+        """Nodes that lack more than one sample in some hour; None for a day of broken hours."""
         if self._day.start % HOUR or self._day.end % HOUR:
             return None
         by = self._naming.label
@@ -271,7 +271,8 @@ class _DayReader:
         grid = self._grid(HOUR)
         hours = round(self._day.seconds / HOUR)
         answer = await self._ask(
-            f"min_over_time({each}{grid}) < {hourly - 1:.0f} or count_over_time({each}{grid}) < {hours}"
+            f"min_over_time({each}{grid}) < {hourly - 1:.0f} "
+            f"or count_over_time({each}{grid}) < {hours}"
         )
         return frozenset(s.label(by) for s in answer.samples)
 
@@ -314,7 +315,7 @@ class _DayReader:
         return tuple(self._to_midnight(Span(a, b + step / 2), step) for a, b in covered)
 
     def _to_midnight(self, span: Span, step: float) -> Span:
-        """A span extended to the start and the end of the day, where only a gap between two samples is missing."""
+        """A span extended to the day's ends, where only a gap between two samples is missing."""
         start, end = self._day
         return Span(
             start if span.start - start <= 1.5 * step else span.start,

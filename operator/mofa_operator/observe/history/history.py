@@ -46,7 +46,7 @@ from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
-"""Share of the ready node-days with training pods from which on their recoveries are the evidence. [1]"""
+"""Share of ready node-days with training pods above which their recoveries are the evidence. [1]"""
 _AT_ONCE: Final = 2
 """Days that are read at the same time. [1]"""
 KnownDays: TypeAlias = LruCache[DaySamples]
@@ -60,7 +60,7 @@ async def history(
     known: KnownDays | None = None,
     nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
-    """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
+    """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
         return await read_history(prometheus, profile, now, known, nodes)
     except (SourceUnreachable, InputError) as error:
@@ -74,7 +74,7 @@ async def read_history(
     known: KnownDays | None = None,
     nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
-    """As `history`; raises SourceUnreachable and InputError. `nodes` are those of the API server."""
+    """As `history`, but raises SourceUnreachable and InputError; `nodes` are the API server's."""
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
     pool = Pool.of(
         spec.prometheus.matchers,
@@ -253,7 +253,7 @@ def _by_day(
     exposed: Mapping[str, Sequence[Span]],
     by_class: Mapping[str, Sequence[Incident]],
 ) -> tuple[Day, ...]:
-    """The history day by day in UTC; an incident counts on the day on which it began, or on the last where nothing was sampled."""
+    """The history by UTC days; an incident counts on the day it began, or the last sampled one."""
     covered = {date_of(day.start): length(overlap(found.known, [day])) for day in days}
     last = max(date for date, seconds in covered.items() if seconds)
 

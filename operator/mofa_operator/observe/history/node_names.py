@@ -1,4 +1,4 @@
-"""The label of the series that names the node, and whether its values are the nodes that the API server knows.
+"""The label of the series that names the node, and whether the API server knows its values.
 
 kube-state-metrics calls it `node`; a scrape that keeps its own label there makes `exported_node` of
 it, and a relabelling may put it elsewhere. So the label is found by its values: as many as there
@@ -72,7 +72,7 @@ class NodeNaming:
         )
 
     def host(self, labels: Mapping[str, str]) -> str:
-        """The node of a series of an exporter or a pod; empty where none of its labels names one."""
+        """The node of a series of an exporter or a pod; empty where no label names one."""
         for label in HOST_LABELS:
             value = labels.get(label, "")
             for name in (value, value.rpartition(":")[0], value.partition(".")[0]):
@@ -115,11 +115,11 @@ class RecentNodes:
 def naming_of(
     series: Sequence[Mapping[str, str]], known: AbstractSet[str] = frozenset(), stated: str = ""
 ) -> NodeNaming | str:
-    """The naming, from the labels of series of one node each; a sentence where no label names the nodes.
+    """The naming, from labels of series of one node each; a sentence where none names the nodes.
 
     `known` are the nodes of the API server, `stated` is the label that the profile states.
 
-    >>> naming_of([{"node": "a", "instance": "exporter:1"}, {"node": "b", "instance": "exporter:1"}]).label
+    >>> naming_of([{"node": name, "instance": "exporter:1"} for name in "ab"]).label
     'node'
     """
     labels = (

@@ -1,4 +1,4 @@
-"""The samples of a pool's nodes: aggregates show where anything happened, and only those nodes are read sample by sample."""
+"""Samples of a pool's nodes, read one by one only where aggregates show that anything happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods of training jobs in a piece of time: whose they are, when they ran, how they and their containers ended."""
+"""Pods of training jobs in a piece of time: whose they are, when they ran, and how they ended."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Container(NamedTuple):
 async def read_pods(
     ask: Asking, pool: Pool, naming: NodeNaming, span: float, step: float
 ) -> dict[str, PodTimeline]:
-    """Pods of training jobs by uid. `span` is the length of the time that is read, `step` the time between samples. [s]"""
+    """Pods of training jobs by uid, in a time of length `span`, sampled every `step`. [s]"""
     within = f"[{duration(span)}]"
     grid = f"[{duration(span - 1)}:{duration(step)}]"
     owners = await _owners(ask, pool, within)
@@ -84,7 +84,7 @@ async def read_pods(
 
 
 async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline]:
-    """Pods with their job, attempt and slot: by the labels of a kind of jobs, else by the object that owns it."""
+    """Pods with their job, attempt and slot: by labels of a kind of jobs, else by their owner."""
     each = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
     owner = pool.series("kube_pod_owner", _NO_JOB)
     jobs = "namespace, exported_namespace, job_name, owner_name"
@@ -113,7 +113,8 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
     started = pool.series("kube_pod_container_state_started")
     restarts = pool.series("kube_pod_container_status_restarts_total")
     flags = (
-        f"label_replace(max by (uid) (max_over_time({pool.series(metric, matcher(label, values, '=~'))}{within})) == 1, "
+        "label_replace(max by (uid) "
+        f"(max_over_time({pool.series(metric, matcher(label, values, '=~'))}{within})) == 1, "
         f'"fact", "{flag}", "", "")'
         for flag, (metric, label, values) in _FLAGS.items()
     )
@@ -156,7 +157,7 @@ async def _exits(
         starts, ends, codes, reasons = await together(*(ask(query) for query in queries))
         ended = {(_container(s), at): value for s in ends.samples for at, value in s.points}
         code = {(_container(s), at): round(value) for s in codes.samples for at, value in s.points}
-        reason = {  # kube-state-metrics may publish an old reason for a while: the latest one counts
+        reason = {  # kube-state-metrics may publish an old reason for a while: the latest counts
             (container, at): text
             for _, container, at, text in sorted(
                 (value, _container(s), at, s.label("reason"))
@@ -184,7 +185,7 @@ async def _exits(
 
 
 def _restarted(pool: Pool, span: float, step: float) -> str:
-    """Pods with a container that may have been started again: its start changed, or was unknown when the time began."""
+    """Pods whose container may have started again: its start changed, or was unknown at first."""
     started = pool.series("kube_pod_container_state_started")
     restarts = pool.series("kube_pod_container_status_restarts_total")
     wide, within = f"[{duration(span + step)}]", f"[{duration(span)}]"
@@ -197,7 +198,7 @@ def _restarted(pool: Pool, span: float, step: float) -> str:
 
 
 def _restarts(pool: Pool, some: str, grid: str, step: float) -> list[str]:
-    """New times of start of some pods' containers, and at each: the time, code and reason of the last end."""
+    """New starts of some pods' containers, each with time, code and reason of the last end."""
 
     def of(metric: str, offset: str = "") -> str:
         return _by_container(pool.series(f"kube_pod_container_{metric}", some) + offset)

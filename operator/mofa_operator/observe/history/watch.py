@@ -1,7 +1,7 @@
-"""Failures that the operator itself saw, day by day in UTC, without any other server: the witness `Watch`.
+"""Failures that the operator itself saw, by UTC days, without another server: the witness `Watch`.
 
     nodes      time for which they were ready and not cordoned; those that went down unplanned
-    jobs       node-time under running jobs; interruptions and recoveries by class, from their objects
+    jobs       node-time under running jobs; interruptions and recoveries by class, from objects
 
 Where training jobs filled a tenth of the ready node-time or more, their interruptions are the
 evidence and their node-time the exposure; else nodes that went down are class pod over all ready
@@ -159,7 +159,7 @@ class _Tally:
     changes: defaultdict[str, FailureEvidence] = field(
         default_factory=lambda: defaultdict(FailureEvidence)
     )
-    """Evidence that jobs added, by class; negative where an earlier interruption turned out to be of another class."""
+    """Evidence that jobs added, by class; negative where an interruption changed its class."""
 
     def classes(self) -> dict[str, FailureEvidence]:
         """The evidence of the day."""
@@ -183,7 +183,8 @@ class PoolWatch:
     """What was seen of every pool."""
 
     def __init__(self, gap: float, flap: float = SHORTEST_OUTAGE) -> None:
-        """`gap` is the longest time between two looks in which nothing was missed; `flap` is the longest time for which a node may be
+        """`gap` is the longest time between looks that misses nothing; `flap` the longest for which
+        a node may be
         away without being lost, where its profile says nothing of it. [s]
         """
         self._gap = gap
@@ -288,7 +289,7 @@ class _PoolDays:
     def _add_lost_nodes(
         self, pool: WatchedPool, up: frozenset[str], now: float, flap: float
     ) -> None:
-        """Count nodes that are there, not ready, not cordoned, and away for long enough: nobody planned that."""
+        """Count nodes that are there, not ready, not cordoned and long away: unplanned."""
         for name in (self._up or frozenset()) - up:
             facts = pool.nodes.get(name)
             if facts is not None and not facts.ready and not facts.cordoned:
@@ -312,7 +313,7 @@ class _PoolDays:
             changes = self._tallies[today].changes
             changes[name] += is_now[name] - was[name]
             if changes[name].failures < 0:
-                # an interruption of yesterday recovered today as another class: take it off yesterday
+                # yesterday's interruption recovered today as another class: take it off yesterday
                 over = FailureEvidence(failures=changes[name].failures)
                 changes[name] -= over
                 for date in sorted(self._tallies, reverse=True)[1:2]:

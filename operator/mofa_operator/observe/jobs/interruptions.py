@@ -7,7 +7,7 @@ readiness takes their place, and where that is not seen either, everything withi
 first sign is one interruption: so counts are lower bounds, never too high.
 
     sign      something happened at a known moment: a pod failed, was preempted, a condition turned
-    counter   an object's own count went up at some moment since the last look; the count itself is exact
+    counter   an object's own count went up since the last look; the count itself is exact
 
 A sign that is seen again falls into the interruption that it made; a counter is remembered by its
 highest value. So a look may come twice, late or out of order, as long as the looks at one
@@ -29,9 +29,9 @@ from mofa_operator.observe.jobs.run_record import (
 )
 
 WINDOW: Final = 600.0
-"""Time within which signs are one interruption where no progress is seen: the usual timeout of a collective. [s]"""
+"""Time within which signs are one interruption without progress: a collective's timeout. [s]"""
 WARNING: Final = 900.0
-"""How long before an interruption the node may be lost that caused it: pods leave it after five minutes. [s]"""
+"""How long before an interruption its node may be lost: pods leave after five minutes. [s]"""
 SECOND: Final = 1.0
 """Resolution of the cluster's clock: an event may be so much later than its date. [s]"""
 SLACK: Final = 2.0 * SECOND
@@ -189,7 +189,7 @@ def _fresh(record: RunRecord, evidence: RunInterruption) -> RunInterruption:
 
 
 def _node_lost(record: RunRecord, high: float) -> float | None:
-    """When a node was lost that can have caused what happened by `high`: no progress and no other interruption lies between."""
+    """When a node was lost that can be the cause by `high`: no progress or interruption between."""
     since = [one.recovered for one in record.incidents if one.recovered is not None]
     if record.step_at is None:
         since.append(high - WARNING)
@@ -246,7 +246,7 @@ def _step_seconds(record: RunRecord, step: int, at: float) -> float:
 def _made_ready(
     record: RunRecord, now: float, *, ready: bool, drop: RecoveryClass | None
 ) -> RunRecord:
-    """The record with readiness: its loss may be an interruption, its return ends one only where no steps are seen."""
+    """The record with readiness: its loss may interrupt; its return ends that without steps."""
     if drop and not ready and record.has_run and not record.unready and record.ended is None:
         record = _with(record, _at(now, drop))
     if ready and record.unready and record.step_at is None:
@@ -255,7 +255,7 @@ def _made_ready(
 
 
 def _still_alive(record: RunRecord, at: float) -> RunRecord:
-    """The record with a step that was seen late and finished just before a known interruption: it ends none."""
+    """The record with a step seen late that ended just before an interruption: it ends none."""
     incidents = tuple(
         replace(one, alive=at)
         if one.recovered is None and one.low == one.high > at - SECOND and at > (one.alive or at)
@@ -268,7 +268,7 @@ def _still_alive(record: RunRecord, at: float) -> RunRecord:
 def _recovered(
     record: RunRecord, at: float, gained: float, back: int, each: float, *, fell: bool = False
 ) -> RunRecord:
-    """The record after training went on at a moment: open interruptions are over, and time and steps are those of the last.
+    """The record after training went on: open interruptions are over; time and steps are the last.
 
     A step that `fell` back was finished after the interruption, however coarsely both are dated.
     Another step that is dated within the second of a known moment may have been finished before it.

@@ -1,6 +1,6 @@
-"""What the pods of running jobs show of their interruptions, by kube-state-metrics: the operator may not read pods.
+"""Interruptions that pods of running jobs show in kube-state-metrics: we may not read pods.
 
-    process   a container ended and was started again; kube-state-metrics has the moment to the second
+    process   a container ended and was started again, to the second
     pod       a slot got a new pod within an attempt, when the new pod was created
     job       the restart attempt grew, and the pods of the new attempt were created
 
@@ -284,7 +284,8 @@ def device_memory(
         matcher("exported_namespace", own, "=~"),
     ]
     return " or ".join(
-        f"max by ({', '.join(labels)}) (max_over_time({selector(DEVICE_MEMORY, conditions)}[{duration(span)}]))"
+        f"max by ({', '.join(labels)}) "
+        f"(max_over_time({selector(DEVICE_MEMORY, conditions)}[{duration(span)}]))"
         for labels, conditions in ((_KEPT, kept), (_RENAMED, renamed))
     )
 

@@ -1,4 +1,4 @@
-"""What is remembered of a running job, and its figures: interruptions, recoveries, lost time, effective time.
+"""What is remembered of a running job: interruptions, recoveries, lost and effective time.
 
 Everything here is a value; `observe.jobs.interruptions` makes the next record from an observation.
 As text it stands in the job's status, so that a restart of the operator forgets nothing.
@@ -151,7 +151,7 @@ def recoveries(record: RunRecord) -> dict[RecoveryClass, tuple[float, ...]]:
 
 
 def evidence(record: RunRecord) -> dict[RecoveryClass, FailureEvidence]:
-    """Failures and finished recoveries by class; an eviction is none, and a job does not know its exposure."""
+    """Failures and finished recoveries by class, without evictions; exposure is unknown."""
     totals = record.totals
     return {
         level: FailureEvidence(
@@ -181,7 +181,7 @@ def open_since(record: RunRecord) -> float | None:
 
 
 def ettr(record: RunRecord, now: float) -> float | None:
-    """Effective training time ratio since the first look, without waits, Ours. A lower bound where the job ran before. [1]"""
+    """Effective training time ratio since the first look; too low for older jobs. Ours. [1]"""
     until = record.ended or now
     lasted = until - record.since - waiting(record, until, waits=False).waited
     if record.step_at is None or lasted <= 0 or record.effective == 0:
@@ -201,7 +201,7 @@ def waiting(record: RunRecord, now: float, *, waits: bool) -> RunRecord:
 # ------------------------------------------------------------------------- as text, and back
 
 VERSION: Final = 1
-"""Version of the text. Another version, or a text that is not ours, is no record: counting begins anew."""
+"""Version of the text; a text of another version is no record, and counting begins anew."""
 LARGEST: Final = 8192
 """Most characters of a text; a quiet job has a few hundred."""
 _PLAIN: Final = tuple(

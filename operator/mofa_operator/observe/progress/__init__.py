@@ -1,1 +1,1 @@
-"""The progress of running jobs: steps, tokens per second, and the records that are carried from look to look."""
+"""The progress of running jobs: steps, tokens per second, and records kept from look to look."""

@@ -1,4 +1,4 @@
-"""The records of running jobs: each is carried on from look to look, and read from its job's status after a restart.
+"""Records of running jobs, kept from look to look, and read from the job's status after a restart.
 
     Prometheus   steps one by one, throughput, pods         `Telemetry`
     watches      the object behind targetRef, nodes         its kind of jobs, the store
@@ -44,7 +44,7 @@ from mofa_operator.snapshot import Alive, Running
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """Source of what a TrainJob's trainer reports to its status."""
 AWAY: Final = RECENT
-"""Time for which a job may be gone within one start: pods that crash come back within five minutes. [s]"""
+"""Time that a job may be gone within one start: pods that crash are back in five minutes. [s]"""
 _JOINED: Final = 600.0
 """A job must be older than the first look by this time for its series of before to count. [s]"""
 _STEPS: Final = 10
@@ -223,7 +223,7 @@ def carried(
 
 
 def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord | None:
-    """The record of a job that ran before the first look: its time so far, and the effective part that its series show.
+    """The record of a job older than the first look: its time, and the effective part by series.
 
     Series that are older than its object were those of another job of the same name.
     """
@@ -251,7 +251,7 @@ def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord
 
 
 def _figures(record: RunRecord, shown: Running, now: float) -> Running:
-    """The figures of a running job: rates from its series, everything that is counted from its record."""
+    """The figures of a running job: rates from its series, all that is counted from its record."""
     seconds = shown.step_seconds or record.step_seconds
     early = record.step_at is None or seconds is None or now - record.since < _STEPS * seconds
     return replace(

@@ -1,4 +1,4 @@
-"""One look at all running jobs: what their trainers' series show, step by step, and what kube-state-metrics shows of their pods.
+"""One look at all running jobs: steps in their trainers' series, and pods in kube-state-metrics.
 
 A series counts for a job where the scrape places its target in the job's namespace, whatever its
 own labels claim. So every query names one namespace, and what another one publishes is not even
@@ -46,9 +46,9 @@ BACK: Final = 120.0
 FINEST: Final = 1.0
 """Least time between two moments at which steps are read. [s]"""
 COARSEST: Final = 15.0
-"""Greatest time between them: a step that is dated too early seems to come before what interrupted it. [s]"""
+"""Greatest time between them: a step dated too early seems to precede its interruption. [s]"""
 POINTS: Final = 36_000
-"""Most points of an answer with steps: more jobs are read more coarsely first, then less far back. [1]"""
+"""Most points of an answer with steps: more jobs are read more coarsely, then less far. [1]"""
 _OWN_QUERY: Final = "query"
 """Source of figures from an administrator's own queries."""
 
@@ -142,7 +142,7 @@ class TelemetryReader:
         self._last: float | None = None
 
     async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[JobName, Telemetry]:
-        """The telemetry of jobs at a moment; a job without any has no entry. Raises `SourceUnreachable`. [s]"""
+        """The telemetry of jobs at a moment, where there is any; raises `SourceUnreachable`. [s]"""
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
         groups, refused = grouped(every)
@@ -178,7 +178,7 @@ class TelemetryReader:
         }
 
     async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[JobName, Gang]:
-        """Pods by job; where the answer for several namespaces is too large, each is asked for alone."""
+        """Pods by job; where namespaces together are too large an answer, each is asked alone."""
         pools: dict[tuple[object, ...], list[JobSeries]] = {}
         for one in jobs:
             pools.setdefault((one.exporters, *sorted(one.pool.items())), []).append(one)
@@ -208,14 +208,16 @@ def grouped(jobs: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobN
         stated = one.matchers.get(NAMESPACE, one.namespace)
         if stated not in (one.namespace, one.pool.get(NAMESPACE)):
             refused[one.job] = (
-                f"spec.throughput.matchers.namespace: {stated!r}: series are read in the job's own namespace only; "
+                f"spec.throughput.matchers.namespace: {stated!r}: "
+                "series are read in the job's own namespace only; "
                 "leave it out"
             )
             continue
         own[one.namespace] += one.has_own_matchers
         if one.has_own_matchers and own[one.namespace] > MOST_OWN:
             refused[one.job] = (
-                f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace may have their own, in the order of "
+                f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace "
+                "may have their own, in the order of "
                 "their names; leave them out, and let the exporter name the job"
             )
             continue
@@ -239,13 +241,13 @@ class _Exporter:
 
     @property
     def pool(self) -> Pool:
-        """Conditions of the series: the labels that pick them, and that their target runs in the jobs' namespace."""
+        """Conditions of the series: their labels, and a target that runs in the jobs' namespace."""
         first = self.jobs[0]
         picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
         return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked))
 
     def points(self, answer: QueryResult) -> dict[JobName, tuple[Point, ...]]:
-        """The points of each of the jobs; of several series without names, those with the largest last value."""
+        """The points of each job; of several unnamed series, those with the largest last value."""
         if not self.trainer.names:
             samples = sorted(answer.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
@@ -334,7 +336,7 @@ async def _figures(
 
 
 def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
-    """Observed effective training time ratio, Ours: steps gained, times the time of one, over the time elapsed; at most 1. [1]
+    """Observed effective training time ratio, to 1: steps times step time over elapsed. Ours. [1]
 
     Steps that are trained again count once, so the cost of a recovery shows. None where less than
     ten steps' time has passed.
@@ -348,7 +350,7 @@ def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
 async def _own_figures(
     prometheus: Prometheus, one: JobSeries, now: float
 ) -> dict[JobName, Running]:
-    """A job by its profile's own queries: it runs while its steps grow, or has a speed where it has no steps."""
+    """A job by its profile's queries: it runs while steps grow, or has a speed without steps."""
     found = Running(source=_OWN_QUERY)
     if one.step_query:
         step = await _own_value(prometheus, one, one.step_query, now)
@@ -367,7 +369,7 @@ async def _own_figures(
 
 
 async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: float) -> float | None:
-    """The value of a job: of the series that names it, else the largest, as every rank may publish the same.
+    """The value of a job: of the series that names it, else the largest, as ranks publish the same.
 
     A series that still shows where its target runs counts only from the job's namespace.
     """
@@ -385,7 +387,7 @@ async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: flo
 async def present(
     prometheus: Prometheus, jobs: Iterable[JobSeries], now: float
 ) -> dict[JobName, float]:
-    """Jobs whose trainers' series exist, whether or not steps advance: since when, 0 = unknown. [s]"""
+    """Jobs whose trainers' series exist, whether or not steps advance: since when. [s]"""
     every = list(jobs)
 
     async def by_exporter(exporter: _Exporter) -> dict[JobName, float]:
@@ -445,13 +447,15 @@ def step_grid(span: float, jobs: int) -> tuple[float, float]:
 
 
 def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
-    """The path of a job from its step at each moment, and from when what was read then had been sampled.
+    """The path of a job from its step at each moment, and when what was read had been sampled.
 
     Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished
     after 10.
 
     >>> read = [(10.0, 7.0), (12.0, 7.0), (14.0, 7.0), (16.0, 8.0), (18.0, 8.0), (20.0, 8.0)]
-    >>> path = path_of(read, [(10.0, 10.0), (12.0, 10.0), (14.0, 10.0), (16.0, 15.0), (18.0, 15.0), (20.0, 20.0)])
+    >>> steps = (10.0, 10.0, 10.0, 15.0, 15.0, 20.0)
+    >>> points = list(zip((10.0, 12.0, 14.0, 16.0, 18.0, 20.0), steps))
+    >>> path = path_of(read, points)
     >>> [tuple(step) for step in path]
     [(5.0, 7, 10.0), (10.0, 8, 15.0)]
     """

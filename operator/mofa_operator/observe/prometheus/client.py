@@ -230,7 +230,7 @@ class Prometheus:
         return other
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
-        """The answer to a query at a moment, None = now: a vector, a scalar, or the points of a subquery."""
+        """The answer at a moment, None = now: a vector, a scalar, or a subquery's points."""
         form = {
             "query": promql,
             "timeout": f"{self._settings.timeout:g}s",
@@ -385,7 +385,7 @@ async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
 
 
 async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
-    """Items one after another; other tasks have their turn now and then, as an answer may have very many series."""
+    """Items one by one; other tasks have turns between, as an answer may have many series."""
     for number, one in enumerate(many):
         if number % _PER_TURN == _PER_TURN - 1:
             await asyncio.sleep(0)

@@ -46,7 +46,7 @@ class Traits:
     signed: bool = False
     """Whether each request carries a signature."""
     longest: float = 7 * DAY
-    """Longest stretch of time that one query looks at; managed servers limit the samples of a query. [s]"""
+    """Longest stretch of time of one query; managed servers limit the samples of a query. [s]"""
 
 
 TRAITS: Final[Mapping[Flavour, Traits]] = {
@@ -138,14 +138,15 @@ def _user_in(url: str) -> str:
 
 
 def _signed(url: str, body: bytes, content_type: str) -> dict[str, str]:
-    """Headers of a signature by SigV4; region from the address of the workspace, or the environment."""
+    """Headers of a signature by SigV4; region from the workspace's address or the environment."""
     try:
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.session import Session
     except ImportError:
         raise InputError(
-            "prometheus flavour: amazon signs its requests with botocore, which is not installed; install botocore"
+            "prometheus flavour: amazon signs its requests with botocore, which is not installed; "
+            "install botocore"
         ) from None
     session = Session()
     parts = (urlsplit(url).hostname or "").split(".")
@@ -157,7 +158,8 @@ def _signed(url: str, body: bytes, content_type: str) -> dict[str, str]:
     known = session.get_credentials()
     if known is None or not region:
         raise InputError(
-            "prometheus flavour: amazon needs credentials and a region; set the role of the service account"
+            "prometheus flavour: amazon needs credentials and a region; "
+            "set the role of the service account"
         )
     request = AWSRequest(method="POST", url=url, data=body, headers={"Content-Type": content_type})
     SigV4Auth(known, "aps", region).add_auth(request)

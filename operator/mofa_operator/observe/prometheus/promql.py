@@ -10,8 +10,9 @@ namespaces that the ClusterProfile names, or that no scrape places in a namespac
 target of an administrator. Where a target runs, the scrape says, and the target itself cannot.
 
     kube_node_*, node_*, problem_*   their label `namespace` is the target's
-    kube_pod_*, kube_job_*           it may be the pod's (honorLabels), so job and instance of the exporter are compared
-    DCGM_*                           either: a series that names a pod counts where its instance is an exporter's
+    kube_pod_*, kube_job_*           it may be the pod's (honorLabels), so the exporter's job and
+                                     instance are compared
+    DCGM_*                           either: a series that names a pod counts if an exporter sent it
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def quoted(text: str) -> str:
 
 
 def matcher(label: str, value: str, operator: str = "=") -> str:
-    """A condition on a label; the value is literal for `=` and `!=`, a regular expression for `=~` and `!~`.
+    """A condition on a label; the value is literal for `=` and `!=`, else a regular expression.
 
     >>> matcher("cluster", "east")
     'cluster="east"'
@@ -114,7 +115,7 @@ def node_label(label: str) -> str:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """An administrator's query with `$namespace` and `$job` replaced; what is no name of an object is refused.
+    """An administrator's query with `$namespace` and `$job` filled in by names of objects only.
 
     >>> filled('rate(tokens{job="$job"}[5m])', {"namespace": "ml", "job": "llama"})
     'rate(tokens{job="llama"}[5m])'
@@ -132,7 +133,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 # ------------------------------------------------------------------------------- series of a pool
 
 GRID: Final = 300
-"""Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
+"""Grid on which time is counted: samples this near are no gap, as in Prometheus' lookback. [s]"""
 AGO: Final = ("", " offset 1d", " offset 1w")
 """When nodes are looked for: now, or earlier where the exporter is down just now."""
 POD_LABELS: Final = tuple(
@@ -216,7 +217,7 @@ class Pool:
         return selector(metric, [*self.matchers, *trusted, *conditions])
 
     def placed(self, operator: str = "=~") -> str:
-        """The condition that the scrape places a target in a trusted namespace; with `!~` that it does not."""
+        """The condition that a target is scraped in a trusted namespace; `!~`: in no such."""
         return matcher("namespace", "|" + any_of(self.exporters), operator)
 
     @property
@@ -253,15 +254,16 @@ class Pool:
 
     def covered(self, span: float) -> str:
         """Moments of the grid at which the readiness of any node was sampled."""
-        # whether a range includes its first moment differs between servers: a second less includes it nowhere
+        # servers differ on whether a range includes its first moment: a second less excludes it
         return f"count_over_time((count({self.ready}))[{duration(span - 1)}:{duration(GRID)}])"
 
     def pods(self, span: float) -> str:
-        """Pods of training jobs by the labels that name their job, attempt and slot; their samples."""
-        return f"sum by ({', '.join([*POD_ID, *JOB_LABELS])}) ({self._job_pods('count_over_time', span)})"
+        """Samples of pods of training jobs by the labels that name their job, attempt and slot."""
+        labels = ", ".join([*POD_ID, *JOB_LABELS])
+        return f"sum by ({labels}) ({self._job_pods('count_over_time', span)})"
 
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
-        """Facts of these pods: one series for each of the wanted `POD_FACTS`, whose name stands in the label `fact`.
+        """Facts of these pods: a series for each wanted `POD_FACTS`, named by the label `fact`.
 
         The node stands in the label of that name; the restarts are those of the container that has
         most.
@@ -292,7 +294,7 @@ class Pool:
         return f"{last} and on ({_POD}) ({pods})"
 
     def started(self) -> str:
-        """When the containers of each living pod of a training job last started; 0 where none runs. [s]"""
+        """When containers of each living training pod last started; 0 where none runs. [s]"""
         started = f"max by ({_POD}) ({self.series('kube_pod_container_state_started')})"
         over = f"max by ({_POD}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
         pods = " or ".join(self.job_pods)
@@ -316,7 +318,7 @@ def labels_of(sample: Sample) -> PodLabels:
 
 
 def pod_slot(sample: Sample, labels: PodLabels | None = None) -> str:
-    """The place of a pod in its job: a JobSet's indices, else its name without the five random letters at its end."""
+    """The place of a pod in its job: a JobSet's indices, else its name without its random end."""
     indices = [sample.label(label) for label in labels.slot] if labels is not None else []
     if indices and all(indices):
         return "/".join(indices)
@@ -355,7 +357,7 @@ async def with_trusted_exporters(
 
 
 def _pod_exporters(pool: Pool, span: float) -> str:
-    """Job and instance of targets that publish pods and run in a trusted namespace, by `up` or by what they publish of nodes."""
+    """Job and instance of targets that publish pods and run in a trusted namespace."""
     within, by = f"[{duration(span)}]", "group by (job, instance)"
     pods = " or ".join(
         f"{by} (last_over_time({pool.series(metric)}{within}))"
@@ -369,7 +371,7 @@ def _pod_exporters(pool: Pool, span: float) -> str:
 def by_trusted_exporters(
     pool: Pool, metric: str, key: str, span: float, query: Callable[[str], str]
 ) -> str:
-    """A query over a metric of exporters on the nodes, for trusted ones; `key` are its labels, with the instance."""
+    """A query over a metric of trusted exporters on nodes, by the labels `key` and instance."""
     if not metric.startswith("DCGM_"):
         return query(pool.series(metric))
     up = pool.series("up", pool.placed())
@@ -385,7 +387,7 @@ def by_trusted_exporters(
 
 
 async def untrusted(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) -> str:
-    """A sentence about exporters of nodes and pods that are not trusted; empty where there is none."""
+    """A sentence about untrusted exporters of nodes and pods; empty where there is none."""
     others = pool.placed("!~")
     metrics = ",".join([*pool.matchers, matcher("__name__", _NODE_METRICS, "=~"), others])
     up = pool.series("up", others)
@@ -397,6 +399,7 @@ async def untrusted(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) ->
         return ""
     shown = ", ".join(name[:63] for name in names[:_SHOWN])
     return (
-        f"series of nodes and pods from {shown}{' and others' if len(names) > _SHOWN else ''} were left out; "
+        f"series of nodes and pods from {shown}"
+        f"{' and others' if len(names) > _SHOWN else ''} were left out; "
         "who is believed, spec.prometheus.exporterNamespaces says"
     )

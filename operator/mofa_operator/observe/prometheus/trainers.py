@@ -1,4 +1,4 @@
-"""The series in which trainers publish their progress, as data: their names, and the labels that name the job.
+"""The series in which trainers publish progress, as data: their names, and labels of the job.
 
     mofa       what `mofa observe` exports, beside any trainer
     prime-rl   its own exporter
@@ -52,7 +52,7 @@ class TrainerSeries:
     start: str | None = None
     """When it began; it exists before the first step."""
     names: tuple[str, ...] = TRAINING_LABELS
-    """Labels with the job's namespace and name; empty where only a TrainingJob's own matchers can pick it."""
+    """Labels with the job's namespace and name; empty where only own matchers pick it."""
 
     def advancing(self, pool: Pool) -> str:
         """Last steps of jobs whose steps advance now."""
@@ -63,7 +63,7 @@ class TrainerSeries:
         return f"{last} and ({self._max(f'changes({recent})')} > 0)"
 
     def there(self, pool: Pool) -> str:
-        """Jobs whose series exist now, whether or not steps advance: since when, 0 = unknown. [s]"""
+        """Jobs whose series exist now, whether or not steps advance, and since when. [s]"""
         some = f"0 * {self._max(pool.series(self.step or self.tokens))}"
         return some if self.start is None else f"{self._max(pool.series(self.start))} or {some}"
 
@@ -123,7 +123,7 @@ class TrainerSeries:
         return self._turning_points(pool, span, wait, look, f" offset {duration(look)}", "", "max")
 
     def starts(self, pool: Pool, span: float, wait: float, look: float) -> str:
-        """Moments at which the steps of a job moved for the first time, and the step that it went on from."""
+        """Moments at which the steps of a job first moved, and the step that each went on from."""
         return self._turning_points(pool, span, wait, look, "", f" offset {duration(look)}", "min")
 
     def _turning_points(
