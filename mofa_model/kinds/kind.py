@@ -277,6 +277,5 @@ class JobKind(Kind):
         del body, arguments, steps
         raise InputError(
             f"launch arguments cannot be written into a {self.kind} of {self.group}: "
-            "none of its fields "
-            "can change after it is made; write them into its manifest"
+            "none of its fields can change after it is made; write them into its manifest"
         )

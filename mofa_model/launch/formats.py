@@ -95,7 +95,8 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
     if not file_format.reader:
         raise BadFile(
             name,
-            f"seems to be {file_format.about}, which is not read as a layout: {file_format.say}; {_read()}",
+            f"seems to be {file_format.about}, which is not read as a layout: "
+            f"{file_format.say}; {_read()}",
         )
     _refuse_keys(file_format, document, name)
     return file_format
@@ -111,7 +112,8 @@ def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
     if recognised not in (None, wanted):
         raise BadFile(
             name,
-            f"seems to be {recognised.about}, but the command names it as {wanted.about}; give one of those",
+            f"seems to be {recognised.about}, but the command names it as {wanted.about}; "
+            "give one of those",
         )
     _refuse_keys(wanted, document, name)
     return document

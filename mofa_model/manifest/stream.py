@@ -69,7 +69,7 @@ def table_of(
 ) -> list[dict[str, Any]]:
     """A row for each size: layout, seconds of a step and steps between checkpoints, or a reason.
 
-    `advice_by_request` has the answer for the job's present size. Rows show no alternatives: `top` is 0.
+    `advice_by_request` has the answer for the job's present size. Rows show no alternatives.
     """
     rows: list[dict[str, Any]] = []
     for gpus, request in sizes.items():

@@ -70,9 +70,13 @@ def blocking_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Second
     """Time that training waits for a save to a tier: the stall, and the write of a synchronous save
     or an asynchronous one's copy to host memory. Ours. [s]
 
-    >>> remote = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11)
-    >>> round(blocking_time(remote, 5.67e12, 22e9), 2), round(float(background_time(remote, 5.67e12, 22e9)), 2)
-    (0.22, 28.35)
+    >>> remote = CheckpointTier(
+    ...     name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11
+    ... )
+    >>> round(float(blocking_time(remote, 5.67e12, 22e9)), 2)
+    0.22
+    >>> round(float(background_time(remote, 5.67e12, 22e9)), 2)
+    28.35
     """
     written = _written(tier, total, per_node)
     if not tier.asynchronous:
@@ -81,7 +85,7 @@ def blocking_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Second
 
 
 def background_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
-    """Time that an asynchronous save writes beside training; zero of a synchronous one. Ours. [s]"""
+    """Time that an asynchronous save writes beside training; zero if synchronous. Ours. [s]"""
     written = _written(tier, total, per_node)
     return written if tier.asynchronous else written * 0.0
 

@@ -140,7 +140,7 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
 
 
 def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> ShapeBlock | None:
-    """Rows of a block that can recompute a number of layers, once for each number; None without any.
+    """Rows of a block that can recompute some layers, once for each number; None without any.
 
     Such numbers are degrees as well: all of them stand in one column, which is cheaper than an
     option for each.

@@ -15,7 +15,7 @@ examples:
   mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \\
     --strategy tp=8,pp=16,sp=true,vpp=8,schedule=interleaved,recompute=selective,offload=activations
   mofa explain --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 \\
-    --strategy pp=16,ep=64,schedule=dualpipe,recompute=selective:mla_up_proj,offload=activations \\
+    --strategy pp=16,ep=64,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj+moe_act \\
     --precision fp8-block --json
   what is known of runs like it
   mofa explain --evidence --model llama3-70b --gpu b200 --gpus 64 --global-batch 256 \\

@@ -177,8 +177,8 @@ def ready(
         return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
     some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
     turns = "" if pool_size.since is None else (
-        f"{node_count.ready} nodes are ready since {moment(pool_size.since)}; advice stays for {pool_size.nodes} "
-        f"until others have been there, or away, for {settings.steady:g} s"
+        f"{node_count.ready} nodes are ready since {moment(pool_size.since)}; advice stays for "
+        f"{pool_size.nodes} until others have been there, or away, for {settings.steady:g} s"
     )  # fmt: skip
     return NewCondition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
 

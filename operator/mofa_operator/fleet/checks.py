@@ -44,7 +44,8 @@ _MANIFESTS: Final = "deploy/manifests"
 
 def _upgrade_command(release: str, namespace: str, sets: str = "") -> str:
     """The helm command that upgrades a release to this chart, with the values in `sets`."""
-    command = f"helm upgrade {release} charts/mofa-advisor --namespace {namespace} --reset-then-reuse-values"
+    command = f"helm upgrade {release} charts/mofa-advisor --namespace {namespace}"
+    command += " --reset-then-reuse-values"
     return f"{command} --set {sets}" if sets else command
 
 
@@ -315,6 +316,7 @@ def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
             chosen = ",".join([*sorted(_kinds(one) - {""}), kind.setting])
             yield weaker(
                 "kinds",
-                f"the cluster has {kind.title}s, and the operator does not look at them (--kinds={chosen})",
+                f"the cluster has {kind.title}s, and the operator does not look at them "
+                f"(--kinds={chosen})",
                 _setting_command(one, f"'rbac.kinds={{{chosen}}}'"),
             )

@@ -9,10 +9,10 @@
 
 A sample becomes an ETTR in these records, each with facts that the one before has not:
 
-    Sample ─▶ SignalTimeline, PodTimeline   runs of equal values of a series    history.node_series, pod_series
-      ─▶ DaySamples ─▶ PoolTimelines        one day of a pool; its whole window  history.day_samples
-      ─▶ Incident ─▶ Past                   what happened, why, time at risk     incidents
-      ─▶ History                            evidence by class and by day         history.history
+    Sample ─▶ SignalTimeline, PodTimeline  runs of equal values          history.node_series, pod_series
+      ─▶ DaySamples ─▶ PoolTimelines       a day of a pool, its window   history.day_samples
+      ─▶ Incident ─▶ Past                  what happened, why, exposure  incidents
+      ─▶ History                           evidence by class and by day  history.history
       ─▶ ClusterProfile.status ─▶ mofa_model.reliability ─▶ ETTR
 
 May import: api, settings, objects, evidence, incidents, snapshot, keys, words, mofa_model.

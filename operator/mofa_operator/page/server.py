@@ -152,7 +152,10 @@ def runbooks() -> list[web.RouteDef]:
 
 def _elsewhere(why: str) -> web.Response:
     """A page with status 503 that sends people to the operator that leads."""
-    again = f"It is asked for again in {AGAIN} s, and a Service of several operators may then lead to the one that has it."
+    again = (
+        f"It is asked for again in {AGAIN} s, and a Service of several operators may then lead to "
+        "the one that has it."
+    )
     words = (
         f"{why[:1].upper()}{why[1:]}.",
         again,

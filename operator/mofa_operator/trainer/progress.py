@@ -77,7 +77,7 @@ class Progress:
 
 
 def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Progress:
-    """The progress after one more line, which was written at `at`; `job_facts` is what the user states. [s]"""
+    """The progress after a line written at `at` [s]; `job_facts` is what the user states."""
     now = replace(progress, family=line.family)
     if line.starts:
         now = replace(now, memory=None)

@@ -48,7 +48,8 @@ def test_whether_a_job_waits_is_no_part_of_what_it_asks(kind):
 def test_a_kind_of_which_nothing_can_be_changed_says_so(kind):
     if not kind.changes:
         with pytest.raises(
-            InputError, match=f"nothing of a {kind.kind} of {kind.group} can be changed"
+            InputError,
+            match=f"cannot be written into a {kind.kind} of {kind.group}: none of its fields",
         ):
             kind.launch_patch({"spec": {}}, ARGUMENTS, "100")
 

@@ -160,19 +160,20 @@ async def node_naming(
         members = (await prometheus.query(pool.members_by(naming.label), now)).by(naming.label)
         if others := sorted({node for (node,) in members} - names.pool):
             return (
-                f"the label {naming.label} of kube_node_labels says {_shown(others[0])}, which is no node of this pool in "
-                f"the API server (one is {_shown(min(names.pool))}); {_REMEDY}"
+                f"the label {naming.label} of kube_node_labels says {_shown(others[0])}, "
+                "which is no node of this pool in the API server "
+                f"(one is {_shown(min(names.pool))}); {_REMEDY}"
             )
     return naming
 
 
 def unknown_nodes(nodes: frozenset[str], names: KnownNodes) -> str:
-    """A sentence where the API server knows no node of the whole window; empty where it knows one."""
+    """A sentence where the API server knows no node of the window; empty where it knows one."""
     if not names.pool or nodes & names.every:
         return ""
     return (
-        f"the series name {_shown(min(nodes))}, and no node of this pool in the API server was ever named "
-        f"(one is {_shown(min(names.pool))}); {_REMEDY}"
+        f"the series name {_shown(min(nodes))}, and no node of this pool in the API server "
+        f"was ever named (one is {_shown(min(names.pool))}); {_REMEDY}"
     )
 
 
