@@ -135,7 +135,7 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     "doctor": (4, "there is no kubeconfig", "set KUBECONFIG"),
     "why": (2, "JOB: is missing", "mofa why"),
     "top --kubeconfig nowhere": (2, "nowhere", "no such kubeconfig"),
-    "top --kubeconfig half.json": (2, "half.json: is no kubeconfig", "flow node"),
+    "top --kubeconfig half.json": (2, "half.json: is not a kubeconfig", "flow node"),
     "top --kubeconfig empty.yaml": (4, "Kubernetes", "set KUBECONFIG"),
     "doctor --kubeconfig good.yaml --context there": (2, "--context: 'there'", "this kubeconfig has here"),
     "pools --kubeconfig good.yaml": (4, "the API server http://127.0.0.1:9 does not answer", "Connect call failed"),

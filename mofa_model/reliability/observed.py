@@ -377,8 +377,8 @@ def recovery_posterior(
     Leaving open recoveries out would bias the mean low, as the long ones are the open ones.
 
     >>> law = RecoveryTime(mean=300.0, cv=1.0)
-    >>> closed = recovery_posterior([200.0] * 20, assumed=law)
-    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, assumed=law)
+    >>> closed = recovery_posterior([200.0] * 20, prior=law)
+    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, prior=law)
     >>> bool(observed.mean.target > closed.mean.target)
     True
     """

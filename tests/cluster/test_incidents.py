@@ -251,7 +251,10 @@ def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_o
     for wrong, words in (
         (f"{first['id']}=luck", "unknown name"),
         ("node/n0", "give ID=CAUSE"),
-        ("node/n9@2020-01-31T09:30:00Z=none", "give the id of an incident of this pool and time"),
+        (
+            "node/n9@2020-01-31T09:30:00Z=none",
+            "give the id of an incident of this pool between --start and --end",
+        ),
         ("node/n0@2026-13-31T09:30:00Z=none", "give the id that mofa incidents prints"),
     ):
         code, out, err = asked(url, capsys, "nodes", "--overrule", wrong)

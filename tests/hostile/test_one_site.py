@@ -80,7 +80,7 @@ REASONS = {
     "a ConfigMap with a secret in a field": (mine("spy-2", model={"configMapRef": {"name": "fields"}}), "cannot be right"),
     "a ConfigMap of 1 MB": (mine("fat", model={"configMapRef": {"name": "fat"}}), "config"),
     "brackets a megabyte deep": (mine("deep", model={"configMapRef": {"name": "deep"}}), "is not JSON"),
-    "a ConfigMap of another namespace": (mine("far", model={"configMapRef": {"name": "research-model"}}), "is not here"),
+    "a ConfigMap of another namespace": (mine("far", model={"configMapRef": {"name": "research-model"}}), "was not found"),
     "documents with lines of their own": (mine("lines", training={"documents": "512:3\nstatus: Recommended\u202e"}), "documents"),
     "words of a launch, 256 of 4 kB": (mine("argv", current={"arguments": ["x" * 4096] * 40}), "current"),
     "a checkpoint of 10^12 EB": (mine("huge-save", checkpoint={"size": "999999999999 EB"}), ""),
@@ -423,7 +423,7 @@ def test_the_page_runs_nobodys_markup(attacked):
 
 def test_the_operator_lives_within_its_memory_and_did_not_start_anew(attacked):
     assert attacked.advisor.resident < GIB
-    assert attacked.advisor.log.count("at work:") == 1
+    assert attacked.advisor.log.count("the operator has started:") == 1
     assert "our fault" not in attacked.advisor.log
     assert "Traceback" not in attacked.advisor.log
 

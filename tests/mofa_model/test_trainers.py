@@ -124,9 +124,9 @@ def test_every_door_prices_each_trainer_with_its_own_stack(tmp_path):
         assert {name: case.cluster.calibration.stack for name, (case,) in request.trainers} == own
         assert request.for_trainer("torchtitan").problems == dict(request.trainers)["torchtitan"]
     named = request_in_words(AdviceQuestion(**WORDS, framework="torchtitan"))
-    assert words.of("torchtitan") == named
+    assert words.for_trainer("torchtitan") == named
     stated = request_in_words(AdviceQuestion(**WORDS, stack="hai-llm"))
-    assert stated.of("megatron").problems[0].cluster.calibration.stack == "hai-llm"
+    assert stated.for_trainer("megatron").problems[0].cluster.calibration.stack == "hai-llm"
 
 
 def test_a_page_prices_the_layout_with_the_stack_of_the_trainer_that_it_names():

@@ -64,7 +64,7 @@ def test_a_cluster_without_gpus_and_flags_that_contradict_are_bad_input(cluster,
     assert main(["profile", "--from-cluster"]) == 2
     assert "no node has the label" in capsys.readouterr().err
     assert main(["profile", "--from-cluster", "--gpu", "h100"]) == 2
-    assert "--gpu: is read from the cluster" in capsys.readouterr().err
+    assert "--gpu: --from-cluster reads it from the cluster" in capsys.readouterr().err
 
 
 def test_without_a_cluster_the_exit_code_says_unreachable(monkeypatch, tmp_path, capsys):

@@ -83,5 +83,5 @@ def test_a_duration_is_above_zero():
 
 @pytest.mark.parametrize("name", ['a"} or up{b="', "A", "a b", "", "a\n"])
 def test_an_administrators_query_is_filled_with_names_of_objects_only(name):
-    with pytest.raises(BadValue, match="name of an object"):
+    with pytest.raises(BadValue, match="name of a Kubernetes object"):
         filled('tokens{job="$job"}', {"namespace": "ml", "job": name})
