@@ -357,7 +357,7 @@ def axis(copy: Copy) -> str:
     )
     rule = "mofa_model/estimate/model_states.py"
     copy.change(rule, "    return workload.training.optimizer\n", RULE)
-    copy.change(rule, "  # noqa: ARG001, an axis may choose the rule", "")
+    copy.change(rule, "  # noqa: ARG001", "")
     allow = ("--allow", "experimental")  # no run has it yet
     plain = (*JOB, *allow, *limited("cp=1", "mbs=1", "recompute=none", "tp=2"))
     alone = (

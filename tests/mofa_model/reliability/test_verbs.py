@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ POINT = ["--nodes", "32", "--step", "27.99s", "--rate", "0.01", "--mttr", "60s",
 
 def examples(verb):
     text = importlib.import_module(f"mofa_model.verbs.{verb}").EXAMPLES
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("mofa ")]
+    lines = re.sub(r" *\\\n *", " ", text).splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("mofa ")]
 
 
 @pytest.fixture
