@@ -110,7 +110,7 @@ class Basis:
 
     @property
     def grade(self) -> str:
-        """Whether the stack was measured here, elsewhere or nowhere; how far off a step is."""
+        """One sentence: how many runs of the stack were measured, and how far off a step may be."""
         if self.runs:
             runs = "run" if self.runs == 1 else "runs"
             known = f"{self.runs} {runs} of {self.stack} on {self.devices}"

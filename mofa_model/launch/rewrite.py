@@ -240,7 +240,7 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
 
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
-    """Before which word the new arguments go: the end, or a `--` that ends the flags."""
+    """The index at which new arguments go: that of a `--` after the old ones, else the end. [1]"""
     if why := in_the_way(words):
         raise _refused(why)
     places = sorted(gone)

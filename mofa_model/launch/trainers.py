@@ -108,7 +108,7 @@ class TrainerModule(Protocol):
 
 
 def _others() -> Iterator[Any]:
-    """Modules of this folder that are trainers and are not listed."""
+    """Modules of this folder that define `TRAINER`."""
     for module in iter_modules([str(Path(__file__).parent)]):
         if module.name != "trainers":
             found = import_module(f"{__package__}.{module.name}")

@@ -162,7 +162,7 @@ def with_imbalance(model: Transformer, mean: Ratio, spread: Ratio) -> Transforme
 
 
 def read_imbalance(model: Transformer, text: str, *, field: str) -> Transformer:
-    """A model with the imbalance of a text: MEAN, or MEAN:SPREAD."""
+    """The model with the expert imbalance that a text states as MEAN or MEAN:SPREAD."""
     first, colon, second = text.partition(":")
     try:
         mean, spread = float(first), float(second) if colon else 0.0

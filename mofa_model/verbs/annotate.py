@@ -22,7 +22,8 @@ _CODES: Final = {
     "InvalidInput": InputError.exit_code,
     "NoRecommendation": NoFeasibleStrategy.exit_code,
 }
-"""Exit codes of outcomes without a recommendation; the lowest counts, it is mended first."""
+"""The exit code of each outcome without a recommendation. Several outcomes end with the lowest of
+their codes, because what it stands for has to be mended first."""
 EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
 twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,

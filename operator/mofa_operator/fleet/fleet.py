@@ -89,7 +89,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
                 nodes[key_of(kind, body).name] = facts_of(body)
             elif kind in JOBS:
                 bodies.append((kind, body))
-    jobs = _without_owners(live(kind, body) for kind, body in bodies)
+    jobs = _outermost(live(kind, body) for kind, body in bodies)
     return ClusterSeen(
         store=store,
         jobs=jobs,
@@ -137,8 +137,8 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
     return found
 
 
-def _without_owners(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
-    """The jobs that own no other job of the list: of a TrainJob and its JobSet only the JobSet."""
+def _outermost(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
+    """The jobs that no job of the list owns: of a TrainJob and its JobSet only the TrainJob."""
     all_jobs = list(jobs)
     uids = {job.uid for job in all_jobs}
     return {job.key: job for job in all_jobs if not job.owners & uids}

@@ -117,7 +117,7 @@ async def _live(name: str) -> Mapping[str, Any] | None:
 
 
 def live() -> list[dict[str, Any]]:
-    """Pools of the cluster that KUBECONFIG or the pod's account leads to."""
+    """The pools of the cluster that KUBECONFIG names; without one, of the pod's own cluster."""
     return asyncio.run(_live_pools())
 
 

@@ -9,9 +9,9 @@ from mofa_operator.objects import live
 from mofa_operator.observe.history.watch import (
     PoolWatch,
     WatchedPool,
+    innermost,
     place,
     watched_job,
-    without_owners,
 )
 from mofa_operator.observe.nodes import NodeFacts
 
@@ -311,7 +311,7 @@ class TestPlacement:
         assert place(of(TRAIN_JOB, train_job(), "north", NOON), self.POOLS) is None
 
     def test_what_a_policy_says_of_a_train_job_holds_for_its_job_set(self):
-        (job,) = without_owners(
+        (job,) = innermost(
             [of(TRAIN_JOB, train_job(), "east", NOON), of(JOB_SET, job_set(owner="9"), None, NOON)]
         )
         assert (job.uid, job.profile) == ("1", "east")

@@ -120,9 +120,9 @@ class NodeSeries:
         return self._pool.series(signal.metric, *signal.conditions, *more)
 
     def _host_metrics_query(self) -> str:
-        """The query for those metrics of exporters on nodes that have any series in the window.
+        """The query that lists which metrics of exporters on hosts have a series in the window.
 
-        A metric of an exporter that is not installed is then asked for no further.
+        The others belong to exporters that are not installed, and are not queried.
         """
         metrics = any_of(sorted({signal.metric for signal in SIGNALS if signal.on_host}))
         series = "{" + ",".join([*self._pool.matchers, matcher("__name__", metrics, "=~")]) + "}"

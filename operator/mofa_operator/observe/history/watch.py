@@ -87,7 +87,7 @@ def watched_job(kind: JobKind, job: LiveObject, profile: str | None, now: float)
     )
 
 
-def without_owners(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
+def innermost(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
     """The jobs that own no other job of the list: of a TrainJob and its JobSet only the JobSet.
 
     A job that names no ClusterProfile takes the one that its owner names.
@@ -95,12 +95,12 @@ def without_owners(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
     all_jobs = list(jobs)
     by_uid = {job.uid: job for job in all_jobs}
     owner_uids = {uid for job in all_jobs for uid in job.owners}
-    innermost = []
+    found = []
     for job in all_jobs:
         if job.uid not in owner_uids:
             owners_profiles = (by_uid[uid].profile for uid in sorted(job.owners) if uid in by_uid)
-            innermost.append(replace(job, profile=job.profile or next(owners_profiles, None)))
-    return innermost
+            found.append(replace(job, profile=job.profile or next(owners_profiles, None)))
+    return found
 
 
 def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
@@ -204,7 +204,7 @@ class PoolWatch:
         self._looked = now
         looks: defaultdict[str, list[_JobLook]] = defaultdict(list)
         records: dict[str, RunRecord] = {}
-        for job in without_owners(jobs):
+        for job in innermost(jobs):
             before = self._records.get(job.uid)
             records[job.uid] = record = after_look(before, job.observation, now)
             if (found := place(job, pools)) is not None:

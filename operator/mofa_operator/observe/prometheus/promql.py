@@ -318,7 +318,7 @@ def labels_of(sample: Sample) -> PodLabels:
 
 
 def pod_slot(sample: Sample, labels: PodLabels | None = None) -> str:
-    """The place of a pod in its job: a JobSet's indices, else its name without its random end."""
+    """What a pod and its replacement share: a JobSet's indices, else the name but its end."""
     indices = [sample.label(label) for label in labels.slot] if labels is not None else []
     if indices and all(indices):
         return "/".join(indices)
