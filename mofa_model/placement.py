@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, TypeVar, cast
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from mofa_model.blocks import Layer
 from mofa_model.checks import field_names
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec import Transformer
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
@@ -43,7 +44,7 @@ Array = NDArray[np.floating[Any]]
 _Terms = TypeVar("_Terms")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stages:
     """The kinds of stages of one or many layouts; each field has shape [K, ...]."""
 

@@ -11,7 +11,7 @@ A field that people choose belongs to one row of `AXES`; `dp` follows from the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -40,6 +40,7 @@ from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomput
 from mofa_model.checks import not_negative, whole
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, V_HALF, Schedule
 from mofa_model.units import Numeric
 
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Strategy:
     """One parallel layout, or a family of them."""
 

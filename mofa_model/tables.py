@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from mofa_model.records import dataclass
 from mofa_model.terminal import printable
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -38,7 +39,7 @@ _BREAKS: Final = re.compile(
 """Where a line may end: at spaces, except before a unit, and after the commas of a strategy."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """One column: what it holds and how people read it."""
 
@@ -71,7 +72,7 @@ class Column:
         return self.name if self.unit in ("", "%", *_DIMENSIONS) else f"{self.name} [{self.unit}]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows under columns, with a title above and notes below."""
 

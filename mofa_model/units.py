@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadUnit, BadValue
+from mofa_model.records import dataclass
 
 Numeric: TypeAlias = float | NDArray[np.floating[Any]]
 """A scalar or an array: every equation takes either through the same code."""
@@ -33,7 +33,7 @@ Count: TypeAlias = Annotated[Numeric, "1"]
 Ratio: TypeAlias = Annotated[Numeric, "1"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Range:
     """A figure and the bounds between which it is expected."""
 

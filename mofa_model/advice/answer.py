@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands.evidence import Basis
+from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -22,7 +23,7 @@ class Status(enum.Enum):
     NO_RECOMMENDATION = "NoRecommendation"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Predicted:
     """What a strategy is expected to do."""
 
@@ -40,7 +41,7 @@ class Predicted:
     """Wall time to finish the tokens with failures; zeros where no tokens are stated. [s]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Odds:
     """Chances of a strategy, by the errors of measured runs."""
 
@@ -50,7 +51,7 @@ class Odds:
     """Of being better than today's layout, else than the first choice; None of that. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Alternative:
     """Another strategy, and why it is not the first choice."""
 
@@ -74,7 +75,7 @@ class Alternative:
     """One sentence: which terms decide."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Frontier:
     """The best strategy on a number of nodes, where fewer nodes are slower: time against GPUs."""
 
@@ -87,7 +88,7 @@ class Frontier:
     """Its best interval. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Current:
     """Today's layout, priced beside the advice."""
 
@@ -115,7 +116,7 @@ class Current:
         return self.given if self.strategy is None else short_strategy(self.strategy)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Advice:
     """The answer. Strategy, prediction and interval are None without a recommendation."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.terms import device_memory_limit
+from mofa_model.records import dataclass
 from mofa_model.search import (
     ANY,
     ASIDE,
@@ -72,7 +73,7 @@ SURE: Final = 0.05
 """Difference of chances to fit that is ignored where none is as high as asked. Ours. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class WeighedCandidate:
     """A candidate of the search with its odds, and with its exact price once it is replayed."""
 
@@ -120,7 +121,7 @@ def by_expected(one: WeighedCandidate) -> tuple[float, ...]:
     return one.expected, one.nodes, one.candidate.index
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainerResult:
     """What was found for one trainer, and what is chosen of it."""
 

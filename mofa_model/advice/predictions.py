@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +34,7 @@ from mofa_model.estimate.step import (
     utilisation,
 )
 from mofa_model.placement import kind_of_stages
+from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
@@ -46,7 +47,7 @@ MOST_OPERATIONS: Final = 30_000
 """Operations of the longest pipeline that is replayed; a longer one has a small bubble."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PricedLayout:
     """A layout with every term of its step and memory."""
 

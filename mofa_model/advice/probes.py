@@ -11,7 +11,6 @@ Runs are added one by one. The choice after them is of the least expected time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from mofa_model.advice.candidates import (
     weights_of,
 )
 from mofa_model.bands.odds import REPEATED, LayoutOdds, odds_of
+from mofa_model.records import dataclass
 from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
@@ -43,7 +43,7 @@ EVEN: Final = 0.5
 """Least chance to fit of a run that is proposed: a failed run wastes machines. Ours. [1]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Layouts to run, and the loss that is expected of the choice after them."""
 
@@ -116,7 +116,7 @@ def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, r
     return Plan(tuple(places), tuple(max(0.0, -math.expm1(-value)) for value in lost))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class _Draws:
     """Draws of what may be true of all layouts, [draws, layouts], and what is expected of them."""
 
@@ -142,7 +142,7 @@ class _Draws:
         return float(np.mean(taken - best))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Known:
     """What is known in every draw after some layouts ran."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mofa_model import presets
 from mofa_model.bands.coordinates import Coordinates
@@ -13,6 +13,7 @@ from mofa_model.bands.odds import LayoutOdds, ShortRun, odds_of
 from mofa_model.bands.table import MeasuredRuns, measured_runs
 from mofa_model.checks import LATER, not_negative, positive, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.search import ANY, LIFTABLE, SearchCase, trainers
 from mofa_model.spec import Calibration
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
@@ -94,7 +95,7 @@ def _with_constants_of(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Unplaced:
     """Today's layout where it does not fit these machines: it is shown without a price."""
 
@@ -102,7 +103,7 @@ class Unplaced:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LearnedMemory:
     """What running jobs taught of peak device memory on these machines."""
 
@@ -112,7 +113,7 @@ class LearnedMemory:
     """Logarithm by which four of five jobs differ at most; the default is wider than bands. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
 

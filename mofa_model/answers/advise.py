@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, presets
@@ -12,6 +12,7 @@ from mofa_model.answers import training
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import AdviceQuestion
 from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
+from mofa_model.records import dataclass
 from mofa_model.tables import Table
 
 if TYPE_CHECKING:

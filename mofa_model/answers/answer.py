@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from mofa_model import output
-from mofa_model.answers.question import UserQuestion, as_dataclass
+from mofa_model.answers.question import UserQuestion
 from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
 from mofa_model.tables import Table
 
@@ -42,7 +42,6 @@ class Door(Generic[Words, A]):
     @property
     def __signature__(self) -> inspect.Signature:
         """The parameters, for help and completion."""
-        as_dataclass(self._kind)
         signature = inspect.signature(self._kind.__init__)
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 

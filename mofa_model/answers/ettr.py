@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model import output, plots, units
@@ -14,6 +14,7 @@ from mofa_model.answers.question import names, switch
 from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
 from mofa_model.answers.vary import parse_vary
 from mofa_model.errors import BadUnit, BadValue
+from mofa_model.records import dataclass
 from mofa_model.reliability import interval, laws, model, paper, renewal
 from mofa_model.reliability.model import Job, ettr_curve, one_tier
 from mofa_model.tables import Column, Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from mofa_model.estimate.terms import (
     host_memory_limit,
     terms_of,
 )
+from mofa_model.records import dataclass
 from mofa_model.search import SearchCase
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy

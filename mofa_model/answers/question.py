@@ -14,12 +14,13 @@ import dataclasses
 import shlex
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, field
 from numbers import Integral
 from numbers import Real as AnyReal
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
 
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.records import dataclass
 
 Number: TypeAlias = str | int | float
 """A count or a quantity: 512, "15T", "2 GB/s"; kept as text."""
@@ -150,11 +151,7 @@ class UserQuestion:
             how = dict(made.metadata)
             group = how["group"] = group if how["group"] is None else how["group"]
             cls.options[name] = Option(name=name, **how)
-
-    def __new__(cls, *_args: Any, **_words: Any) -> Self:
-        """Make the class a dataclass now; with forty fields that is slow, and help needs none."""
-        as_dataclass(cls)
-        return super().__new__(cls)
+        dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
         """Bring every field to its form."""
@@ -172,17 +169,6 @@ class UserQuestion:
         """The command line that asks the same."""
         said = (self.options[name].words(value) for name, value in self.changed_fields().items())
         return shlex.join(["mofa", verb, *(word for words in said for word in words)])
-
-
-def as_dataclass(kind: type[UserQuestion]) -> None:
-    """Make a class of questions the dataclass that it declares, once."""
-    for base in reversed(kind.__mro__):
-        if (
-            issubclass(base, UserQuestion)
-            and base.options
-            and "__dataclass_fields__" not in vars(base)
-        ):
-            dataclass(frozen=True)(base)
 
 
 Q = TypeVar("Q", bound=UserQuestion)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mofa_model import output, units
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.job import every_of, job_of, time_of
 from mofa_model.answers.questions import SimulateQuestion
+from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 from mofa_model.units import Range
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import units
@@ -26,6 +26,7 @@ from mofa_model.answers.vary import (
 from mofa_model.equations.compute import scaling_linearity
 from mofa_model.errors import BadValue, InputError, MofaError, NoFeasibleStrategy
 from mofa_model.page.figures import LineDrawing
+from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 from mofa_model.units import DAY, GIB
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from mofa_model.answers.training import framework_of
 from mofa_model.answers.vary import Point, parse_vary, points_of
 from mofa_model.errors import BadValue, InputError, Missing, MofaError
 from mofa_model.page.markup import FormField
+from mofa_model.records import dataclass
 from mofa_model.search import trainers
 from mofa_model.strategy_text import pairs_of
 
@@ -86,7 +87,7 @@ _PARAMETERS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """A form that was sent, and what came of it."""
 

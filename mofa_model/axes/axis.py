@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mofa_model.axes.frameworks import ANY, Framework
@@ -16,6 +16,7 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext, Mask, Rows, Rule, Violations
 from mofa_model.axes.tried import Tried
 from mofa_model.axes.words import Number, Switch, Word
+from mofa_model.records import dataclass
 from mofa_model.spec import Calibration
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from mofa_model.axes.choices import (
     Shard,
 )
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.records import dataclass
 from mofa_model.spec import Transformer, Workload
 
 ANY: Final = "any"
@@ -35,7 +35,7 @@ _ELSEWHERE: Final = {
 """Well-known names that are no trainers of this kind, and what they do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Framework:
     """The capabilities of one trainer."""
 

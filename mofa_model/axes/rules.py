@@ -8,7 +8,7 @@ feature run afterwards, for one value beside every shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from mofa_model.axes.choices import (
 from mofa_model.axes.frameworks import Framework, framework, side_by_side
 from mofa_model.axes.rejection import Rejection
 from mofa_model.equations import host, parameters
+from mofa_model.records import dataclass
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
 from mofa_model.spec import Calibration, Cluster, OverlapConstants, Workload
@@ -56,7 +57,7 @@ _SPLIT_HEADS: Final = _MODES.index(ContextMode.ALL_TO_ALL)
 """The mode that needs heads to divide; USP takes as many for its all-to-all as do."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class AxisContext:
     """What the values and rules of axes depend on, beside the strategy."""
 

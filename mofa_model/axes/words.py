@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from mofa_model.axes.choices import (
@@ -19,6 +18,7 @@ from mofa_model.axes.choices import (
     Sharding,
 )
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules import Schedule
 
 CPU: Final = "-cpu"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
@@ -22,6 +21,7 @@ from mofa_model.axes.axis import Axis
 from mofa_model.axes.words import Number
 from mofa_model.checks import field_names
 from mofa_model.errors import InputError
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, DEGREES, Strategy
 
@@ -51,7 +51,7 @@ PLACES: Final = ("stack", "device", "format", "blocks", *SIZES)
 """Coordinates that are no part of the layout."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Coordinates:
     """Where a run stands, in words: so files say it."""
 

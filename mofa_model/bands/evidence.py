@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from mofa_model.bands.coordinates import (
 )
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import MeasuredRuns
+from mofa_model.records import dataclass
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -67,7 +67,7 @@ _NO_FEATURE: Final = {"mbs"}
 """Keys that are above the plainest without anything being switched on."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class NearRun:
     """A measured run near the layout that is asked about."""
 
@@ -82,7 +82,7 @@ class NearRun:
     """Coordinates and keys of the layout that differ, with their values there."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Basis:
     """Measured runs that a prediction rests on."""
 
@@ -204,7 +204,7 @@ def _place(runs: MeasuredRuns, at: int) -> str:
     return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """Runs that have a feature."""
 
@@ -213,7 +213,7 @@ class Seen:
     """Median error of their steps by fits without their groups; None without runs. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Feature:
     """A value of a coordinate or of an axis of the layout, and the runs that have it."""
 
@@ -261,7 +261,7 @@ def _seen(runs: MeasuredRuns, mask: Mask) -> Seen:
     return Seen(runs=int(mask.sum()), error=float(np.median(errors)) if errors.size else None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Support:
     """Features of the measured runs that count for a stack: those of its family; of a family that
     nobody measured, all.

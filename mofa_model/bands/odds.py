@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
+from mofa_model.records import dataclass
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range, Ratio
 
@@ -129,7 +129,7 @@ def scales_for(share: float) -> float:
     return high
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ShortRun:
     """A layout of the question that somebody ran for a few steps."""
 
@@ -142,7 +142,7 @@ class ShortRun:
     """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 

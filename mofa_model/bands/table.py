@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from mofa_model.bands.coordinates import OTHER, PLACES, PLAIN, SIZES, Coordinates, apart
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
+from mofa_model.records import dataclass
 
 Array = NDArray[np.floating[Any]]
 
@@ -40,7 +40,7 @@ CROWD: Final = 0.5
 """Power of a group's size by which each run counts less: errors are alike. Ours. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredRuns:
     """Runs in columns, one entry a run."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric, Ratio
 
 NOTHING: Final = frozenset[str]()
@@ -47,7 +48,7 @@ class Ranks(enum.Enum):
     NOBODY = "nobody"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Projection:
     """A matrix that tokens are multiplied with."""
 
@@ -85,7 +86,7 @@ class Projection:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Core:
     """Work of tokens on each other, without weights: `2 seen heads width` FLOPs a token."""
 
@@ -105,7 +106,7 @@ class Core:
     """Whether attention that is not fused moves a score for each through memory."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """A tensor that waits for the backward pass."""
 
@@ -136,7 +137,7 @@ class Kept:
     """Whether it is the mask of a dropout: nothing without one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Elementwise:
     """A tensor that is read and written without a matrix product."""
 
@@ -151,7 +152,7 @@ class Elementwise:
     passes."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Sight:
     """What context-parallel ranks send each other, shared by tensor parallelism."""
 
@@ -166,7 +167,7 @@ class Sight:
     none."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """Tokens on their way to experts and back."""
 
@@ -184,7 +185,7 @@ class Exchange:
     """Width of a token on its way; None = that of the stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Again:
     """What a recomputed module runs again of a block: shares of its products and of its elementwise
     work.

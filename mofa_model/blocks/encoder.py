@@ -8,7 +8,7 @@ sequence's length.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from mofa_model.blocks.block import (
@@ -24,10 +24,11 @@ from mofa_model.blocks.block import (
 )
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric, Ratio
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Encoder(Block):
     """A vision or audio transformer in which every patch sees every other, or those of its window.
     Source: Dosovitskiy et al. 2021, Qwen2.5-VL.

@@ -5,7 +5,7 @@ that every token passes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from mofa_model.blocks.block import (
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import LATER, not_negative, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 PERMUTE_PASSES: Final = 4.0
@@ -34,7 +35,7 @@ _ALL: Final = frozenset({"moe", ALL})
 _ACT: Final = frozenset({"moe_act", EACH}) | _ALL
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Experts(Block):
     """The mixture of experts."""
 

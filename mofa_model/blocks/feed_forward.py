@@ -5,7 +5,6 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mofa_model.blocks.block import (
@@ -20,6 +19,7 @@ from mofa_model.blocks.block import (
     Rows,
 )
 from mofa_model.checks import not_negative, whole
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 GATED_PASSES: Final = 3.5
@@ -42,7 +42,7 @@ def both_ways(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FeedForward(Block):
     """SwiGLU and its kin, or a plain activation function between two matrices."""
 

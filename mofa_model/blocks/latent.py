@@ -4,16 +4,16 @@ latent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Projection, Ranks, Sight
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import not_negative, whole
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LatentAttention(Block):
     """Multi-head latent attention."""
 

@@ -5,18 +5,18 @@ around them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.blocks.block import ALL, EACH, Block, Kept, Ranks
 from mofa_model.checks import not_negative, whole
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 STREAM_PASSES: Final = 5.0
 """Reads and writes of a stream-wide tensor by a norm and the residual around its block."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layer:
     """Blocks in order, with their norms."""
 
@@ -76,7 +76,7 @@ class Layer:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Embedding:
     """The embedding, and whether the head is its transpose."""
 

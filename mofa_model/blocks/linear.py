@@ -4,13 +4,13 @@ gate, or without.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.blocks.softmax import GATE_PASSES, OUTPUT
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 DECAYS: Final = ("fixed", "head", "channel")
@@ -18,7 +18,7 @@ DECAYS: Final = ("fixed", "head", "channel")
 keys."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearAttention(Block):
     """Lightning attention (decay `fixed`), Gated DeltaNet (`head`, with delta rule), Kimi Delta
     Attention (`channel`).

@@ -4,15 +4,15 @@ alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Cut, Kept, Projection
 from mofa_model.blocks.softmax import CORE, OUTPUT, SoftmaxAttention
+from mofa_model.records import dataclass
 from mofa_model.units import Count
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SharedAttention(SoftmaxAttention):
     """Softmax attention over another layer's keys and values; `kv_heads` says how many these are.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 QK_NORMS: Final = ("", "head", "whole")
@@ -23,7 +23,7 @@ OUTPUT: Final[Mapping[str, Any]] = {"feeds": True, "moved": {"attn_proj": 1.0}}
 """How the output of the core is kept: it is the input of the last projection."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SoftmaxAttention(Block):
     """Multi-head, grouped-query or multi-query attention: they differ in `kv_heads` alone."""
 

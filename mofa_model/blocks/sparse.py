@@ -4,7 +4,6 @@ best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Core, Cut, Kept, Projection, Ranks, Sight
@@ -12,10 +11,11 @@ from mofa_model.blocks.latent import LatentAttention
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SparseAttention(LatentAttention):
     """Latent attention as multi-query attention over the latents of the `top_k` best tokens."""
 

@@ -4,16 +4,16 @@ channels carry a vector.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.blocks.softmax import OUTPUT
 from mofa_model.checks import whole
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class StateSpace(Block):
     """Mamba-2: a short convolution, a scan by chunks, and a gated norm. Source: Dao and Gu 2024."""
 
@@ -117,7 +117,7 @@ class StateSpace(Block):
         return self.heads
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SelectiveScan(Block):
     """Mamba-1: every channel has a state and a step of its own. Source: Gu and Dao 2023."""
 

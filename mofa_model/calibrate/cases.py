@@ -11,7 +11,7 @@ of them in one pass. A number that is equal in all stays a scalar.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from mofa_model import presets
 from mofa_model.checks import field_names
+from mofa_model.records import dataclass
 from mofa_model.spec import Calibration, Cluster, Workload
 from mofa_model.strategy import Strategy
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrationKey:
     """Constants that a case asks for; no model, layout or cluster is named here."""
 
@@ -38,7 +39,7 @@ class CalibrationKey:
     """Where layers lie, where the run says so; empty = as the stack does."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredFigure:
     """One measured figure."""
 
@@ -51,7 +52,7 @@ class MeasuredFigure:
     """The field it was converted from, the rank of a memory figure, or a ratio's variant."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """One run: what was trained, where, how, and what was measured."""
 
@@ -97,7 +98,7 @@ LABELS: Final = frozenset({"name", "stack"})
 _SEVERAL: Final = "several"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """Cases of one kind as arrays of one length."""
 

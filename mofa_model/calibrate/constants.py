@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.errors import BadFile
 from mofa_model.presets.constants import defaults, sections_of
+from mofa_model.records import dataclass
 
 YOURS: Final = "yours"
 """Section of entries that stand over all others, whatever the key: a user's own runs."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Free:
     """One constant that may move."""
 
@@ -86,7 +86,7 @@ def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, 
             yield from _sections(value, f"{above}.{key}" if above else key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Composition:
     """How one key's constant is made: a fixed part times some of the entries."""
 
@@ -128,7 +128,7 @@ DIGITS: Final = 4
 """Significant digits of a fitted constant: a tenth of a per mille is far below any scatter."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Written:
     """One entry as it stands in constants.toml."""
 

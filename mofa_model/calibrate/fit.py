@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import array_axes, stages_of
 from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
+from mofa_model.records import dataclass
 from mofa_model.spec import Calibration
 
 Array = NDArray[np.floating[Any]]
@@ -39,7 +40,7 @@ STEP = 1e-4
 """Relative move of a constant for its derivative."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Sheet:
     """A batch of cases with one prediction, and how their constants are made of entries."""
 
@@ -150,7 +151,7 @@ COMPOSED: Final = 0.2
 """Weight of a composed step time: 720 of them hold 144 independent slopes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FitRow:
     """One figure that the model predicts; `figure` is None where the run ran out of memory."""
 
@@ -288,7 +289,7 @@ def _changed(predict: Predict, change: Change) -> Predict:
     return lambda batch: predict(change(batch))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Fitted:
     """What a fit found."""
 

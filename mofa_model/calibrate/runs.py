@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ from mofa_model.calibrate.system import RUNS, system_factor
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import constants
+from mofa_model.records import dataclass
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import GIB, Range, Seconds
@@ -76,7 +77,7 @@ and the runs, which bands rest on.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refinement:
     """What a user's runs of one system say."""
 

@@ -7,16 +7,15 @@ the latency of a hop. Bytes are of the whole tensor on one member, volumes carry
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mofa_model.kernels import MeasuredGather
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
 from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Path:
     """What lies between the members of a group."""
 

@@ -9,7 +9,7 @@ level nothing here depends but the width of the head's gradient.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -22,6 +22,7 @@ from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import heads_on, layers_on
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, MemoryConstants, Workload
 from mofa_model.strategy import (
     ACTIVATIONS,
@@ -35,7 +36,7 @@ from mofa_model.strategy import (
 from mofa_model.units import Bytes, Ratio
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredLayer:
     """Activations of one layer, one micro-batch, one device. [B]"""
 
@@ -57,7 +58,7 @@ class StoredLayer:
     back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Stored:
     """A stored tensor on one device."""
 

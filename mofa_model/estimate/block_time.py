@@ -8,7 +8,6 @@ laws in `equations.compute`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
 from mofa_model.placement import array_axes, groups, row_of_each, spread
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
@@ -29,7 +29,7 @@ PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "context_mode")
 too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockTime:
     """One block, one micro-batch, forward. [s]"""
 

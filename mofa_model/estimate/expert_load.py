@@ -8,7 +8,6 @@ the first layer and micro-batch that does not fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from mofa_model.blocks import Exchange
 from mofa_model.equations import collectives, routing
 from mofa_model.placement import Stages
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Ratio, Seconds
@@ -25,7 +25,7 @@ RISK: Final = 0.01
 [1]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExpertLoad:
     """Load of the fullest rank over the mean of the ranks. [1]"""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.model_states import held_parameters, update_rule
 from mofa_model.placement import Stages
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import BytesPerSecond, Count, Seconds
@@ -18,7 +17,7 @@ TENSORS_PER_LAYER = 6.0
 norms."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GradientExchange:
     """Times of a step that do not depend on the work of a micro-batch. [s]"""
 

@@ -8,7 +8,7 @@ asks once for all of those.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from mofa_model.equations.parameters import (
 from mofa_model.estimate.block_time import tokens_per_rank
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
+from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import checkpoint_bytes
 from mofa_model.spec import Cluster, MemoryConstants, UpdateRule, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import Bytes, Count
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldParameters:
     """Parameters on one device by the ranks that hold the same ones, [K, ...]. [1]"""
 

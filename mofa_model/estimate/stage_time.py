@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from mofa_model.estimate.block_time import memory_rate, product_time, tokens_per
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import Stages
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeadTime:
     """Head and loss of one micro-batch, forward and backward. [s]"""
 
@@ -37,7 +38,7 @@ class HeadTime:
         return self.linear + self.logits + self.tensor + self.accumulate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageTime:
     """Kinds of stages [K, ...], one micro-batch through all virtual stages of a device. [s]"""
 

@@ -9,7 +9,7 @@ from that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Final
@@ -30,13 +30,14 @@ from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
 from mofa_model.placement import Stages, array_axes, stages_of
+from mofa_model.records import dataclass
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Flop, Numeric, Ratio, Seconds
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class StepInputs:
     """What the terms of a step are computed from; arrays where the strategy is a family."""
 
@@ -60,7 +61,7 @@ def _exposed_exchange(step: StepInputs) -> Seconds:
     return exposed_time(step.cluster, step.strategy, step.exchange.collective, window)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepTime:
     """Terms of an optimizer step, which add up to it in this order, Eq. (14). [s]"""
 
@@ -136,7 +137,7 @@ def step_time(step: StepInputs) -> StepTime:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
     """Time and memory of a layout; arrays where the strategy is a family."""
 

@@ -7,7 +7,7 @@ step stand in `step`.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from functools import reduce
 from operator import add
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
 from mofa_model.units import Bytes, Seconds
 
@@ -29,7 +30,7 @@ def terms_of(record: type) -> tuple[Field[Any], ...]:
     return tuple(item for item in fields(record) if "meaning" in item.metadata)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerTime:
     """One layer and one micro-batch on one device. Terms are forward times unless they say
     otherwise. [s]
@@ -52,7 +53,7 @@ class LayerTime:
     """Part of the backward pass that computes weight gradients, which some schedules postpone."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Footprint:
     """Memory per device. Terms broadcast to kinds of stages [K, ...]. [B]
 

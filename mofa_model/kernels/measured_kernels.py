@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from mofa_model.kernels.operators import LATENT
 from mofa_model.kernels.surface import Timer
+from mofa_model.records import dataclass
 from mofa_model.units import Bytes, Count, Seconds
 
 KV_SHARE = 0.125
@@ -110,7 +110,7 @@ class MeasuredGather:
         return self._timer.digest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredKernels:
     """Kernels of one device in one recipe; None where a law holds."""
 

@@ -6,13 +6,14 @@ Sizes are those of one call: tokens, heads and widths in elements, messages in b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from mofa_model.kernels.surface import CallWork
+from mofa_model.records import dataclass
 from mofa_model.units import Bytes, Count, Flop
 
 TILE: Final = 128.0
@@ -276,7 +277,7 @@ def expert_exchange(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class OperatorKind:
     """A kind of call."""
 

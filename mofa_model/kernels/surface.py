@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.records import dataclass
 from mofa_model.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Numeric, Seconds
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class CallWork:
     """Work of calls of an operator; numbers or arrays of one shape."""
 
@@ -44,7 +44,7 @@ class CallWork:
     """Rows of whole tiles over rows, at least 1."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Sheet:
     """Rates of a data sheet. A law reaches shares of them."""
 
@@ -56,7 +56,7 @@ class Sheet:
     """Bandwidth of the scale-up link, one direction. [B/s]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Law:
     """A start, and the larger of three times, rounded where two are alike."""
 
@@ -176,7 +176,7 @@ def _between(low: Any, high: Any, share: Numeric) -> Any:
     return high
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Timer:
     """An operator in one form on a device: found once, then asked for many sizes."""
 

@@ -7,12 +7,13 @@ many processes there are, one for each GPU.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.pods import GPU, Mount, PodSpec, PodTemplate, claimed, launches, torchrun
 from mofa_model.kinds.shape import MOST, NOTHING, Beside, Reference
+from mofa_model.records import dataclass
 
 ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
 """What helps where an object does not say how many GPUs it has."""
@@ -23,7 +24,7 @@ _LONGEST: Final = 100
 _GPUS: Final = " or ".join(GPU)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PodSet:
     """Pods that are all alike."""
 
@@ -45,7 +46,7 @@ class PodSet:
     """Pods that come and go together. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Demand:
     """What a job asks for."""
 
@@ -98,7 +99,7 @@ class Demand:
         return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class _Set:
     """A set of pods, read."""
 

@@ -6,7 +6,7 @@ With it, what a look at a job shows (`Observation`), and what a new job is made 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from mofa_model.errors import InputError
@@ -15,6 +15,7 @@ from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.pods import CLAIMED, MAPPED
 from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, Many, Moment, Shape, Text, glance
 from mofa_model.launch import on_nodes
+from mofa_model.records import dataclass
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 MOUNTED: Final = "/etc/mofa"
@@ -22,7 +23,7 @@ MOUNTED: Final = "/etc/mofa"
 _SHARED: Final = "/dev/shm"  # noqa: S108 - where processes of a pod share memory, 64 MiB by default
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class NewJob:
     """A launch on its nodes."""
 
@@ -103,7 +104,7 @@ _DONE: Final = ("Complete", "Completed", "Succeeded", "Finished")
 """Conditions by which kinds say that a job ended well."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Sign:
     """Something that happened at a known moment."""
 
@@ -115,7 +116,7 @@ class Sign:
     """failure, eviction or preemption; empty = not said."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Counter:
     """How often something happened, by an object's own count."""
 
@@ -126,7 +127,7 @@ class Counter:
     """Whether each is an incident; a count over pods is not, because one incident takes many."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Observation:
     """What one look at a job, its pods, nodes or step series showed; None or empty = nothing."""
 
@@ -188,7 +189,7 @@ class Conditioned(Shape):
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PodLabels:
     """Labels of a job's pods, by which kube-state-metrics tells whose they are."""
 

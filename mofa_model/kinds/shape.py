@@ -7,7 +7,6 @@ Only declared fields are read. A value that is not as it should be counts as not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -24,6 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from mofa_model.errors import InputError
+from mofa_model.records import dataclass
 
 Body: TypeAlias = Mapping[str, Any]
 """An object as it came: from a manifest, or from the API server."""
@@ -201,7 +201,7 @@ Named: TypeAlias = Annotated[dict[str, T], BeforeValidator(_named)]
 """Items of a mapping."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kind:
     """A kind of objects, as the API server names it."""
 

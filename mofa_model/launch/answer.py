@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from mofa_model.errors import BadValue, DoesNotFit
+from mofa_model.records import dataclass
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
 
@@ -17,7 +18,7 @@ TORCHRUN: Final = ("torchrun",)
 """What starts a trainer that has no starter of its own."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LaunchSettings:
     """What a launch says beside the layout."""
 
@@ -58,7 +59,7 @@ class LaunchSettings:
         return self.global_batch // (ranks * size)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """A strategy in a trainer's own words."""
 
@@ -98,7 +99,7 @@ def shell_lines(arguments: Sequence[str], quote: Callable[[str], str] = shlex.qu
     return " \\\n".join(" ".join(group) for group in groups)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """What a launch command says; what it leaves open is None or missing."""
 

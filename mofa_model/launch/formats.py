@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from mofa_model.errors import BadFile, BadValue, shown
 from mofa_model.files import from_json, from_toml
 from mofa_model.launch.answer import Reading
 from mofa_model.launch.table import Settings
+from mofa_model.records import dataclass
 from mofa_model.strategy import Recompute, Sharding
 from mofa_model.yaml_text import StreamReader
 
@@ -31,7 +31,7 @@ ENDINGS: Final = (".toml", ".json", ".yaml", ".yml")
 _WRITTEN: Final = "or write the layout as tp=8,pp=4,…"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Format:
     """One kind of file."""
 

@@ -17,13 +17,13 @@ import shlex
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model.errors import InputError, shown
+from mofa_model.records import dataclass
 
 if TYPE_CHECKING:
     import subprocess
@@ -292,7 +292,7 @@ _ESCAPED: Final = {"": re.compile(r"\\(.)", re.DOTALL), '"': re.compile(r'\\([$`
 _PATTERN: Final = re.compile(r"[~*?\[{]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quoted:
     """What stands in double quotes, in which variables may stand too."""
 
@@ -306,7 +306,7 @@ class Quoted:
         return re.sub(r'([$`"\\])', r"\\\1", text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShellWord:
     """A word of a command."""
 
@@ -326,7 +326,7 @@ class ShellWord:
     """What is in its double quotes, where they are around the whole of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Command:
     """A program or a builtin with its arguments, without assignments and redirections."""
 
@@ -335,7 +335,7 @@ class Command:
     """Whether it stands in $( ), <( ) or backticks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """A line that was read."""
 

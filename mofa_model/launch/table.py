@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import Any, Final
 
 from mofa_model.errors import BadValue, shown
 from mofa_model.launch.answer import TORCHRUN, Launch
+from mofa_model.records import dataclass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Arguments:
     """One trainer's arguments."""
 
@@ -225,7 +225,7 @@ def refuse_degrees(arguments: Arguments, said: Settings) -> None:
             raise BadValue(path, value, "this degree is not read; write the layout as tp=8,pp=4,…")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """A file of settings as it was read; what is missing, or left to others by "auto", is None."""
 

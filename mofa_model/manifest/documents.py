@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
 from mofa_model.kinds.shape import part, text_of
+from mofa_model.records import dataclass
 from mofa_model.yaml_text import StreamReader
 
 LARGEST: Final = 2 * 2**20
@@ -27,7 +27,7 @@ LARGEST: Final = 2 * 2**20
 _LISTS: Final = ("List", "ResourceList")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Item:
     """One object of a stream."""
 
@@ -67,7 +67,7 @@ class Item:
         return {k: v for k, v in part(self.metadata, "annotations").items() if isinstance(v, str)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Documents:
     """A stream of manifests: its text and the objects in it."""
 
@@ -168,7 +168,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?:[ =+,][A-Za-z0-9_./=+-]+
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextEdit:
     """Replace text[start:end]."""
 

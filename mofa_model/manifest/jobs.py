@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
@@ -33,6 +33,7 @@ from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
+from mofa_model.records import dataclass
 from mofa_model.spec.cluster import places
 from mofa_model.yaml_text import StreamReader
 
@@ -44,7 +45,7 @@ _ELSEWHERE: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class JobQuestion:
     """A question that was understood."""
 

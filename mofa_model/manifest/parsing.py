@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec, ClusterProfi
 from mofa_model.manifest.crds import API_VERSION, GROUP
 from mofa_model.manifest.fields import Part
 from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.records import dataclass
 
 P = TypeVar("P", bound=Part)
 
@@ -39,7 +40,7 @@ _RIGHT: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Object(Generic[P]):
     """An object of ours: where it is, and what it says."""
 
@@ -53,7 +54,7 @@ class Object(Generic[P]):
     """metadata.labels."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Profile(Object[ClusterProfileSpec]):
     """A ClusterProfile, with what its status remembers."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from mofa_model.advice import Advice, Request
@@ -33,6 +33,7 @@ from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.jobs import JobQuestion, request_of, with_assumption
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
+from mofa_model.records import dataclass
 from mofa_model.strategy_text import format_strategy
 
 Answer: TypeAlias = Callable[[Request], Advice]
@@ -92,7 +93,7 @@ def table_of(
     return rows
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What became of one object."""
 
@@ -111,7 +112,7 @@ class Outcome:
         return f"{name}: {self.status}: {self.explanation}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Annotator:
     """Annotates streams."""
 

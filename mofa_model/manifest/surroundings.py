@@ -7,7 +7,7 @@ count first, and after them those that come with the package.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.documents import LARGEST, Documents, Item
 from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
+from mofa_model.records import dataclass
 
 
 @cache
@@ -89,7 +90,7 @@ PROFILE, POLICY = "ClusterProfile", "AdvisorPolicy"
 _NAME_ONE: Final = "name one in an AdvisorPolicy, or give one with --profile"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What else there is."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -21,6 +21,7 @@ from mofa_model.estimate.terms import Footprint, terms_of
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.records import dataclass
 from mofa_model.reliability.model import CurvePoint, ettr_curve
 from mofa_model.search import Rejection
 from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
@@ -35,7 +36,7 @@ _LAYOUT: Final = re.compile(r"\btp=\d+(?:,[a-z-]+=[\w:+/.-]*\w)+")
 _MOODS: Final = {"Recommended": "good", "LowConfidence": "warn"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class AdviceView:
     """An advice with what a page draws of its strategy; it crosses from a worker process."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from mofa_model.page.markup import el
+from mofa_model.records import dataclass
 from mofa_model.units import Range
 
 PLAIN: Final = (
@@ -203,7 +203,7 @@ def _shown(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LineDrawing:
     """Lines over one axis, each with its name."""
 

@@ -6,10 +6,10 @@ text(page("Jobs", el("h1", "Jobs"), table(("name",), [("llama",)])))
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from xml.etree import ElementTree as ET
 
+from mofa_model.records import dataclass
 from mofa_model.terminal import without_steering
 
 Node: TypeAlias = "ET.Element | str | None"
@@ -221,7 +221,7 @@ def text(element: ET.Element) -> str:
     return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FormField:
     """A field of a form."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, Final
 
 from mofa_model import units
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import entries
+from mofa_model.records import dataclass
 from mofa_model.spec import Device, Link, Precision, UpdateRule
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Stack:
     """Habits of a trainer that do not depend on the layout."""
 

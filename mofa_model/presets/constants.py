@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import from_toml
 from mofa_model.kernels import MeasuredKernels
 from mofa_model.presets import catalogue, entries, kernels
+from mofa_model.records import dataclass
 from mofa_model.spec import Calibration
 from mofa_model.spec.calibration import LAWS
 
@@ -34,7 +35,7 @@ Paths = tuple[tuple[str, ...], ...]
 """Keys of sections of constants.toml."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Constant:
     """One constant that a preset sets, with where it comes from."""
 

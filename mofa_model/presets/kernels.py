@@ -12,7 +12,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from mofa_model.kernels import (
 from mofa_model.kernels.operators import LATENT
 from mofa_model.kernels.surface import Law
 from mofa_model.presets import catalogue, entries
+from mofa_model.records import dataclass
 
 Surfaces = Mapping[tuple[str, str], Surface]
 """Surfaces by operator and form."""

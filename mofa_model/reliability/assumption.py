@@ -18,7 +18,6 @@ and the largest batch that the days leave plausible divides the evidence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, positive
+from mofa_model.records import dataclass
 from mofa_model.units import Ratio
 
 ALARM: Final = 0.05
@@ -59,7 +59,7 @@ class Verdict(StrEnum):
 _WAYS: Final = (Verdict.HIGHER, Verdict.LOWER)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class AssumptionCheck:
     """What the days say of one assumed rate."""
 

@@ -14,7 +14,6 @@ copy is in flight. After a restart no copy is in flight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec.reliability import CheckpointTier
 from mofa_model.units import Bytes, BytesPerSecond, Count, Seconds
 
@@ -98,7 +98,7 @@ LONGEST_PERIOD = 1200
 """Intervals between saves of the last tier that are still walked one by one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Tiers:
     """Nested checkpoint tiers of one strategy, nearest first; save times are given."""
 
@@ -138,7 +138,7 @@ class Tiers:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SaveTimeline:
     """Times since a restart; one row for each boundary b of a period to restart at."""
 

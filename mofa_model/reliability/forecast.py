@@ -16,12 +16,12 @@ is learned from the fleet itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.records import dataclass
 from mofa_model.reliability.rates import JEFFREYS, LEVEL
 from mofa_model.units import Ratio
 
@@ -37,7 +37,7 @@ _NEAR: Final = 0.25
 """By how much a window of whole spans may be shorter than asked. [d]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RateForecasts:
     """Forecasts of a rate with all half-lives and spreads, and the weight of each."""
 
@@ -50,7 +50,7 @@ class RateForecasts:
     """Variance of its counts over their mean. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Outlook:
     """Failures that are expected of the next days."""
 

@@ -14,7 +14,7 @@ the few that are shown are priced again by `recommend` on the exact model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import positive, share
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.reliability import model, renewal
 from mofa_model.reliability.checkpoint import LONGEST_PERIOD
 from mofa_model.reliability.laws import NEVER, sources_of
@@ -42,7 +43,7 @@ Curve = Callable[[NDArray[Any]], NDArray[Any]]
 """ETTR over numbers of steps."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """A recommended interval."""
 
@@ -53,7 +54,7 @@ class Interval:
     ettr: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Departure:
     """ETTR at other intervals than the best one."""
 
@@ -436,7 +437,7 @@ STEPS: Final = 5
 """Steps that may be missing before a run hangs, as the alert on stuck jobs has it. [1]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Watchdog:
     """A watchdog, and what it is worth."""
 

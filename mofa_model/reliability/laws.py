@@ -17,13 +17,13 @@ the lattice sum is its first terms, and Euler-Maclaurin for the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureLaw, Hangs, RecoveryTime, Reliability
 from mofa_model.units import Numeric, Ratio, Seconds
 
@@ -41,7 +41,7 @@ NEVER: Final = 1e-300
 """Stands for a rate of zero where one divides by it. [1/s]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureSource:
     """One cause of failures of the job: its share, its recovery, the tier it restores from."""
 
@@ -210,7 +210,7 @@ def _gauss() -> tuple[NDArray[Any], NDArray[Any]]:
     return nodes, weights
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExponentialRun:
     """X is exponential or a mixture of exponentials: alive(t) = sum of share x exp(-rate t)."""
 
@@ -242,7 +242,7 @@ class ExponentialRun:
         return lambda t: self.lattice(t, period)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GeneralRun:
     """X has any survival function."""
 

@@ -11,12 +11,13 @@ A job's rates can be scaled, so a quantile of the total rate gives the same quan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.reliability import renewal
 from mofa_model.reliability.checkpoint import Tiers, failure_free, walk
 from mofa_model.reliability.laws import (
@@ -58,7 +59,7 @@ def spares_availability(load: Ratio, spares: int) -> Ratio:
     return answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """One job or an array of them: what runs where, and what its saves cost."""
 
@@ -264,7 +265,7 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> Range:
     return Range(lower=low, target=1.0, upper=high)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class CurvePoint:
     """ETTR of one interval."""
 

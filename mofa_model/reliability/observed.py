@@ -9,7 +9,7 @@ report.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, positive, share
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.reliability import rates
 from mofa_model.reliability.assumption import (
     ALARM,
@@ -40,7 +41,7 @@ _LATELY: Final = 7.01
 _NOTHING: Final = FailureEvidence()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ObservedFailures:
     """Failures and exposure of a pool over a window."""
 
@@ -81,7 +82,7 @@ class ObservedFailures:
         return max((one.node_days for one in self.classes.values()), default=0.0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RateReport:
     """One class: what was assumed, what was seen, what that says."""
 
@@ -115,7 +116,7 @@ class RateReport:
     """Evidence of the next 30 days, by days if known; else all that was counted."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RecoveryPosterior:
     """What observed recoveries say of their mean."""
 
@@ -125,7 +126,7 @@ class RecoveryPosterior:
     """A lognormal law with the fitted mean and spread."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Dispersion:
     """Whether nodes fail alike."""
 
@@ -137,7 +138,7 @@ class Dispersion:
     """Nodes by failures: name, failures, chance that any node of the fleet shows as many."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Assessment:
     """The check of a pool's assumptions."""
 

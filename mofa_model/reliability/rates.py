@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric, Ratio
 
 LEVEL: Final = 0.9
@@ -28,7 +28,7 @@ JEFFREYS: Final = 0.5
 """Failures that Jeffreys' prior is worth; its exposure is zero. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Posterior:
     """A Gamma posterior of a rate, with what it came from."""
 

@@ -23,13 +23,13 @@ Transitions are differences of `alive` at the times of the timeline; any law of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import SaveTimeline, Tiers, lag, walk
 from mofa_model.reliability.laws import NEVER, Uptime
 from mofa_model.units import Ratio, Seconds
@@ -43,7 +43,7 @@ _NEGLIGIBLE = 1e-9
 """Chance of k misses in a row below which they count as k - 1."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """What fails: the share of failures that read a tier, and the run after such a failure."""
 

@@ -9,12 +9,12 @@ half, which enters at the other end; it holds the weights of both.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
     Flow,
     Operation,

@@ -7,12 +7,12 @@ its second virtual stage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules.dualpipe import from_both_ends
 from mofa_model.schedules.schedule import Flow, Folded, Order, at_least_one, folded_times
 from mofa_model.units import Count, Seconds

@@ -6,11 +6,11 @@ run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from mofa_model.records import dataclass
 from mofa_model.schedules.one_f_one_b import OneFOneB
 from mofa_model.units import Count
 

@@ -6,7 +6,6 @@ Device i runs the virtual stages i, p + i, 2 p + i, ...
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, Final
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_time, warmup_time
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
     Flow,
     Operation,

@@ -11,7 +11,6 @@ make its inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import OperationKind, Order
 from mofa_model.units import Numeric, Ratio, Seconds
 
@@ -32,7 +32,7 @@ _NEVER: Final = 2**40
 Numbers = NDArray[np.intp]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Replay:
     """The result of a replay; the first axis counts devices, except for the makespan."""
 

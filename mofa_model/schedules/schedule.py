@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from typing import Any, ClassVar, NamedTuple
@@ -37,6 +36,7 @@ import numpy as np
 
 from mofa_model.equations.pipeline import THIRD
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 
@@ -72,7 +72,7 @@ def at_least_one(**numbers: int) -> None:
             raise BadValue(name, number, "write a whole number of at least 1")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Flow:
     """What goes through a pipeline, and what stands in its way."""
 

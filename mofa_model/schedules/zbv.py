@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
     Flow,
     Folded,

@@ -6,11 +6,11 @@ Device i runs virtual stage i. Only input gradients wait for each other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
     Flow,
     Operation,

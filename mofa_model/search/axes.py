@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, Final
@@ -12,6 +12,7 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Number
+from mofa_model.records import dataclass
 from mofa_model.strategy import AXES
 
 QUESTION: Final = (

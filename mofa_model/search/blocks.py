@@ -8,7 +8,6 @@ recomputation, offload, graphs) and every choice of overlap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from operator import add, and_
@@ -21,6 +20,7 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.choices import NO_MODULES, Recomputation
 from mofa_model.axes.rules import AxisContext
 from mofa_model.placement import Stages, stages_of
+from mofa_model.records import dataclass
 from mofa_model.search.axes import OVERLAPS, Axes, within
 from mofa_model.search.local import varied
 from mofa_model.search.space import DEGREES, Shapes
@@ -29,7 +29,7 @@ from mofa_model.strategy import Recompute, Strategy
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class FeatureValues:
     """Values on some axes of features, and the rows that can have them."""
 
@@ -51,7 +51,7 @@ def combinations(*values: list[FeatureValues]) -> Iterator[FeatureValues]:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Overlaps:
     """The choices of overlap that some bundles of features share."""
 
@@ -79,7 +79,7 @@ class Overlaps:
         return int(np.count_nonzero(mask, axis=0) @ self.repeated)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShapeBlock:
     """Rows of one schedule, with what all of their features share."""
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.axes.axis import Axis
@@ -32,6 +31,7 @@ from mofa_model.axes.choices import (
 from mofa_model.axes.frameworks import Framework, framework, have, trainers
 from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.records import dataclass
 from mofa_model.search.axes import EVERY, Axes
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import CALLED, pair_of
@@ -48,7 +48,7 @@ _FIELD: Final = "constraint"
 _FAR: Final = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Constraint:
     """One constraint, read."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
+from mofa_model.records import dataclass
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
@@ -34,7 +35,7 @@ KEEP = 64
 reorder."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchCase:
     """A model at one precision, with the machines and constants that belong to it."""
 
@@ -44,7 +45,7 @@ class SearchCase:
     """Machines; the number of devices is not looked at."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchQuestion:
     """What is searched."""
 
@@ -80,7 +81,7 @@ class SearchQuestion:
     """What is left to spend; searches of one question share it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One of the best."""
 
@@ -98,7 +99,7 @@ class Candidate:
     """Raw index: of two with one score the smaller is the plainer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
     """The result of a search."""
 

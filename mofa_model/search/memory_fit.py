@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -16,6 +15,7 @@ from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.activation_memory import stored_activations, with_loss
 from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
 from mofa_model.placement import spread
+from mofa_model.records import dataclass
 from mofa_model.search.axes import Axes
 from mofa_model.search.blocks import FeatureValues, Overlaps, ShapeBlock, micro_batch_options
 from mofa_model.search.local import LocalShapes, varied
@@ -30,7 +30,7 @@ give."""
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fit:
     """What fits of some states beside an option of a micro-batch."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -13,6 +12,7 @@ from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext, shard_group
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
+from mofa_model.records import dataclass
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import FeatureValues, ShapeBlock, combinations, feature_values
 from mofa_model.search.local import varied
@@ -24,7 +24,7 @@ from mofa_model.units import Bytes, Numeric
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OptimizerStates:
     """One ZeRO level, with its shard groups and placements (states) on a leading axis."""
 

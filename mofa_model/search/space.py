@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from itertools import product
 from operator import or_
@@ -29,6 +29,7 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext, Mask, Rows, Violations
 from mofa_model.errors import TooLarge
 from mofa_model.placement import stages_of
+from mofa_model.records import dataclass
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.local import varied
 from mofa_model.spec import Cluster
@@ -46,7 +47,7 @@ _WORDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 """Words of `apart` in frameworks.toml: an axis, and which of its values are meant."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shapes:
     """Legal shapes on one number of nodes, one a row, and the features that each can have."""
 
@@ -164,7 +165,7 @@ def violations_of(axes: Axes, context: AxisContext, rows: Rows) -> dict[str, lis
     return {axis.name: [against(axis, value) for value in axes[axis.name]] for axis in FEATURES}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundle:
     """A part of the space of features, in which every value goes with every other."""
 

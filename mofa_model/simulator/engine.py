@@ -14,13 +14,13 @@ running one, never computed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from mofa_model.records import dataclass
 from mofa_model.simulator.scenario import Scenario, draw_failures, draw_recoveries
 
 RECOVER, WORK, WAIT, SAVE = range(4)
@@ -32,7 +32,7 @@ Watcher = Callable[["Fleet", NDArray[Any], NDArray[Any]], None]
 """Called before anything changes, with fleet, time to go on, and failing replicas."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Period:
     """One failure-free period between saves of the last tier, as measured."""
 

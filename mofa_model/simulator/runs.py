@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.simulator.engine import PHASES, SAVE, SLOWED, WAIT, Fleet, measure_period
 from mofa_model.simulator.scenario import Scenario
 
@@ -20,7 +20,7 @@ MOST_STRETCHES = 200_000
 """Stretches that a timeline may have."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Runs:
     """Many runs of one length. Arrays have one entry a run."""
 
@@ -32,7 +32,7 @@ class Runs:
     """Mean time lost by cause; with the productive time it adds to the length. [s]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimelineStretch:
     """A stretch of a timeline in one phase."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gamma
 from typing import Any
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, positive, share
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 Floats = NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Cause:
     """One cause of failure."""
 
@@ -29,7 +30,7 @@ class Cause:
     """Nearest tier that survives."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A job, its checkpoints and its failures."""
 

@@ -9,12 +9,13 @@ them, with source and scatter.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.checks import LATER, not_negative
 from mofa_model.kernels import MeasuredKernels
+from mofa_model.records import dataclass
 from mofa_model.units import Bytes, Count, Numeric, Ratio, Seconds
 
 LAWS: Final = MappingProxyType(
@@ -43,7 +44,7 @@ class _Constants:
         not_negative(**{item.name: getattr(self, item.name) for item in fields(constants)})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ComputeConstants(_Constants):
     """What kernels reach of the device."""
 
@@ -98,7 +99,7 @@ class ComputeConstants(_Constants):
     """The same for layers with experts alone. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class HostConstants(_Constants):
     """Time the host needs to launch work: a maximum with the device's time, not a sum."""
 
@@ -135,7 +136,7 @@ class HostConstants(_Constants):
     longer in all: 0 = alike. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class LinkConstants(_Constants):
     """What collectives reach of the links."""
 
@@ -168,7 +169,7 @@ class LinkConstants(_Constants):
     """Share of the host link that offloading reaches. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class OverlapConstants(_Constants):
     """How much communication hides behind compute, and what that costs."""
 
@@ -199,7 +200,7 @@ class OverlapConstants(_Constants):
     """Growth of the step per doubling of the nodes. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryConstants(_Constants):
     """What a stack keeps in device memory beyond the bare tensors."""
 
@@ -252,7 +253,7 @@ class MemoryConstants(_Constants):
     """Share of the device memory that a run can reserve before it fails. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """All constants of one device, precision and stack, and the stack's habits."""
 

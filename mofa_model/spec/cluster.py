@@ -10,15 +10,16 @@ NICs and links. Nodes fail as a whole, whatever part of them the job has.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mofa_model.checks import not_negative, positive, share, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec.calibration import Calibration
 from mofa_model.units import Bytes, BytesPerSecond, FlopPerSecond, Numeric, Seconds
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Device:
     """One accelerator, by its data sheet."""
 
@@ -60,7 +61,7 @@ class Device:
         return peak
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Link:
     """A way out of a device: per device and direction."""
 
@@ -74,7 +75,7 @@ class Link:
         not_negative(latency=self.latency)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """The node around the devices: what offloading can use."""
 
@@ -96,7 +97,7 @@ class Host:
         share(host_reserve=self.reserve)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
     """`gpus` equal devices in nodes, in scale-up domains, on a fabric."""
 

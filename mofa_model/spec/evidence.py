@@ -11,11 +11,12 @@ whole numbers and of binary fractions are exact.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from mofa_model.records import dataclass
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True)
 class FailureEvidence:
     """What was seen of one recovery class."""
 
@@ -61,7 +62,7 @@ ByClass: TypeAlias = Mapping[str, FailureEvidence]
 """Evidence by recovery class. A class that cannot be seen has no entry: unknown is not zero."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DatedEvidence:
     """Evidence of some time on end."""
 

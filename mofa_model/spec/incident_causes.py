@@ -7,15 +7,16 @@ by it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from mofa_model.records import dataclass
 
 SHORTEST_OUTAGE: Final = 300
 """Time for which pods tolerate a node that is not ready, by default: shorter is a flap. [s]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IncidentCause:
     """Why something stopped."""
 

@@ -9,10 +9,11 @@ own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mofa_model.checks import LATER, not_negative, positive, share, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, BytesPerSecond, Ratio, Seconds
 
@@ -34,7 +35,7 @@ _NEVER = 1e-305
 """An assumed rate at or below this is zero: its exposure would not be finite. [1/d]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureRate:
     """A Gamma posterior of failures per node-second."""
 
@@ -70,7 +71,7 @@ class FailureRate:
         return self.failures / self.exposure if self.exactly is None else self.exactly
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RecoveryTime:
     """Time from a failure to the first new step, by law, mean and spread."""
 
@@ -87,7 +88,7 @@ class RecoveryTime:
         not_negative(recovery_mean=self.mean, recovery_cv=self.cv)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureMode:
     """Failures that are recovered alike: how often they come, how long recovery takes, which
     checkpoint it can read.
@@ -109,7 +110,7 @@ class FailureMode:
         whole(tier_number=self.tier + 1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     """Nodes that fail together: a rack, a power feed, a leaf switch."""
 
@@ -129,7 +130,7 @@ class Domain:
         not_negative(domain_rate=self.rate)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointTier:
     """Where checkpoints go: how fast, and whether training waits."""
 
@@ -163,7 +164,7 @@ class CheckpointTier:
             whole(every=self.every)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureLaw:
     """The law of the time between failures of the job; its mean comes from the rates."""
 
@@ -189,7 +190,7 @@ class FailureLaw:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Hangs:
     """Failures that end no process: all wait for each other until a timeout ends them."""
 
@@ -204,7 +205,7 @@ class Hangs:
         share(hang_share=self.share)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Reliability:
     """All that is known of how a pool fails and recovers."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from mofa_model import units
 from mofa_model.checks import LATER, not_negative, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.spec.transformer import Transformer
 from mofa_model.units import Bytes, Count, Numeric
 
@@ -22,7 +23,7 @@ _MOST: Final = 64
 """Lengths that a text may list."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PackedDocuments:
     """A distribution of lengths."""
 
@@ -67,7 +68,7 @@ ADAM_MOMENTS = 8.0
 hold. [B]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class UpdateRule:
     """One row of presets/optimizers.toml."""
 
@@ -98,7 +99,7 @@ class UpdateRule:
 GEMM_FORMATS = ("bf16", "fp8", "fp4", "fp32")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Precision:
     """Number formats of a training recipe; widths are bytes per element."""
 
@@ -143,7 +144,7 @@ class Precision:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """One optimizer step and how many of them."""
 
@@ -168,7 +169,7 @@ class Training:
         not_negative(tokens=self.tokens, adapter_rank=self.adapter_rank)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """A model and its training: what the cluster is asked to do."""
 

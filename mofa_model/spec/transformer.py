@@ -5,7 +5,7 @@ experts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy as np
 from mofa_model.blocks import Block, Embedding, Experts, Layer
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
 from mofa_model.units import Numeric, Ratio
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """Some layers in order, several times: a pattern."""
 
@@ -54,7 +55,7 @@ class Run:
         return tuple(runs)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Transformer:
     """A decoder: embedding, runs of layers, head."""
 
