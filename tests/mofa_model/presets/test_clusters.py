@@ -83,3 +83,25 @@ def test_a_bare_number_is_no_bandwidth():
         presets.link("400")
     with pytest.raises(BadValue):
         presets.cluster("h100", 0)
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        ("h100", 2e12),
+        ("b200", 2e12),
+        ("gb200", 0.96e12),
+        ("p5.48xlarge", 2048 * 2**30),
+        ("Standard_ND96isr_H100_v5", 1900 * 2**30),
+        ("a3-ultragpu-8g", 2952e9),
+        ("BM.GPU.H200.8", 3072e9),
+    ],
+)
+def test_a_machine_has_the_host_memory_that_its_maker_or_its_cloud_states(name, size):
+    assert presets.cluster(name, 8).host.memory == size
+
+
+def test_the_host_memory_of_every_rented_node_is_stated():
+    for device in presets.names("devices"):
+        for name, facts in presets.entry("devices", device).get("instances", {}).items():
+            assert "host_memory" in facts, name
