@@ -216,7 +216,7 @@ def refine(cases: Sequence[Case]) -> list[Refinement]:
 
 
 def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
-    below = entries_of(_shipped())
+    below = shipped_entries()
     factors = own_factors()
     constants: list[Written] = []
     changes: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {}
@@ -270,14 +270,14 @@ def _wider(left: float, alone: float) -> float:
     return float(np.copysign(np.hypot(np.log1p(left), alone), -left))
 
 
-def _shipped() -> Mapping[str, Any]:
+def shipped_entries() -> tuple[Free, ...]:
     """The constants below the user's: the shipped ones, or a whole file in their place."""
     tables = [
         table
         for table in constants.constant_tables(constants.constant_files())
         if table.get("whole")
     ]
-    return tables[-1] if tables else constants.constant_tables(())[0]
+    return entries_of(tables[-1] if tables else constants.constant_tables(())[0])
 
 
 def own_fit(evidence: Evidence) -> Fitted:

@@ -2,7 +2,8 @@
 
     mofa validate steps CASES.json        step time and memory of measured runs
     mofa validate ettr CASES.json         effective training time, intervals and rates
-    mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
+    mofa validate paper                   the MoFa paper's six measured runs, priced by the estimate
+    mofa validate paper TABLE.json …      its tables against its own equations
     mofa validate kernels TABLE.csv …     measured kernels and collectives
     mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate odds CASES.json …       what the rule picks, and how true its odds are
@@ -49,6 +50,9 @@ examples:
   the contract for scripts                     mofa validate ettr lab/data/ettr_cases.json --json"""
 
 _PAPER: Final = """\
+Without a file: the six runs that the paper measured, priced by the estimate as they stand and after one run of each device, and what
+the devices that it does not name are taken for.
+
 TABLE.json holds rows of Table 5, 6, 7, 8 or 9 of the MoFa paper: {"rows": [{"id": 1, "n_gpus": 64, …}]} with the columns
 of lab/data/paper_table*.json; the table is told by its columns, and other rows of the same shape can be given. Each row
 is checked in every quantity that it prints:
@@ -119,7 +123,7 @@ def configure(parser: ArgumentParser) -> None:
         formatter_class=RawDescriptionHelpFormatter,
     )
     paper.add_argument(
-        "files", metavar="TABLE.json", nargs="+", help="rows of a table of the paper"
+        "files", metavar="TABLE.json", nargs="*", help="rows of a table of the paper"
     )
     paper.add_argument(
         "--calibrate-on",
@@ -219,6 +223,9 @@ def _ettr(arguments: Namespace) -> None:
 def _paper(arguments: Namespace) -> None:
     from mofa_lab.validate.paper import validate_paper
 
+    if not arguments.files:
+        _paper_runs(arguments)
+        return
     ids = [word.strip() for word in arguments.calibrate_on.split(",") if word.strip()]
     document = validate_paper(arguments.files, calibrate_on=ids)
     columns = ("table", "id", "quantity", "printed", "predicted", "tolerance", "measure", "ok")
@@ -233,6 +240,15 @@ def _paper(arguments: Namespace) -> None:
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     output.emit(arguments.output, tables, document)
+
+
+def _paper_runs(arguments: Namespace) -> None:
+    from mofa_lab.validate import paper_runs
+
+    runs = paper_runs.paper_runs()
+    tables = [paper_runs.run_table(runs), paper_runs.other_table()]
+    document = {"runs": [output.as_data(run) for run in runs]}
+    output.emit(arguments.output, tables, document, records=tables[0])
 
 
 def _assumptions(arguments: Namespace) -> None:
