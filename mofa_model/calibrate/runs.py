@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -112,20 +112,49 @@ def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
 
 def case_of(row: Mapping[str, Any], position: int = 1) -> Case:
     """The case that a row describes."""
+    return _read(row, position, NEEDED, _case)
+
+
+def job_of(row: Mapping[str, Any], position: int = 1) -> Case:
+    """The same of a row without a measured step: a job that nobody ran yet."""
+    return _read(row, position, NEEDED[:-1], _job)
+
+
+def _read(
+    row: Mapping[str, Any],
+    position: int,
+    needed: Sequence[str],
+    make: Callable[[Mapping[str, Any], int], Case],
+) -> Case:
     where = f"run {position}"
     for name in row:
-        if name not in (*NEEDED, *POSSIBLE):
-            raise UnknownName(where, name, (*NEEDED, *POSSIBLE))
-    for name in NEEDED:
+        if name not in (*needed, *POSSIBLE):
+            raise UnknownName(where, name, (*needed, *POSSIBLE))
+    for name in needed:
         if name not in row:
             raise BadValue(f"{where}: {name}", None, "every run must state it")
     try:
-        return _case(row, position)
+        return make(row, position)
     except InputError as error:
         raise BadFile(where, str(error)) from None
 
 
 def _case(row: Mapping[str, Any], position: int) -> Case:
+    measured = [
+        MeasuredFigure(
+            quantity="step_time_s", value=seconds_of(row["step_seconds"]), basis="step_time_s"
+        )
+    ]
+    if row.get("memory_gib") is not None:
+        measured.append(
+            MeasuredFigure(
+                quantity="memory_gib", value=number_of(row, "memory_gib") * GIB, basis="peak"
+            )
+        )
+    return replace(_job(row, position), measured=tuple(measured))
+
+
+def _job(row: Mapping[str, Any], position: int) -> Case:
     gpus, stack = _count(row, "gpus"), presets.resolve("stacks", row.get("stack", "default"))
     precision = presets.precision(str(row.get("precision", "bf16")), stack=stack)
     strategy = parse_strategy(row["strategy"], gpus=gpus)
@@ -141,17 +170,6 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         stack=stack,
         precision=precision,
     )
-    measured = [
-        MeasuredFigure(
-            quantity="step_time_s", value=seconds_of(row["step_seconds"]), basis="step_time_s"
-        )
-    ]
-    if row.get("memory_gib") is not None:
-        measured.append(
-            MeasuredFigure(
-                quantity="memory_gib", value=number_of(row, "memory_gib") * GIB, basis="peak"
-            )
-        )
     return Case(
         id=str(row.get("id", f"run {position}")),
         kind="pretrain",
@@ -168,7 +186,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         cluster=cluster,
         strategy=strategy,
         key=CalibrationKey(device=cluster.device.name, precision=precision.name, stack=stack),
-        measured=tuple(measured),
+        measured=(),
     )
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
-from mofa_lab.fitting.figures import STEP, SUBJECTS, errors, part_of, regret
+from mofa_lab.fitting.figures import (
+    STEP,
+    SUBJECTS,
+    errors,
+    left_out_values,
+    part_of,
+    regret,
+)
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.odds_report import RECORD
 from mofa_model import presets
@@ -59,19 +66,20 @@ def _panels(count: int, width: float = 3.4, height: float = 3.4) -> tuple[Figure
 
 
 def _against(key: Callable[[FitRow], str]) -> Callable[[CampaignResult], Figure]:
-    """Predicted against measured step times, coloured by a property of the run."""
+    """Predicted against measured step times, publisher or group left out, coloured by a property of the run."""
 
     def draw(found: CampaignResult) -> Figure:
         part = found.time
         figure, axes = _panels(3)
         for ax, name in zip(axes, SETS, strict=True):
+            values = left_out_values(part, name)
             rows = [i for i, row in enumerate(part.evidence.rows) if _is_step(row, name)]
             kinds = sorted({key(part.evidence.rows[i]) for i in rows})
             for number, kind in enumerate(kinds):
                 here = [i for i in rows if key(part.evidence.rows[i]) == kind]
                 measured, predicted = (
                     np.exp(part.evidence.measured[here]),
-                    np.exp(part.values[here]),
+                    np.exp(values[here]),
                 )
                 color = _COLORS[number % len(_COLORS)]
                 ax.scatter(
@@ -107,13 +115,14 @@ def _diagonal(ax: Axes, values: Any) -> None:
 
 
 def _residuals(found: CampaignResult) -> Figure:
-    """Histogram of errors, in-sample and out of fold."""
+    """Histogram of errors, with the publisher or the group left out and in-sample."""
     figure, axes = _panels(3, height=2.6)
     edges = np.linspace(-0.5, 0.5, 51).tolist()
     for ax, name in zip(axes, SETS, strict=True):
-        told: Mapping[str, Any] = {"all runs fitted": found.time.values}
-        if "group" in found.time.validated:
-            told = {**told, "group left out": found.time.validated["group"].values}
+        told: Mapping[str, Any] = {
+            "left out": left_out_values(found.time, name),
+            "fitted": found.time.values,
+        }
         for number, (label, values) in enumerate(told.items()):
             inside = [e for e in _step_errors(found.time, values, name) if np.isfinite(e)]
             clipped = np.clip(inside, edges[0], edges[-1])
@@ -163,14 +172,14 @@ def _regrets(found: CampaignResult) -> Figure:
 
 
 def _validated(found: CampaignResult) -> Figure:
-    """Median errors of every subject, in-sample beside cross-validated."""
+    """Median errors of every subject, cross-validated and in-sample."""
     figure, axes = _panels(1, width=8.0, height=3.6)
     ax, place = axes[0], 0.0
     places, labels = [], []
     for subject in SUBJECTS:
         part = part_of(found, subject)
-        told = {"": part.values} | {
-            by: part.validated[by].values for by in subject.by if by in part.validated
+        told = {by: part.validated[by].values for by in subject.by if by in part.validated} | {
+            "": part.values
         }
         for number, (by, values) in enumerate(told.items()):
             sizes = np.abs(list(errors(part, values, subject.chosen).values()))
@@ -183,29 +192,6 @@ def _validated(found: CampaignResult) -> Figure:
     ax.set_yticks(places, labels, fontsize=6)
     ax.invert_yaxis()
     ax.set(xlabel="median error [%]")
-    return figure
-
-
-def _sources(found: CampaignResult) -> Figure:
-    """Errors of every published source, in-sample and with its group left out."""
-    part = found.time
-    names = sorted({row.case.source for row in part.evidence.rows if _is_step(row, "published")})
-    figure, axes = _panels(1, width=8.0, height=0.2 * len(names) + 0.8)
-    told = {"all runs fitted": part.values}
-    if "group" in part.validated:
-        told["group left out"] = part.validated["group"].values
-    for number, (label, values) in enumerate(told.items()):
-        by_row = errors(part, values, lambda row: _is_step(row, "published"))
-        where = [names.index(part.evidence.rows[i].case.source) + 0.3 * number for i in by_row]
-        ends = 100 * np.clip(list(by_row.values()), -0.5, 0.5)
-        axes[0].scatter(
-            ends, where, s=8, alpha=0.6, lw=0, color=_COLORS[number], label=label, rasterized=True
-        )
-    axes[0].axvline(0, color="#222222", lw=0.6)
-    axes[0].set_yticks(range(len(names)), [_short(name) for name in names], fontsize=5)
-    axes[0].invert_yaxis()
-    axes[0].set(xlabel="predicted / measured - 1 [%] (ends: beyond)")
-    axes[0].legend(frameon=False, fontsize=7)
     return figure
 
 
@@ -222,15 +208,9 @@ def _odds(_: CampaignResult) -> Figure:
     return figure
 
 
-def _short(name: str) -> str:
-    """Both ends of a long name: sources differ at the start or at the end."""
-    return name if len(name) <= 64 else f"{name[:36]} … {name[-24:]}"
-
-
 PLOTS: Final[Mapping[str, Callable[[CampaignResult], Any]]] = {
     "by-stack.svg": _against(lambda row: row.case.key.stack),
     "by-gpu.svg": _against(lambda row: presets.device_class(row.case.key.device)),
-    "by-source.svg": _sources,
     "residuals.svg": _residuals,
     "regret.svg": _regrets,
     "validated.svg": _validated,

@@ -9,9 +9,9 @@ from typing import Final
 from mofa_lab.fitting import figures, report_evidence
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
 from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage, coverage_without
-from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
+from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
-from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table, ways
+from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table
 from mofa_model.bands.odds import SHARE
 from mofa_model.files import write_text
 from mofa_model.tables import Cell, Column
@@ -21,15 +21,18 @@ Progress = Callable[[str], None]
 HEAD: Final = """\
 # How well the predictions hold
 
-Written by `make validate` from the runs in `lab/data/cases`; do not edit. Every error is predicted / measured - 1 and
-every figure counts all runs, those that look wrong included. *All runs fitted* is in-sample; the figures to quote are
-those with something left out: the constants are then fitted without it, and a stack of which no run is left has the
-defaults of an unseen stack. A *group* that is left out is everything that one publisher ran of one family of models on one
-GPU, so that releases of a container never teach each other; of a sweep it is one model.
+Written by `make validate` from the runs in `lab/data/cases`; do not edit. An error is predicted / measured - 1; every figure counts all
+runs, those that look wrong included. What is quoted has something *left out*: the constants are fitted without it, and a stack of which no run
+is left has the defaults of an unseen stack. Published runs are judged without everything that their *publisher* ran, sweeps without
+their *group*: one model of the sweep. Groups say how many independent things a line is about: what one publisher ran of one family of
+models on one GPU is one group, however many runs it has.
 """
 
 KERNELS: Final = Path("lab/data/kernels.json")
 """Figures of `mofa validate kernels`, in a clone."""
+
+FIGURE: Final = (Column("value", align="right"), Column("aim"), Column("met"))
+"""What stands beside a figure that has an aim."""
 
 REGIMES: Final = 6
 """One in so many regimes of the reliability grid is simulated: the whole takes minutes."""
@@ -43,109 +46,168 @@ def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _:
         str(folder / "validation" / name) for name in plots.write(found, folder / "validation")
     ]
     progress("plots")
-    page, evidence = folder / "validation.md", folder / "evidence.md"
-    write_text(page, page_of(found, progress))
-    write_text(evidence, report_evidence.page())
-    return [str(page), str(evidence), *names]
+    from mofa_lab.validate import paper_runs
+
+    pages = {
+        folder / "validation.md": page_of(found, progress),
+        folder / "validation" / "paper.md": paper_runs.page(),
+        folder / "evidence.md": report_evidence.page(),
+    }
+    for page, text in pages.items():
+        write_text(page, text)
+    return [*map(str, pages), *names]
 
 
 def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
-    """The page as markdown."""
+    """The page as markdown: what is quoted, then its details."""
     parts = [
         HEAD,
-        *_standing(found),
-        *_bands(found),
+        *_short(found),
+        *_paper(),
+        *_forecasts(),
         *published(found),
         *large(found),
-        *sweeps(found),
-    ]
-    parts += [
+        *_bands(found),
         *unseen(found, progress),
+        *_odds(),
+        *sweeps(found),
+        *_kernels(),
+        *_reliability(progress),
+        *_ways(found),
         *ablation(found, progress),
         *odd(found),
         *constants(found),
-        *_reliability(progress),
-        *_odds(),
-        *_kernels(),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
-def _standing(found: CampaignResult) -> Iterator[str]:
-    yield "## Summary"
-    yield table(
-        (Column("runs"), Column("how"), *SPREAD, Column("aim"), Column("met")),
-        (_judged(line) for line in lines(found) if line.errors["n"]),
-    )
+def _short(found: CampaignResult) -> Iterator[str]:
+    """What is quoted, each with its aim; an aim that is missed says no."""
+    yield "## In short"
     yield table(
         (
-            Column("picking the fastest of a group"),
-            Column("how"),
+            Column("runs"),
+            Column("left out"),
             Column("groups"),
-            Column("mean loss", unit="%"),
-            Column("p90", unit="%"),
+            *SPREAD,
             Column("aim"),
+            Column("met"),
         ),
-        _picks(found),
+        (_quoted(line) for line in lines(found) if line.quoted and line.errors["n"]),
     )
-    yield table(
-        (
-            Column("runs that did not fit"),
-            Column("how"),
-            Column("found", unit="%"),
-            Column("false alarms", unit="%"),
-            Column("aim"),
-        ),
-        _calls(found),
-    )
+    yield table((Column("figure"), *FIGURE), _figures(found))
     same = abs(shipped_loss(found) / found.loss - 1.0) < 1e-3
     yield (
         "The constants that are shipped are those of this fit."
         if same
         else "The constants that are shipped are *not* those of this fit: run `mofa fit … --write`."
     )
-    yield "![Median errors, fitted and left out](validation/validated.svg)"
+    yield "![Median errors, left out and fitted](validation/validated.svg)"
 
 
-def _judged(line: ErrorRow) -> tuple[Cell, ...]:
+def _quoted(line: ErrorRow) -> tuple[Cell, ...]:
     told = line.errors
-    got = (told["median_ape"], told["mape"], told["p90_ape"])
-    aims = line.subject.aims.get(line.left_out, (None, None, None))
     aim = ", ".join(
         f"{name} {100 * wanted:g} %"
-        for name, wanted in zip(("median", "mean", "p90"), aims, strict=True)
+        for name, wanted in zip(("median", "mean", "p90"), line.subject.aim, strict=True)
         if wanted is not None
     )
-    met = all(wanted is None or value <= wanted for value, wanted in zip(got, aims, strict=True))
-    how = f"{line.left_out} left out" if line.left_out else "all runs fitted"
-    return (line.subject.name, how, told["n"], *got, aim or None, met if aim else None)
+    return (
+        line.subject.name,
+        line.left_out,
+        line.groups,
+        told["n"],
+        told["median_ape"],
+        told["mape"],
+        told["p90_ape"],
+        aim,
+        line.met,
+    )
 
 
-def _picks(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
-    for name, aims in (
-        ("nanotron", ("mean 6 %", "mean 3 %, p90 8 %", None, "mean 1 %")),
-        ("vtrain", ("mean 3.5 %", None, "mean 3 %", None)),
-    ):
-        for how, values in ways(found, "group"):
-            told = regret(found.time, values, name)
-            every = told["every_choice"]
-            parts = {
-                name: told,
-                f"{name}, below 512 GPUs": told["below_512_gpus"],
-                f"{name}, groups of two runs too": every,
-                f"{name}, groups of two too, below 512 GPUs": every["below_512_gpus"],
-            }
-            for (words, part), aim in zip(parts.items(), aims, strict=True):
-                yield (words, how, part["groups"], part["mean"], part["p90"], aim)
+def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+    """Bands, chances and picks, and the paper's runs, as far as they have aims."""
+    if "stack" in found.time.validated:
+        yield _pooled(found)
+    from mofa_lab.validate import odds_report, paper_runs
+
+    if odds_report.RECORD.exists():
+        yield from odds_report.aims(odds_report.RECORD)
+    if paper_runs.ROWS.exists():
+        yield from paper_runs.aims()
+
+
+def _pooled(found: CampaignResult) -> tuple[Cell, ...]:
+    """How many published steps are held by bands of stacks that nobody measured."""
+    told = [
+        one
+        for by, one in coverage_without(found)
+        if by == "stack" and one.name.endswith(", published")
+    ]
+    share = sum(one.held for one in told) / max(1, sum(one.runs for one in told))
+    return (
+        f"bands of 80 % where the stack is left out, {len(told)} stacks: published steps held",
+        f"{100 * share:.1f} %",
+        f"{100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} %",
+        WITHIN[0] <= share <= WITHIN[1],
+    )
+
+
+def _ways(found: CampaignResult) -> Iterator[str]:
+    """Every way of leaving out, and in-sample."""
+    yield "## Errors by what is left out"
+    yield "*Nothing* is in-sample: it says what the model can follow, not what it predicts."
+    yield table(
+        (Column("runs"), Column("left out"), Column("groups"), *SPREAD),
+        (
+            (
+                line.subject.name,
+                line.left_out or "nothing",
+                line.groups,
+                line.errors["n"],
+                line.errors["median_ape"],
+                line.errors["mape"],
+                line.errors["p90_ape"],
+            )
+            for line in lines(found)
+            if line.errors["n"]
+        ),
+    )
+    yield table(
+        (
+            Column("runs that did not fit"),
+            Column("left out"),
+            Column("found", unit="%"),
+            Column("false alarms", unit="%"),
+        ),
+        _calls(found),
+    )
 
 
 def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     part = found.memory
-    told = memory_calls(part, part.values, part.logs, "nanotron")
-    yield ("nanotron", "all runs fitted", *rates_of(told), "97 % found at 3 % false alarms")
     if "group" in part.validated:
         told = figures.memory_calls_out_of_fold(part, "group", "nanotron")
-        yield ("nanotron", "group left out", *rates_of(told), None)
+        yield ("nanotron", "group", *rates_of(told))
+    told = memory_calls(part, part.values, part.logs, "nanotron")
+    yield ("nanotron", "nothing", *rates_of(told))
+
+
+def _paper() -> Iterator[str]:
+    """The paper's runs have a page of their own."""
+    yield "## The paper's own runs"
+    yield (
+        "The six runs that the MoFa paper measured, before and after one calibrating run of each device, and what its unnamed "
+        "devices are taken for: [a page of their own](validation/paper.md), printed by `mofa validate paper`."
+    )
+
+
+def _forecasts() -> Iterator[str]:
+    """Forecasts that were written before their results, and how they came out."""
+    from mofa_lab.validate import forecast
+
+    if any(forecast.FOLDER.glob(f"*{forecast.ENDING}")):
+        yield from forecast.section(forecast.FOLDER)
 
 
 def _bands(found: CampaignResult) -> Iterator[str]:
@@ -227,10 +289,8 @@ def _reliability(progress: Progress) -> Iterator[str]:
 
     yield "## Effective training time"
     yield (
-        f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints all. The simulator shares "
+        f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints each of them. The simulator shares "
         "no formula with the model."
     )
-    yield ettr_grid.markdown(
-        [ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]]
-    )
+    yield ettr_grid.told([ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]])
     progress("effective training time")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mofa_lab.fitting.campaign import CampaignResult
-from mofa_lab.fitting.figures import STEP, errors, regret
+from mofa_lab.fitting.figures import STEP, errors, left_out_values, regret
+from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.suspects import suspects
 from mofa_lab.validate.score import spread
@@ -34,41 +35,33 @@ def table(columns: tuple[Column, ...], rows: Iterable[tuple[Cell, ...]]) -> str:
     return as_markdown(Table(columns=columns, rows=tuple(rows)))
 
 
-def ways(found: CampaignResult, by: str) -> Iterator[tuple[str, Any]]:
-    """Predicted times with all runs fitted, then with something left out."""
-    yield "all runs fitted", found.time.values
-    if by in found.time.validated:
-        yield f"{by} left out", found.time.validated[by].values
-
-
 def published(found: CampaignResult) -> Iterator[str]:
-    """Published runs by stack, GPU, publisher and source."""
-    yield "## Published runs"
+    """Published runs by publisher, stack and GPU, each without its publisher."""
+    if "publisher" not in found.time.validated:
+        return
+    yield "## Published runs, their publisher left out"
     yield "![Predicted against measured by stack](validation/by-stack.svg)"
     yield "![Predicted against measured by GPU](validation/by-gpu.svg)"
-    yield "![Errors by source](validation/by-source.svg)"
     yield "![Histogram of errors](validation/residuals.svg)"
     keys: Mapping[str, Callable[[FitRow], str]] = {
+        "publisher": lambda row: row.case.publisher,
         "stack": lambda row: row.case.key.stack,
         "GPU": lambda row: row.case.gpu,
-        "publisher": lambda row: row.case.publisher,
-        "source": lambda row: row.case.source,
     }
     for name, key in keys.items():
-        by = "publisher" if name == "publisher" else "group"
-        yield f"### By {name}"
         yield table(
             (
-                Column(name),
+                Column(f"by {name}"),
+                Column("groups"),
                 *SPREAD,
-                Column(f"median, {by} left out", unit="%"),
                 Column("bias", unit="%"),
+                Column("median, fitted", unit="%"),
             ),
-            _by(found, key, by),
+            _by(found, key),
         )
 
 
-def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterator[tuple[Cell, ...]]:
+def _by(found: CampaignResult, key: Callable[[FitRow], str]) -> Iterator[tuple[Cell, ...]]:
     part = found.time
 
     def chosen(row: FitRow) -> bool:
@@ -78,89 +71,109 @@ def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterato
             and row.figure.quantity == STEP
         )
 
-    outside = errors(part, part.validated[by].values, chosen) if by in part.validated else {}
+    fitted = errors(part, part.values, chosen)
     groups: dict[str, list[tuple[int, float]]] = {}
-    for index, error in errors(part, part.values, chosen).items():
+    for index, error in errors(part, left_out_values(part, "published"), chosen).items():
         groups.setdefault(key(part.evidence.rows[index]), []).append((index, error))
     for name, rows in sorted(groups.items()):
         told = spread(error for _, error in rows)
-        left = [outside[index] for index, _ in rows if index in outside]
         yield (
             name,
+            len({KEYS["group"](part.evidence.rows[index]) for index, _ in rows}),
             told["n"],
             told["median_ape"],
             told["mape"],
             told["p90_ape"],
-            float(np.median(np.abs(left))) if left else None,
-            float(np.median(left)) if left else None,
+            float(np.median([error for _, error in rows])),
+            float(np.median([abs(fitted[index]) for index, _ in rows])),
         )
 
 
 def large(found: CampaignResult) -> Iterator[str]:
     """Every run of many GPUs by itself."""
-    yield f"## Runs of {LARGE:,} GPUs and more"
+    if "publisher" not in found.time.validated:
+        return
+    yield f"### Runs of {LARGE:,} GPUs and more"
 
     def many(row: FitRow) -> bool:
-        return row.figure is not None and bool(row.case.cluster.gpus >= LARGE)
+        return (
+            row.figure is not None
+            and row.figure.quantity == STEP
+            and bool(row.case.cluster.gpus >= LARGE)
+        )
 
-    told = [errors(found.time, values, many) for _, values in ways(found, "group")]
-    rows = [(found.time.evidence.rows[index].case, index) for index in told[0]]
+    part = found.time
+    without = errors(part, left_out_values(part, "published"), many)
+    fitted = errors(part, part.values, many)
     yield table(
         (
             Column("run"),
             Column("GPUs"),
-            *(Column(how, unit="%") for how, _ in ways(found, "group")),
+            Column("publisher left out", unit="%"),
+            Column("fitted", unit="%"),
         ),
         (
-            (case.id, int(case.cluster.gpus), *(way.get(index) for way in told))
-            for case, index in rows
+            (part.evidence.rows[index].case.id, int(part.evidence.rows[index].case.cluster.gpus), error, fitted[index])
+            for index, error in without.items()
         ),
-    )
+    )  # fmt: skip
 
 
 def sweeps(found: CampaignResult) -> Iterator[str]:
-    """What the picks of sweeps lose."""
-    yield "## Sweeps: does the pick hold?"
+    """What the picks of sweeps lose, by the least estimate alone."""
+    yield "## Sweeps: does the fastest estimate hold?"
     yield (
-        "In each group one model runs on one number of GPUs under many strategies. The pick is the run that is predicted "
-        "fastest; its loss is what it has less in throughput than the best run that was measured."
+        "In each question one model runs on one number of GPUs under many strategies. The pick is the run that is predicted "
+        "fastest; its loss is what it has less in throughput than the best run that was measured. What the rule of the advice picks "
+        "is under [Odds](#odds)."
     )
-    yield "![Loss of the pick by group](validation/regret.svg)"
-    rows = []
-    for name in ("nanotron", "vtrain"):
-        losses = {
-            how: regret(found.time, values, name)["by_group"]
-            for how, values in ways(found, "group")
-        }
-        first = losses["all runs fitted"]
-        rows += [
-            (group, loss, losses.get("group left out", {}).get(group))
-            for group, loss in first.items()
-        ]
+    yield "![Loss of the pick by question](validation/regret.svg)"
     yield table(
-        (Column("group"), Column("loss", unit="%"), Column("loss, group left out", unit="%")),
-        (row for row in rows if row[1] or row[2]),
+        (
+            Column("sweep, its group left out"),
+            Column("questions"),
+            Column("mean loss", unit="%"),
+            Column("p90", unit="%"),
+            Column("the pick is the best"),
+        ),
+        _picks(found),
     )
-    yield f"In the other {sum(1 for row in rows if not (row[1] or row[2]))} groups the pick is the best run."
+
+
+def _picks(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+    for name in ("nanotron", "vtrain"):
+        told = regret(found.time, left_out_values(found.time, name), name)
+        best = sum(not loss for loss in told["by_group"].values())
+        yield (name, told["groups"], told["mean"], told["p90"], best)
+        part = told["below_512_gpus"]
+        yield (f"{name}, below 512 GPUs", part["groups"], part["mean"], part["p90"], None)
 
 
 def odd(found: CampaignResult) -> Iterator[str]:
-    """Runs that look wrong, with the reason, and those far off without one."""
+    """Runs that look wrong, with the reason, and how many are far off without one."""
     yield "## Runs that look wrong"
-    yield "They are counted in every figure above. `error` with all runs fitted."
+    yield "They are counted in every figure above. Errors with all runs fitted."
     told = list(suspects(found.time))
-    by_reason: dict[str, list[tuple[str, float]]] = {}
+    by_reason: dict[str, list[float]] = {}
     for one in told:
-        by_reason.setdefault(one.reason, []).append((one.row.case.id, one.error))
-    for reason, runs in by_reason.items():
-        yield f"**{reason}** ({len(runs)})"
-        yield "\n".join(f"- {name}: {100 * error:+.0f} %" for name, error in sorted(runs))
+        by_reason.setdefault(one.reason, []).append(one.error)
     known = {id(one.row) for one in told}
     part = found.time
-    others = [
-        (part.evidence.rows[index].case.id, error)
+    by_reason[f"more than {100 * LARGE_ERROR:.0f} % off without an explanation"] = [
+        error
         for index, error in errors(part, part.values, lambda row: row.figure is not None).items()
         if abs(error) > LARGE_ERROR and id(part.evidence.rows[index]) not in known
     ]
-    yield f"**more than {100 * LARGE_ERROR:.0f} % off without an explanation** ({len(others)})"
-    yield "\n".join(f"- {name}: {100 * error:+.0f} %" for name, error in sorted(others)) or "none"
+    yield table(
+        (
+            Column("why"),
+            Column("runs"),
+            Column("from", unit="%"),
+            Column("to", unit="%"),
+        ),
+        (
+            (reason, len(found_errors), min(found_errors), max(found_errors))
+            for reason, found_errors in by_reason.items()
+            if found_errors
+        ),
+    )

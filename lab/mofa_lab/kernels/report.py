@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from mofa_model.files import from_json, read_text
@@ -16,7 +17,7 @@ HEAD: Final = """\
 Measured kernels beside their surfaces (`mofa presets kernels`): median / 90th percentile of |predicted / measured - 1| in percent, forward
 calls of ai-dynamo/aiconfigurator. *Family left out*: one family of shapes in five (pairs of widths, heads, experts, sizes), told by
 crc32, predicted by a fit to the others. *Relative*: the surfaces of the relative that the device's preset names, scaled by both data
-sheets, as if the device had not been measured. Aims are of the left-out family where nothing else is said.
+sheets, as if the device had not been measured. A line is the median over its devices; aims are of the left-out family on each device.
 """
 
 AIMS: Final = {
@@ -42,37 +43,48 @@ def section(file: Path) -> str:
         for way in ("family", "device")
         for row in held.get(way, ())
     }
-    keys = sorted({(op, device) for _, device, op in by})
-    rows = tuple(_row(device, op, by) for op, device in keys)
+    devices: dict[str, list[str]] = {}
+    for op, device in sorted({(op, device) for _, device, op in by}):
+        devices.setdefault(op, []).append(device)
+    rows = tuple(_row(op, names, by) for op, names in devices.items())
     columns = (
-        Column("kernels"), Column("device"), Column("calls"), Column("family left out"), Column("aim"), Column("met"), Column("relative"),
+        Column("kernels"), Column("devices"), Column("calls"), Column("family left out", align="right"), Column("aims met"),
+        Column("relative", align="right"),
     )  # fmt: skip
     return f"{HEAD}\n{as_markdown(Table(columns=columns, rows=rows))}"
 
 
 def _row(
-    device: str, op: str, by: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    op: str, devices: Sequence[str], by: Mapping[tuple[str, str, str], Mapping[str, Any]]
 ) -> tuple[Any, ...]:
-    family, other = by.get(("family", device, op)), by.get(("device", device, op))
-    aim = OWN.get((device, op)) or next(
-        (aim for text, aim in AIMS.items() if re.fullmatch(text, op)), None
+    family = [by["family", name, op] for name in devices if ("family", name, op) in by]
+    other = [by["device", name, op] for name in devices if ("device", name, op) in by]
+    judged = [(row, aim) for row in family if (aim := _aim(op, row["device"]))]
+    met = sum(
+        100 * row["median_ape"] <= aim[0] and 100 * row["p90_ape"] <= aim[1] for row, aim in judged
     )
-    if device == "a100-80gb-sxm" and op.startswith("grouped"):
-        aim = None
-    met = None
-    if aim and family:
-        met = 100 * family["median_ape"] <= aim[0] and 100 * family["p90_ape"] <= aim[1]
-    calls = (family or other or {})["n"]
     return (
         op,
-        device,
-        calls,
+        len(devices),
+        sum(row["n"] for row in family or other),
         _pair(family),
-        f"{aim[0]} / {aim[1]}" if aim else None,
-        met,
+        f"{met} of {len(judged)}" if judged else None,
         _pair(other),
     )
 
 
-def _pair(row: Mapping[str, Any] | None) -> str | None:
-    return f"{100 * row['median_ape']:.1f} / {100 * row['p90_ape']:.1f}" if row else None
+def _aim(op: str, device: str) -> tuple[int, int] | None:
+    if device == "a100-80gb-sxm" and op.startswith("grouped"):
+        return None
+    return OWN.get((device, op)) or next(
+        (aim for text, aim in AIMS.items() if re.fullmatch(text, op)), None
+    )
+
+
+def _pair(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Median over devices of the medians and of the 90th percentiles; None where a device has too few rows for them."""
+    known = [row for row in rows if row["median_ape"] is not None]
+    if not known:
+        return None
+    middle, far = (median(100 * row[name] for row in known) for name in ("median_ape", "p90_ape"))
+    return f"{middle:.1f} / {far:.1f}"

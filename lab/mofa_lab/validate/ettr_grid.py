@@ -9,7 +9,7 @@ often. The simulator shares no formula with the model.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -121,19 +121,23 @@ def compare(regime: Regime) -> Compared:
     )
 
 
-def markdown(rows: Iterable[Compared]) -> str:
-    """The table of a comparison, with its summary above."""
-    found = list(rows)
+def told(found: Sequence[Compared]) -> str:
+    """A comparison in three sentences."""
     z = np.array([row.z for row in found])
     off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in found]))
-    head = ("nodes", "per node-day", "save", "mode", "tiers", "law", "every")
-    told = (
+    return (
         f"{len(found)} regimes, each simulated to a standard error of at most {100 * ERROR:g} points. "
         f"Exact model: largest |z| {np.max(np.abs(z)):.2f}, root mean square {np.sqrt(np.mean(z * z)):.2f}. "
         f"Paper's form: median error {np.median(off):.2f} points, largest {np.max(off):.1f}."
     )
+
+
+def markdown(rows: Iterable[Compared]) -> str:
+    """The table of a comparison, with its summary above."""
+    found = list(rows)
+    head = ("nodes", "per node-day", "save", "mode", "tiers", "law", "every")
     lines = [
-        told,
+        told(found),
         "",
         f"| {' | '.join(head)} | simulated | exact | z | paper | paper's error |",
         f"| {' | '.join('---' for _ in head)} | --: | --: | --: | --: | --: |",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.files import from_json, read_text, write_text
-from mofa_model.tables import Column, Table, as_markdown
+from mofa_model.tables import Cell, Column, Table, as_markdown
 
 ADVISED: Final = ("steps", "plan")
 """Ways of choosing short runs that are ours."""
@@ -61,6 +61,13 @@ def section(file: Path) -> str:
     picture = "![What was, by what was said](validation/odds.svg)\n"
     found = (f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in tables(document))
     return "\n".join([HEAD, picture, _notes(document), *found])
+
+
+def aims(file: Path) -> Iterator[tuple[Cell, ...]]:
+    """Every figure of the record that has an aim, for the top of the page: figure, value, aim, met."""
+    for found in tables(from_json(read_text(file), file)):
+        if tuple(column.name for column in found.columns) == ("figure", "value", "aim", "met"):
+            yield from (row for row in found.rows if row[2] is not None)
 
 
 def _notes(document: Mapping[str, Any]) -> str:

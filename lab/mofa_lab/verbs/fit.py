@@ -99,9 +99,12 @@ def run(arguments: Namespace) -> int:
 
 def _read(files: Iterable[str]) -> list[Case]:
     from mofa_lab.validate.cases import load
+    from mofa_lab.validate.forecast import refuse_unscored
+    from mofa_lab.validate.record import read
 
     cases: list[Case] = []
     for file in files:
+        refuse_unscored(file, read(file)[0])
         found, refused = load(file)
         if refused:
             raise BadValue(

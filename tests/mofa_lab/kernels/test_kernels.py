@@ -142,7 +142,7 @@ def test_a_record_of_both_ways_becomes_the_section_of_the_page(tmp_path, capsys)
     for way in ("family", "device"):
         answer(capsys, collectives, "--left-out", way, "--record", str(tmp_path / "kernels.json"))
     page = report.section(tmp_path / "kernels.json")
-    assert "| collectives | gb200 |" in page
+    assert "| collectives | 4 | 14 |" in page  # devices, calls
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,393 @@
+"""Forecasts: predictions with bands that are written down, dated and hashed before anybody publishes the results.
+
+A file of questions names jobs; a forecast holds them with what is predicted today, and the SHA-256 of all of that; results come later,
+and are kept beside it. Nothing that was forecast is fitted before it was scored (`unscored`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mofa_lab.validate.cases import case_of as case_of_record
+from mofa_lab.validate.record import Record, read
+from mofa_model import presets
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.odds import SHARE, band_of, odds_of
+from mofa_model.bands.table import measured_runs
+from mofa_model.calibrate.cases import Case, shipped
+from mofa_model.calibrate.runs import job_of, number_of, seconds_of
+from mofa_model.errors import BadFile, BadValue, InputError
+from mofa_model.estimate import estimate
+from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
+from mofa_model.files import from_json, read_text, write_text
+from mofa_model.strategy_text import format_strategy
+from mofa_model.tables import Column, Table, as_markdown
+from mofa_model.units import GIB
+
+FOLDER: Final = Path("lab/data/forecasts")
+"""Where forecasts and their results are kept, in a clone."""
+ENDING: Final = ".forecast.json"
+RESULTS: Final = ".results.json"
+"""The results of NAME.forecast.json are NAME.results.json."""
+
+ABOUT: Final = """\
+## Forecasts
+
+Written before the results exist, by `mofa validate forecast`; the SHA-256 covers every question, every figure and the date. What a forecast
+asks about is not fitted before it was scored: `mofa fit` refuses such runs. Bands are made to hold {share:.0f} %; the last column is the
+chance of so uneven a share if they do.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What came of one forecast job."""
+
+    id: str
+    predicted_s: float
+    measured_s: float | None
+    """None where the job did not train."""
+    inside: bool | None
+    """Whether the step lies in its band."""
+    fits: float
+    """The chance that it fits, as it was said. [1]"""
+    trained: bool
+
+    @property
+    def error(self) -> float | None:
+        """Predicted / measured - 1. [1]"""
+        return self.predicted_s / self.measured_s - 1.0 if self.measured_s else None
+
+
+def is_forecast(document: Any) -> bool:
+    """Whether a JSON document is a forecast and not a file of questions."""
+    return isinstance(document, Mapping) and "sha256" in document
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of a forecast's content in one canonical form: sorted keys, no spaces.
+
+    >>> digest({"b": 1, "a": [0.5]}) == digest({"a": [0.5], "b": 1})
+    True
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def written(path: Path | str, today: date | None = None) -> dict[str, Any]:
+    """The forecast of a file of questions, as it stands today."""
+    given = from_json(read_text(path), path)
+    rows = given.get("questions") if isinstance(given, Mapping) else None
+    if not isinstance(rows, list) or not rows:
+        raise BadFile(path, "must hold an object with `name` and a list of `questions`")
+    names = [row.get("id") if isinstance(row, Mapping) else None for row in rows]
+    if len(set(names)) < len(names) or None in names:
+        raise BadFile(path, "every question needs an `id` of its own")
+    about = Record({name: value for name, value in given.items() if name != "questions"})
+    runs = measured_runs()
+    content = {
+        "name": about.text("name"),
+        "about": about.text("about", ""),
+        "publishers": list(given.get("publishers", ())),
+        "written": (today or datetime.now(UTC).date()).isoformat(),
+        "constants": _constants(),
+        "runs": runs.digest,
+        "share": SHARE,
+        "jobs": [_predicted(row, position) for position, row in enumerate(rows, start=1)],
+    }
+    return {"forecast": content, "sha256": digest(content)}
+
+
+def _constants() -> str:
+    """SHA-256 of the constants that predict."""
+    return hashlib.sha256(
+        Path(presets.__file__).with_name("constants.toml").read_bytes()
+    ).hexdigest()
+
+
+def _predicted(row: Mapping[str, Any], position: int) -> dict[str, Any]:
+    """One question with what is predicted of it."""
+    case = job_of(row, position)
+    cluster = replace(case.cluster, calibration=shipped(case.key))
+    found = estimate(case.workload, cluster, case.strategy)
+    here = replace(coordinates(case.workload, case.cluster, case.strategy), stack=case.key.stack)
+    runs = measured_runs()
+    step, peak = float(found.step_time), float(np.max(found.memory.peak))
+    limit = float(device_memory_limit(cluster))
+    bands = {name: band_of(runs, here, name) for name in ("step", "memory")}
+    room = odds_of(runs, [here]).below("memory", limit / peak)
+    host = float(np.max(found.memory.host)) <= host_memory_limit(cluster)
+    return {
+        "question": dict(row),
+        "step_s": _rounded(step),
+        "step_band_s": [_rounded(step * bands["step"].lower), _rounded(step * bands["step"].upper)],
+        "memory_gib": _rounded(peak / GIB),
+        "memory_band_gib": [
+            _rounded(peak / GIB * bands["memory"].lower),
+            _rounded(peak / GIB * bands["memory"].upper),
+        ],
+        "memory_limit_gib": _rounded(limit / GIB),
+        "fits": _rounded(float(room[0]) if host else 0.0),
+    }
+
+
+def _rounded(value: float) -> float:
+    """Five digits: enough to score, and the same on every machine."""
+    return float(f"{value:.5g}")
+
+
+def save(document: Mapping[str, Any], path: Path | str) -> None:
+    """Write a forecast to a new file: one that exists is never replaced."""
+    if Path(path).exists():
+        raise BadValue("--to", str(path), "a forecast is written once; give the name of a new file")
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def load(path: Path | str) -> Mapping[str, Any]:
+    """The content of a forecast, if nobody changed it."""
+    document = from_json(read_text(path), path)
+    if not is_forecast(document) or not isinstance(document.get("forecast"), Mapping):
+        raise BadFile(
+            path, "is no forecast: `mofa validate forecast QUESTIONS.json --to FILE` writes one"
+        )
+    content: Mapping[str, Any] = document["forecast"]
+    if digest(content) != document["sha256"]:
+        raise BadFile(
+            path,
+            f"was changed after it was written: its content has not the SHA-256 {str(document['sha256'])[:12]}…",
+        )
+    return content
+
+
+def results_of(path: Path | str, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What was measured of a forecast's jobs, by their ids: runs as `mofa calibrate --from-runs` takes them, or cases of the lab."""
+    asked = {job["question"]["id"]: job["question"] for job in content["jobs"]}
+    found: dict[str, dict[str, Any]] = {}
+    for values in read(path)[0]:
+        name = values.get("id") if isinstance(values, Mapping) else None
+        if name in asked:
+            try:
+                found[str(name)] = _measured(values, job_of(asked[name]))
+            except InputError as error:
+                raise BadFile(path, f"{name}: {error}") from None
+    return found
+
+
+def _measured(values: Mapping[str, Any], asked: Case) -> dict[str, Any]:
+    """The figures of one result; a run of another layout, batch or size is none."""
+    if "measured" in values:
+        case = case_of_record(Record(values))
+        _same(case, asked)
+        told: dict[str, Any] = {"trained": not case.out_of_memory}
+        for figure in case.measured:
+            if figure.quantity == "step_time_s":
+                told["step_s"] = figure.value
+            elif figure.quantity == "memory_gib":
+                told["memory_gib"] = figure.value / GIB
+    else:
+        trained = values.get("trained", True)
+        if not isinstance(trained, bool):
+            raise BadValue("trained", trained, "give true or false")
+        told = {"trained": trained}
+        if values.get("step_seconds") is not None:
+            told["step_s"] = seconds_of(values["step_seconds"])
+        if values.get("memory_gib") is not None:
+            told["memory_gib"] = number_of(values, "memory_gib")
+    if told["trained"] and "step_s" not in told:
+        raise BadValue("step_seconds", None, "give a step time, or say that the run did not train")
+    return told
+
+
+def _same(case: Case, asked: Case) -> None:
+    """Refuse a run of another job than the one that was asked about."""
+    for name, one, other in (
+        ("gpus", int(case.cluster.gpus), int(asked.cluster.gpus)),
+        ("gpu", case.cluster.device.name, asked.cluster.device.name),
+        ("global_batch", case.workload.training.global_batch, asked.workload.training.global_batch),
+        (
+            "precision",
+            case.workload.training.precision.name,
+            asked.workload.training.precision.name,
+        ),
+        ("strategy", format_strategy(case.strategy), format_strategy(asked.strategy)),
+    ):
+        if one != other:
+            raise BadValue(name, one, f"the forecast is of {other}")
+
+
+def outcomes(content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> list[Outcome]:
+    """Forecast jobs whose results are known."""
+    told = []
+    for job in content["jobs"]:
+        found = results.get(job["question"]["id"])
+        if found is None:
+            continue
+        step = found.get("step_s")
+        low, high = job["step_band_s"]
+        told.append(
+            Outcome(
+                id=job["question"]["id"],
+                predicted_s=job["step_s"],
+                measured_s=step,
+                inside=None if step is None else bool(low <= step <= high),
+                fits=job["fits"],
+                trained=bool(found["trained"]),
+            )
+        )
+    return told
+
+
+def scores(content: Mapping[str, Any], told: Sequence[Outcome]) -> dict[str, Any]:
+    """Errors, how many bands held and whether that is chance, and how true the chances to fit were."""
+    from scipy.stats import binomtest
+
+    errors = [abs(one.error) for one in told if one.error is not None]
+    inside = [one.inside for one in told if one.inside is not None]
+    said = np.array([one.fits for one in told])
+    trained = np.array([one.trained for one in told], dtype=float)
+    return {
+        "jobs": len(content["jobs"]),
+        "scored": len(told),
+        "median_error": float(np.median(errors)) if errors else None,
+        "mean_error": float(np.mean(errors)) if errors else None,
+        "inside": sum(inside),
+        "share_inside": float(np.mean(inside)) if inside else None,
+        "chance_of_share": float(binomtest(sum(inside), len(inside), content["share"]).pvalue)
+        if inside
+        else None,
+        "fits_said": float(said.mean()) if len(told) else None,
+        "fits_was": float(trained.mean()) if len(told) else None,
+        "fits_brier": float(np.mean((said - trained) ** 2)) if len(told) else None,
+    }
+
+
+def record(path: Path | str, results: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Keep results beside their forecast, bound to it by its hash."""
+    document = from_json(read_text(path), path)
+    place = results_file(path)
+    kept = {"sha256": document["sha256"], "results": dict(results)}
+    write_text(place, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    return place
+
+
+def results_file(path: Path | str) -> Path:
+    """Where the results of a forecast are kept."""
+    return Path(str(path).removesuffix(ENDING).removesuffix(".json") + RESULTS)
+
+
+def kept_results(path: Path | str) -> Mapping[str, Mapping[str, Any]]:
+    """The results that are kept beside a forecast; none where nobody recorded any."""
+    place = results_file(path)
+    if not place.exists():
+        return {}
+    document = from_json(read_text(place), place)
+    if document.get("sha256") != from_json(read_text(path), path)["sha256"]:
+        raise BadFile(place, f"holds results of another forecast than {path}")
+    results: Mapping[str, Mapping[str, Any]] = document["results"]
+    return results
+
+
+def unscored(folder: Path = FOLDER) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Forecasts in a folder that have no results yet."""
+    for path in sorted(folder.glob(f"*{ENDING}")):
+        if not kept_results(path):
+            yield path, load(path)
+
+
+def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> None:
+    """Refuse runs of a forecast's publishers that are later than it, until it was scored: what is fitted is forecast no more."""
+    waiting = list(unscored(folder)) if folder.exists() else []
+    for values in rows if waiting else ():
+        row = Record(values if isinstance(values, Mapping) else {})
+        publisher = row.inner("normalized").text("publisher", "not stated")
+        for path, content in waiting:
+            if publisher in content["publishers"] and _later(row, str(content["written"])):
+                raise BadValue(
+                    f"{file}: {row.text('id', 'a run')}",
+                    publisher,
+                    f"it is later than {path.name} of {content['written']}, which has to be scored first: "
+                    f"mofa validate forecast {path} --results {file} --record",
+                )
+
+
+def _later(row: Record, day: str) -> bool:
+    """Whether a run was published after a day: by its date, or by its year where it has no other."""
+    told = row.get("published")
+    if told is not None:
+        return row.text("published") > day
+    return row.count("year", 0) > int(day[:4])
+
+
+def forecast_table(content: Mapping[str, Any], told: Sequence[Outcome] = ()) -> Table:
+    """The jobs of a forecast, with what came of them."""
+    known = {one.id: one for one in told}
+    return Table(
+        title=f"{content['name']}, written {content['written']}",
+        columns=(
+            Column("job"),
+            Column("step", unit="s"),
+            Column("from", unit="s"),
+            Column("to", unit="s"),
+            Column("memory", unit="GiB"),
+            Column("fits", unit="%"),
+            Column("measured", unit="s"),
+            Column("error", unit="%"),
+        ),
+        rows=tuple(
+            (
+                job["question"]["id"],
+                job["step_s"],
+                *job["step_band_s"],
+                job["memory_gib"],
+                job["fits"],
+                known[job["question"]["id"]].measured_s if job["question"]["id"] in known else None,
+                known[job["question"]["id"]].error if job["question"]["id"] in known else None,
+            )
+            for job in content["jobs"]
+        ),
+    )
+
+
+def section(folder: Path) -> Iterator[str]:
+    """The section of the page of validation: every forecast, and its score where its results are known."""
+    yield ABOUT.format(share=100 * SHARE)
+    rows = []
+    for path in sorted(folder.glob(f"*{ENDING}")):
+        content = load(path)
+        told = outcomes(content, kept_results(path))
+        found = scores(content, told)
+        rows.append(
+            (
+                content["name"],
+                content["written"],
+                digest(content)[:12],
+                found["jobs"],
+                found["scored"],
+                found["median_error"],
+                found["share_inside"],
+                found["chance_of_share"],
+            )
+        )
+    yield as_markdown(
+        Table(
+            columns=(
+                Column("forecast"),
+                Column("written"),
+                Column("SHA-256"),
+                Column("jobs"),
+                Column("results"),
+                Column("median error", unit="%"),
+                Column("in their bands", unit="%"),
+                Column("chance", unit="%"),
+            ),
+            rows=tuple(rows),
+        )
+    )
