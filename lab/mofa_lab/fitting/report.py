@@ -206,7 +206,7 @@ def _forecasts() -> Iterator[str]:
     """Forecasts that were written before their results, and how they came out."""
     from mofa_lab.validate import forecast
 
-    if any(forecast.FOLDER.glob(f"*{forecast.ENDING}")):
+    if forecast.FOLDER.exists():
         yield from forecast.section(forecast.FOLDER)
 
 

@@ -48,7 +48,7 @@ chance of so uneven a share if they do.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class ForecastOutcome:
     """What came of one forecast job."""
 
     id: str
@@ -223,7 +223,9 @@ def _same(case: Case, asked: Case) -> None:
             raise BadValue(name, one, f"the forecast is of {other}")
 
 
-def outcomes(content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> list[Outcome]:
+def outcomes(
+    content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+) -> list[ForecastOutcome]:
     """Forecast jobs whose results are known."""
     told = []
     for job in content["jobs"]:
@@ -233,7 +235,7 @@ def outcomes(content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]
         step = found.get("step_s")
         low, high = job["step_band_s"]
         told.append(
-            Outcome(
+            ForecastOutcome(
                 id=job["question"]["id"],
                 predicted_s=job["step_s"],
                 measured_s=step,
@@ -245,7 +247,7 @@ def outcomes(content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]
     return told
 
 
-def scores(content: Mapping[str, Any], told: Sequence[Outcome]) -> dict[str, Any]:
+def scores(content: Mapping[str, Any], told: Sequence[ForecastOutcome]) -> dict[str, Any]:
     """Errors, how many bands held and whether that is chance, and how true the chances to fit were."""
     from scipy.stats import binomtest
 
@@ -326,7 +328,7 @@ def _later(row: Record, day: str) -> bool:
     return row.count("year", 0) > int(day[:4])
 
 
-def forecast_table(content: Mapping[str, Any], told: Sequence[Outcome] = ()) -> Table:
+def forecast_table(content: Mapping[str, Any], told: Sequence[ForecastOutcome] = ()) -> Table:
     """The jobs of a forecast, with what came of them."""
     known = {one.id: one for one in told}
     return Table(
@@ -376,6 +378,9 @@ def section(folder: Path) -> Iterator[str]:
                 found["chance_of_share"],
             )
         )
+    if not rows:
+        yield "None has been written yet."
+        return
     yield as_markdown(
         Table(
             columns=(
