@@ -17,7 +17,7 @@ import numpy as np
 from mofa_model.blocks import Block, Kept, Layer, Ranks
 from mofa_model.blocks.block import ALL, EACH, NOTHING
 from mofa_model.equations import activations, memory
-from mofa_model.estimate.block_time import block_tokens, tokens_per_rank
+from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import heads_on, layers_on
 from mofa_model.estimate.terms import Footprint
@@ -81,12 +81,17 @@ def activation_memory(
     workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
 ) -> Footprint:
     """Activations, head and loss on every kind of stage."""
-    constants = cluster.calibration.memory
-    layers = stored_layers(workload, constants, strategy)
-    if np.any(strategy.chunk_layers):
-        layers += stored_layers(workload, constants, replace(strategy, chunks=1))
+    layers = on_distinct_rows(workload, cluster, strategy, _stored_layers)
     stored = stored_activations(workload, strategy, stages, layers)
     return with_loss(workload, cluster, strategy, stages, stored)
+
+
+def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[StoredLayer, ...]:
+    constants = cluster.calibration.memory
+    layers = stored_layers(workload, constants, s)
+    if np.any(s.chunk_layers):
+        layers += stored_layers(workload, constants, replace(s, chunks=1))
+    return layers
 
 
 def with_loss(

@@ -7,8 +7,9 @@ laws in `equations.compute`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -22,11 +23,13 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
 
+Priced = TypeVar("Priced")
+
 MANY: Final = 256
 """Rows from which looking for equal rows costs less than pricing them all. Ours, measured."""
-PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "context_mode")
-"""Fields of a strategy that the time of a block depends on. A new axis that changes it stands here
-too."""
+PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "recompute_layers")
+"""Degrees on which the work of one device on a layer or on the head depends. A new one that changes
+it stands here too."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,29 @@ def memory_rate(cluster: Cluster) -> BytesPerSecond:
     return cluster.device.memory_bandwidth * cluster.calibration.compute.memory_efficiency
 
 
+def on_distinct_rows(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    price: Callable[[Workload, Cluster, Strategy], Priced],
+) -> Priced:
+    """Prices of the work of one device for a family: rows with equal `PRICED_BY` are priced once.
+
+    Where it is asked of other fields of many rows, numpy says that shapes differ.
+    """
+    given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
+    sizes = {np.shape(column) for column in given.values()}
+    if len(sizes) != 1 or min(sizes.pop()) < MANY or array_axes(workload, cluster):
+        return price(workload, cluster, strategy)
+    position = groups(list(given.values()))
+    first = row_of_each(position)
+    distinct = replace(strategy, **{name: column[first] for name, column in given.items()})
+    return spread(price(workload, cluster, distinct), position)
+
+
 def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[BlockTime]:
-    """Times of all blocks of the model. Rows of a family with equal `PRICED_BY` are priced once."""
-    priced_by = {name: getattr(strategy, name) for name in PRICED_BY}
-    columns = {name: value for name, value in priced_by.items() if np.ndim(value)}
-    sizes = {np.shape(column) for column in columns.values()}
-    position = None
-    if len(sizes) == 1 and min(sizes.pop()) >= MANY and not array_axes(workload, cluster):
-        position = groups(list(columns.values()))
-        first = row_of_each(position)
-        priced_by |= {name: column[first] for name, column in columns.items()}
-    rows = Strategy(**priced_by)
-    times = [block_time(workload, cluster, rows, block) for block in workload.model.blocks]
-    return times if position is None else [spread(time, position) for time in times]
+    """Times of all blocks of the model."""
+    return [block_time(workload, cluster, strategy, block) for block in workload.model.blocks]
 
 
 def stream_time(workload: Workload, cluster: Cluster, strategy: Strategy, layer: Layer) -> Seconds:

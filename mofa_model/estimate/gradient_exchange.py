@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.model_states import held_parameters, update_rule
@@ -10,11 +11,23 @@ from mofa_model.placement import Stages
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
-from mofa_model.units import BytesPerSecond, Count, Seconds
+from mofa_model.units import BytesPerSecond, Count, Ratio, Seconds
 
 TENSORS_PER_LAYER = 6.0
 """Parameter tensors of a layer that are reduced one by one: QKV, output, two or three of the FFN,
 norms."""
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """How a stack hides the collectives of a ZeRO level beside compute."""
+
+    each: bool | NDArray[np.bool_]
+    """Whether every micro-batch sends gradients."""
+    reach: Ratio
+    """Share of the window of compute that it really uses. [1]"""
+    tail: Ratio
+    """Share of the collectives that stays exposed. [1]"""
 
 
 @dataclass(frozen=True)
@@ -23,6 +36,8 @@ class GradientExchange:
 
     collective: Seconds
     """Gradient and parameter collectives, exposed or not."""
+    hiding: Hiding
+    """What hides them."""
     embedding: Seconds
     """All-reduce of a tied embedding between first and last stage."""
     optimizer: Seconds
@@ -59,6 +74,7 @@ def gradient_exchange(
         )
     return GradientExchange(
         collective=collective,
+        hiding=_hiding(cluster, s.sharding),
         embedding=_tied_embedding_time(workload, cluster, s, ranks),
         optimizer=_update_time(
             workload, cluster, s, stages, trained, trained_experts, ranks, expert_ranks
@@ -70,31 +86,27 @@ def _fullest(parameters: Count) -> Count:
     return np.max(parameters, axis=0) if np.ndim(parameters) else parameters
 
 
-def overlap_window(strategy: Strategy, slowest: Seconds, micro_batches: Count) -> Seconds:
-    """Compute beside which a step's collectives run, Eq. (24). [s]
-
-    All micro-batches where each sends gradients, else those that the schedule leaves.
-    """
-    s = strategy
-    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
-        return slowest * micro_batches
-    return slowest * s.schedule.overlap_window(
-        microbatches=micro_batches, stages=s.pp, virtual=s.vpp
-    )
+def _hiding(cluster: Cluster, level: Sharding) -> Hiding:
+    k = cluster.calibration.overlap
+    if level in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
+        return Hiding(each=True, reach=k.gather, tail=k.gather_tail)
+    reach = k.data_replicated if level is Sharding.NONE else k.data
+    return Hiding(each=False, reach=reach, tail=k.data_tail)
 
 
 def exposed_time(
-    cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds
+    strategy: Strategy, exchange: GradientExchange, slowest: Seconds, micro_batches: Count
 ) -> Seconds:
-    """Part of the collectives that `window` seconds of compute do not hide, Eq. (24). [s]"""
-    s, k = strategy, cluster.calibration.overlap
-    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
-        reach, tail = k.gather, k.gather_tail
-    elif s.sharding is Sharding.NONE:
-        reach, tail = k.data_replicated, k.data_tail
-    else:
-        reach, tail = k.data, k.data_tail
-    return overlap.data_exposed(collective, window, reach * float(s.data_overlap), tail)
+    """Part of the collectives that compute does not hide, Eq. (24). [s]
+
+    They run beside all micro-batches where each sends gradients, else beside those that the
+    schedule leaves.
+    """
+    s, hiding = strategy, exchange.hiding
+    left = s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
+    window = slowest * np.where(hiding.each, micro_batches, left)
+    reach = hiding.reach * float(s.data_overlap)
+    return overlap.data_exposed(exchange.collective, window, reach, hiding.tail)
 
 
 def _collective_time(

@@ -18,13 +18,12 @@ import numpy as np
 
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.equations.pipeline import bubble_time
-from mofa_model.estimate.block_time import tokens_per_rank
+from mofa_model.estimate.block_time import on_distinct_rows, tokens_per_rank
 from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import (
     GradientExchange,
     exposed_time,
     gradient_exchange,
-    overlap_window,
 )
 from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
@@ -44,7 +43,7 @@ class StepInputs:
     workload: Workload
     cluster: Cluster
     strategy: Strategy
-    """A search states here no shard group and no placement of the optimizer: `exchange` knows
+    """A search states here nothing of the optimizer's sharding and placement: `exchange` knows
     them."""
     micro_batches: Count
     slowest: Seconds
@@ -57,8 +56,7 @@ class StepInputs:
 
 
 def _exposed_exchange(step: StepInputs) -> Seconds:
-    window = overlap_window(step.strategy, step.slowest, step.micro_batches)
-    return exposed_time(step.cluster, step.strategy, step.exchange.collective, window)
+    return exposed_time(step.strategy, step.exchange, step.slowest, step.micro_batches)
 
 
 @dataclass(frozen=True)
@@ -183,9 +181,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     m = micro_batches(workload, s)
     axes = array_axes(workload, cluster, s)
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
-    layers = layer_times(workload, cluster, s)
-    head = head_time(workload, cluster, s)
-    whole = layer_times(workload, cluster, replace(s, chunks=1)) if np.any(s.chunk_layers) else ()
+    layers, whole, head = on_distinct_rows(workload, cluster, s, _work_of_a_device)
     stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
@@ -208,6 +204,15 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
         step=step_time(inputs),
         memory=footprint(workload, cluster, s, stages),
     )
+
+
+def _work_of_a_device(
+    workload: Workload, cluster: Cluster, s: Strategy
+) -> tuple[tuple[LayerTime, ...], tuple[LayerTime, ...], HeadTime]:
+    """Layers of each kind, with whole experts where not all run in chunks, and the head."""
+    some = np.any(s.chunk_layers)
+    whole = layer_times(workload, cluster, replace(s, chunks=1)) if some else ()
+    return layer_times(workload, cluster, s), whole, head_time(workload, cluster, s)
 
 
 def pipeline_flow(strategy: Strategy, stage: StageTime, micro_batches: Count) -> Flow:

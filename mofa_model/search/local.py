@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
-from mofa_model.checks import field_names
 from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
 from mofa_model.estimate.block_time import BlockTime, block_times
 from mofa_model.estimate.layer_time import layer_times
@@ -157,7 +156,6 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:
     """A strategy with other values: as `replace`, but the values are not checked again."""
-    other, put = object.__new__(Strategy), object.__setattr__
-    for name in field_names(Strategy):
-        put(other, name, changes[name] if name in changes else getattr(strategy, name))
+    other = object.__new__(Strategy)
+    vars(other).update(vars(strategy), **changes)
     return other

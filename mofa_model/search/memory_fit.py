@@ -32,9 +32,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """What fits of some states beside an option of a micro-batch."""
+    """Which states fit beside an option of a micro-batch."""
 
-    states: OptimizerStates
     fits: Array
     """[states, rows]"""
     near_bytes: Array | None
@@ -47,15 +46,12 @@ def rows_with_room(
     axes: Axes,
     context: AxisContext,
     block: ShapeBlock,
-    states: list[OptimizerStates],
+    states: OptimizerStates,
     leaders: Leaders,
 ) -> Array:
     """The rows that have room for what stays in memory; the others' strategies are counted."""
-    least = np.full(len(block.index), np.inf)
-    for state in states:
-        held = np.max(state.held, axis=1)
-        legal = reduce(or_, state.ok)
-        least = np.minimum(least, np.min(np.where(legal, held, np.inf), axis=0))
+    held, legal = np.max(states.held, axis=1), reduce(or_, states.ok)
+    least = np.min(np.where(legal, held, np.inf), axis=0)
     full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
     if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
@@ -65,7 +61,7 @@ def rows_with_room(
             repeated = overlaps.repeated
             repeated = repeated if isinstance(repeated, int) else repeated[full]
             for at in overlaps.bundles:
-                beside = sum(np.count_nonzero(state.ok[at][:, full], axis=0) for state in states)
+                beside = np.count_nonzero(states.ok[at][:, full], axis=0)
                 done = sum((option.ok[at][full] for option in options), np.zeros(int(full.sum())))
                 leaders.rejected[Rejection.OUT_OF_MEMORY] += int(np.sum(beside * done * repeated))
     return np.flatnonzero(~full)
@@ -74,12 +70,14 @@ def rows_with_room(
 def fits_of(
     context: AxisContext,
     block: ShapeBlock,
-    states: list[OptimizerStates],
+    states: OptimizerStates,
     option: FeatureValues,
     local: LocalShapes,
     rejected: Counter[Rejection],
-) -> list[list[Fit]]:
-    """For each of the block's overlaps, the states that fit beside an option; counts the others."""
+) -> list[Fit | None]:
+    """For each of the block's overlaps, which states fit beside an option, None where it is legal
+    beside none; counts the others.
+    """
     w, c = context.workload, context.cluster
     s = varied(block.layout, **option.fields)
     stored = spread(local.stored(s), local.position[block.members])
@@ -88,27 +86,27 @@ def fits_of(
     parked = np.broadcast_to(
         activations.host_activations * c.gpus_per_node, block.stages.count.shape
     )
-    moving: dict[bool, Array] = {}
-    fits: list[list[Fit]] = [[] for _ in block.overlaps]
-    for state in states:
-        level = state.level.sharding
-        whole = level is Sharding.WEIGHTS  # the one level on which the loss depends
-        if whole not in moving:
+    peak = np.empty((len(states.levels), len(block.index)))
+    # The loss depends on one level alone.
+    whole = np.array([level is Sharding.WEIGHTS for level in states.levels])
+    for some, level in ((whole, Sharding.WEIGHTS), (~whole, Sharding.OPTIMIZER)):
+        if some.any():
             loss = with_loss(w, c, varied(s, sharding=level), block.stages, activations)
-            moving[whole] = np.asarray(loss.total)
-        peak = _largest_sum(state.held, moving[whole])
-        host = _host_bytes(context, state, parked)
-        for own, overlaps in zip(fits, block.overlaps, strict=True):
-            bundles = [at for at in overlaps.bundles if option.ok[at].any()]
-            if bundles:
-                legal = reduce(or_, (state.ok[at] & option.ok[at] for at in bundles))
-                own.append(_fit(context, state, legal, peak, host, overlaps, rejected))
+            held = states.held if some.all() else states.held[some]
+            peak[some] = _largest_sum(held, np.asarray(loss.total))
+    host = _host_bytes(context, states, parked)
+    fits: list[Fit | None] = []
+    for overlaps in block.overlaps:
+        bundles = [at for at in overlaps.bundles if option.ok[at].any()]
+        legal = [states.ok[at] & option.ok[at] for at in bundles]
+        fits.append(
+            _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
+        )
     return fits
 
 
 def _fit(
     context: AxisContext,
-    states: OptimizerStates,
     legal: Array,
     peak: Array,
     host: Array | None,
@@ -127,7 +125,7 @@ def _fit(
         rejected[Rejection.OUT_OF_HOST_MEMORY] += left - overlaps.strategies(fits)
     # Where something fits nobody asks for the leanest.
     bare = peak if fits.any() else np.where(legal, peak, np.inf)
-    return Fit(states, fits, np.where(near, peak, 0.0) if near.any() else None, bare)
+    return Fit(fits, np.where(near, peak, 0.0) if near.any() else None, bare)
 
 
 def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) -> Array | None:

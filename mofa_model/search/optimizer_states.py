@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,13 +11,13 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext, shard_group
-from mofa_model.estimate.gradient_exchange import gradient_exchange
+from mofa_model.checks import field_names
+from mofa_model.estimate.gradient_exchange import GradientExchange, Hiding, gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
 from mofa_model.records import dataclass
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import FeatureValues, ShapeBlock, combinations, feature_values
 from mofa_model.search.local import varied
-from mofa_model.search.space import DEGREES
 from mofa_model.spec import Workload
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.units import Bytes, Numeric
@@ -26,10 +27,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class OptimizerStates:
-    """One ZeRO level, with its shard groups and placements (states) on a leading axis."""
+    """Every ZeRO level with its shard groups and placements (states) on a leading axis."""
 
-    level: Strategy
-    """The strategy of the level; its shard group and placement are not those of the states."""
+    levels: tuple[Sharding, ...]
+    """The level of each state; those of one level stand together."""
     held: Array
     """Bytes that stay on the device, [states, kinds, rows]. [B]"""
     parked: Array | None
@@ -37,12 +38,8 @@ class OptimizerStates:
     has any. [B]"""
     host: Array | None
     """Host memory of a node for them alone, [states, rows]. [B]"""
-    collective: Array
-    """Time of collectives, [states, rows]. [s]"""
-    update: Array
-    """Time of the optimizer update, [states, rows]. [s]"""
-    embedding: Numeric
-    """All-reduce of a tied embedding. [s]"""
+    exchange: GradientExchange
+    """What they send and compute once a step, [states, rows]; the tied embedding [rows]."""
     offset: Array
     """Raw index of each state's values, [states, 1]."""
     ok: Array
@@ -54,45 +51,43 @@ class OptimizerStates:
 
     def of(self, rows: NDArray[np.int64]) -> OptimizerStates:
         """The optimizer states of some of the rows."""
+        return replace(
+            self,
+            held=self.held.take(rows, axis=-1),
+            parked=None if self.parked is None else self.parked.take(rows, axis=-1),
+            host=None if self.host is None else self.host.take(rows, axis=-1),
+            exchange=self.sent(rows),
+            ok=self.ok.take(rows, axis=-1),
+            saved=self.saved.take(rows, axis=-1),
+            replicas=self.replicas.take(rows, axis=-1),
+        )
 
-        def some(value: Any) -> Any:
-            return np.take(value, rows, axis=-1) if np.ndim(value) else value
-
-        degrees = {name: some(getattr(self.level, name)) for name in (*DEGREES, "shard")}
-        return OptimizerStates(
-            level=varied(self.level, **degrees),
-            held=some(self.held),
-            parked=None if self.parked is None else some(self.parked),
-            host=None if self.host is None else some(self.host),
-            collective=some(self.collective),
-            update=some(self.update),
-            embedding=some(self.embedding),
-            offset=self.offset,
-            ok=some(self.ok),
-            saved=some(self.saved),
-            replicas=some(self.replicas),
+    def sent(self, rows: NDArray[np.int64]) -> GradientExchange:
+        """The exchange of some of the rows."""
+        every, embedding = self.exchange, self.exchange.embedding
+        return replace(
+            every,
+            collective=np.take(every.collective, rows, axis=1),
+            embedding=np.take(embedding, rows) if np.ndim(embedding) else embedding,
+            optimizer=np.take(every.optimizer, rows, axis=1),
         )
 
 
-def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> list[OptimizerStates]:
-    """The states of every ZeRO level that some row of a block can have."""
+def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> OptimizerStates | None:
+    """The states that some row of a block can have; None where it can have none."""
     values = [feature_values(axes, block, axis) for axis in within(Scope.STATE)]
-    states: dict[Sharding, list[FeatureValues]] = {}
+    levels: dict[Sharding, list[FeatureValues]] = {}
     for state in combinations(*values):
         if state.ok.any():
-            states.setdefault(state.fields["sharding"], []).append(state)
-    return [_of_level(context, block, level, states[level]) for level in states]
-
-
-def _of_level(
-    context: AxisContext, block: ShapeBlock, level: Sharding, states: list[FeatureValues]
-) -> OptimizerStates:
+            levels.setdefault(state.fields["sharding"], []).append(state)
+    states = [state for some in levels.values() for state in some]
+    if not states:
+        return None
     w, c, stages = context.workload, context.cluster, block.stages
-    base = varied(block.layout, sharding=level)
     held, sent, saved, replicas = [], [], [], []
     for state in states:
-        group = shard_group(state.fields["shard"], base.tp, c)
-        s = varied(base, **{**state.fields, "shard": group})
+        group = shard_group(state.fields["shard"], block.layout.tp, c)
+        s = varied(block.layout, **{**state.fields, "shard": group})
         held.append(model_states(w, c, s, stages))
         sent.append(gradient_exchange(w, c, s, stages, block.micro_batches))
         saved.append(checkpoint_size(w, s))
@@ -102,13 +97,21 @@ def _of_level(
     if any(np.any(some.host_states) for some in held):
         parked = _stacked([some.host_states * c.gpus_per_node for some in held], shape)
     return OptimizerStates(
-        level=base,
+        levels=tuple(state.fields["sharding"] for state in states),
         held=_stacked([some.total for some in held], shape),
         parked=parked,
         host=None if parked is None else np.max(parked, axis=1),
-        collective=_stacked([some.collective for some in sent], shape[1:]),
-        update=_stacked([some.optimizer for some in sent], shape[1:]),
-        embedding=sent[0].embedding,
+        exchange=GradientExchange(
+            collective=_stacked([some.collective for some in sent], shape[1:]),
+            hiding=Hiding(
+                *(
+                    np.array([getattr(some.hiding, name) for some in sent])[:, None]
+                    for name in field_names(Hiding)
+                )
+            ),
+            embedding=sent[0].embedding,
+            optimizer=_stacked([some.optimizer for some in sent], shape[1:]),
+        ),
         offset=np.array([state.offset for state in states], dtype=np.int64)[:, None],
         ok=np.stack([state.ok for state in states], axis=1),
         saved=_stacked(saved, shape[1:]),

@@ -7,18 +7,16 @@ is the one that `estimate` gives for that strategy alone, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.gradient_exchange import GradientExchange
 from mofa_model.estimate.stage_time import stage_times
 from mofa_model.estimate.step import StepInputs, exposed_hops, pipeline_flow, step_time
 from mofa_model.placement import spread
-from mofa_model.search.axes import Axes, within
+from mofa_model.search.axes import Axes
 from mofa_model.search.blocks import (
     FeatureValues,
     Overlaps,
@@ -34,9 +32,6 @@ from mofa_model.search.memory_fit import Fit, fits_of, rows_with_room
 from mofa_model.search.optimizer_states import OptimizerStates, optimizer_states
 from mofa_model.search.rank import Leaders
 from mofa_model.search.space import DEGREES, Shapes
-
-_OF_STEP: Final = tuple(name for axis in within(Scope.STEP) for name in axis.fields)
-"""Features that change what a step adds to its pipeline."""
 
 Array = NDArray[Any]
 
@@ -67,11 +62,12 @@ def price(
             if count:
                 whole = block_of(axes, context, shapes, group[:count])
                 states = optimizer_states(axes, context, whole)
-                _price_block(axes, context, whole, states, local, leaders)
                 layered = with_recomputed_layers(axes, shapes, whole)
-                if layered is not None:
-                    states = [state.of(layered.origin) for state in states]
-                    _price_block(axes, context, layered, states, local, leaders)
+                if states is not None:
+                    _price_block(axes, context, whole, states, local, leaders)
+                    if layered is not None:
+                        states = states.of(layered.origin)
+                        _price_block(axes, context, layered, states, local, leaders)
             advance(len(group) * share)
 
 
@@ -79,54 +75,59 @@ def _price_block(
     axes: Axes,
     context: AxisContext,
     block: ShapeBlock,
-    states: list[OptimizerStates],
+    states: OptimizerStates,
     local: LocalShapes,
     leaders: Leaders,
 ) -> None:
     """Every option of a micro-batch beside every state."""
-    leaders.effort.spend(len(states) * (STATE + BESIDE * len(block.index)))
+    levels = len(set(states.levels))
+    leaders.effort.spend(levels * (STATE + BESIDE * len(block.index)))
     alive = rows_with_room(axes, context, block, states, leaders)
     if not len(alive):
         return
     if len(alive) < len(block.index):
         block = block.of(alive)
-        states = [state.of(alive) for state in states]
+        states = states.of(alive)
     for option in micro_batch_options(axes, block):
         leaders.effort.spend(WORK)
         every = fits_of(context, block, states, option, local, leaders.rejected)
-        for overlaps, fits in zip(block.overlaps, every, strict=True):
-            leaders.searched += sum(overlaps.strategies(fit.fits) for fit in fits)
+        for overlaps, fit in zip(block.overlaps, every, strict=True):
+            if fit is None:
+                continue
+            leaders.searched += overlaps.strategies(fit.fits)
             if not leaders.searched:
-                _remember_leanest(block, option, overlaps, fits, leaders)
-            wanted = np.zeros(len(block.index), dtype=bool)
-            for fit in fits:
-                some = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
-                wanted |= np.any(some, axis=0)
-            columns = np.flatnonzero(wanted)
+                _remember_leanest(block, states, option, overlaps, fit, leaders)
+            wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
+            columns = np.flatnonzero(wanted.any(axis=0))
             if len(columns):
                 leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
-                _time(context, block, option, overlaps, fits, local, columns, leaders)
+                _time(context, block, states, option, overlaps, fit, local, columns, leaders)
 
 
 def _remember_leanest(
-    block: ShapeBlock, option: FeatureValues, overlaps: Overlaps, fits: list[Fit], leaders: Leaders
+    block: ShapeBlock,
+    states: OptimizerStates,
+    option: FeatureValues,
+    overlaps: Overlaps,
+    fit: Fit,
+    leaders: Leaders,
 ) -> None:
     """The strategy that needs the least device memory, for the case that none fits."""
-    for fit in fits:
-        state, row = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
-        least = float(fit.peak[state, row])
-        if least < leaders.leanest_memory:
-            offset = fit.states.offset[state, 0] + option.offset + overlaps.values[0].offset[row]
-            leaders.leanest_memory = least
-            leaders.leanest_index = int(block.index[row] + offset)
+    state, row = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
+    least = float(fit.peak[state, row])
+    if least < leaders.leanest_memory:
+        offset = states.offset[state, 0] + option.offset + overlaps.values[0].offset[row]
+        leaders.leanest_memory = least
+        leaders.leanest_index = int(block.index[row] + offset)
 
 
 def _time(
     context: AxisContext,
     block: ShapeBlock,
+    states: OptimizerStates,
     option: FeatureValues,
     overlaps: Overlaps,
-    fits: list[Fit],
+    fit: Fit,
     local: LocalShapes,
     columns: Array,
     leaders: Leaders,
@@ -153,29 +154,21 @@ def _time(
         index = block.index[rows] + (option.offset + overlap.offset[rows])
         slowest, micro_batches = _picked(stage.slowest, hopeful), m[hopeful]
         pipeline, hops = _picked(pipeline, hopeful), _picked(hops, hopeful)
-        of_step = {name: getattr(s, name) for name in _OF_STEP}
-        of_step |= {name: _picked(getattr(s, name), hopeful) for name in DEGREES}
-        for fit in fits:
-            states = fit.states
-            inputs = StepInputs(
-                workload=w,
-                cluster=c,
-                strategy=varied(states.level, **of_step),
-                micro_batches=micro_batches,
-                slowest=slowest,
-                pipeline=pipeline,
-                hops=hops,
-                exchange=GradientExchange(
-                    collective=np.take(states.collective, rows, axis=1),
-                    embedding=_picked(states.embedding, rows),
-                    optimizer=np.take(states.update, rows, axis=1),
-                ),
-            )
-            step = np.asarray(step_time(inputs).total)
-            fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
-            leaders.offer(step, index, block.shapes[rows], states, rows, fitting, peak)
-            if fit.near_bytes is not None:
-                leaders.miss(step, index, states, np.take(fit.near_bytes, rows, axis=1))
+        inputs = StepInputs(
+            workload=w,
+            cluster=c,
+            strategy=varied(s, **{name: _picked(getattr(s, name), hopeful) for name in DEGREES}),
+            micro_batches=micro_batches,
+            slowest=slowest,
+            pipeline=pipeline,
+            hops=hops,
+            exchange=states.sent(rows),
+        )
+        step = np.asarray(step_time(inputs).total)
+        fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
+        leaders.offer(step, index, block.shapes[rows], states, rows, fitting, peak)
+        if fit.near_bytes is not None:
+            leaders.miss(step, index, states, np.take(fit.near_bytes, rows, axis=1))
 
 
 def _picked(value: Any, columns: Array) -> Any:
