@@ -100,14 +100,14 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     )
 
 
-def groups(columns: Sequence[Array]) -> NDArray[np.int64]:
+def groups(keys: Sequence[Array]) -> NDArray[np.int64]:
     """The group of every row: rows with equal values in all columns are of one, numbered from 0.
 
     >>> groups([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])]).tolist()
     [1, 0, 1]
     """
-    key = np.zeros(columns[0].shape, dtype=np.int64)
-    for column in columns:
+    key = np.zeros(keys[0].shape, dtype=np.int64)
+    for column in keys:
         # Most columns have one number in all rows. Small whole numbers are their own place.
         if np.all(column == column[0]):
             continue

@@ -96,14 +96,14 @@ Item = TypeVar("Item")
 def table_of(
     title: str,
     items: Iterable[Item],
-    cells: Sequence[tuple[Column, Callable[[Item], Cell]]],
+    columns: Sequence[tuple[Column, Callable[[Item], Cell]]],
     notes: Sequence[str] = (),
 ) -> Table:
     """A row for each item; every column stands beside what it shows of an item."""
     return Table(
         title=title,
-        columns=tuple(column for column, _ in cells),
-        rows=tuple(tuple(show(item) for _, show in cells) for item in items),
+        columns=tuple(column for column, _ in columns),
+        rows=tuple(tuple(show(item) for _, show in columns) for item in items),
         notes=tuple(notes),
     )
 

@@ -298,12 +298,12 @@ def known_pool():
         node_days=7680.0,
         window=30 * DAY,
         coverage=0.98,
-        lost={"node-down": 2.5 * DAY},
+        lost_node_seconds={"node-down": 2.5 * DAY},
         phases={"detect": 240.0},
     )
     snapshot = ProfileSnapshot(
         profile=live(CLUSTER_PROFILE, body),
-        nodes=NodeCount(total=3, ready=2, cordoned=1, gpus={8: 3}, names=("a", "b", "c")),
+        node_count=NodeCount(total=3, ready=2, cordoned=1, gpus={8: 3}, names=("a", "b", "c")),
         history=history,
         now=NOW,
     )

@@ -168,9 +168,9 @@ def steady(settings):
         "status": {"nodes": {"ready": 2, "total": 2, "steady": 2}},
     }
     seen = ProfileSnapshot(
-        profile=live(CLUSTER_PROFILE, body), nodes=pools.count("east"), now=now[0]
+        profile=live(CLUSTER_PROFILE, body), node_count=pools.count("east"), now=now[0]
     )
-    return pool_size(seen, settings.loop).again
+    return pool_size(seen, settings.loop).requeue_after
 
 
 def failing(settings):
@@ -221,7 +221,7 @@ def due(settings, *, stepped=True, seconds=600.0):
     alive = Alive(
         at=0.0, since=0.0, watched=True, step_at=10.0 if stepped else None, step_seconds=seconds
     )
-    answer = SimpleNamespace(figures={}, says=SimpleNamespace(current=None, rates=()))
+    answer = SimpleNamespace(predicted={}, says=SimpleNamespace(current=None, rates=()))
     return step_due(SimpleNamespace(alive=alive, running=None), answer, settings.loop)
 
 

@@ -514,9 +514,9 @@ from mofa_model.strategy import Sharding, Strategy
 TRAINER: Final = "toytrain"
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """Micro-batch and batch."""
-    words = f"--toy-micro-batch={int(strategy.mbs)}", f"--toy-batch={run.global_batch}"
+    words = f"--toy-micro-batch={int(strategy.mbs)}", f"--toy-batch={settings.global_batch}"
     return Launch(trainer=TRAINER, release="1.0", arguments=words)
 
 
@@ -589,13 +589,13 @@ body = {
     "spec": {"gpu": "h100"},
 }
 stands = live(CLUSTER_PROFILE, body)
-pool, witness = WatchedPool(profile=stands, nodes={"a": node, "b": node}), PoolWatch(gap=3600.0)
+pool, witness = WatchedPool(profile=stands, node_facts={"a": node, "b": node}), PoolWatch(gap=3600.0)
 for look in range(200):
     now = 1_795_003_200.0 + 60 * look
     days = witness.look({"toy": pool}, [watched_job(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)], now)["toy"]
 snapshot = ProfileSnapshot(
     profile=stands,
-    nodes=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),
+    node_count=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),
     history=NoHistory(reason="NotConfigured", message="no Prometheus"),
     watched=days,
     now=now,
@@ -617,7 +617,9 @@ def recovery_class(copy: Copy) -> str:
         '    RANK = "rank", "Ranks restart in their processes.", 0.0, 30.0, True\n    PROCESS = ',
     )
     field, count = "    restarts: Tally = 0\n", '                "JobSet.inPlace": '
-    counter = '"JobSet.rank": Counter(value=status.rank_restarts, level=RecoveryClass.RANK)'
+    counter = (
+        '"JobSet.rank": Counter(value=status.rank_restarts, recovery_class=RecoveryClass.RANK)'
+    )
     copy.change(kind, field, f"{field}    rank_restarts: Tally = 0\n")
     copy.change(kind, count, f"                {counter},\n{count}")
     copy.change(kind, "super().shown(body) | ", "super().shown(body) | {RecoveryClass.RANK} | ")
@@ -658,7 +660,7 @@ from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 exporter, pool = Exporter(), live(CLUSTER_PROFILE, {"metadata": {"name": "toy"}})
 for ready in (8, 5):
     nodes = NodeCount(total=8, ready=ready)
-    exporter.show(PoolFigures(snapshot=ProfileSnapshot(profile=pool, nodes=nodes, now=0.0)))
+    exporter.show(PoolFigures(snapshot=ProfileSnapshot(profile=pool, node_count=nodes, now=0.0)))
     print(*(line for line in exporter.page()[0].decode().splitlines() if line.startswith("mofa_pool_toy")))
 """
 
@@ -695,7 +697,7 @@ ALERT = """
 def figure(copy: Copy) -> str:
     """A toy figure of a pool, with its metric and its alert."""
     after = '    _gauge("mofa_pool_member", '
-    row = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.nodes.total - f.snapshot.nodes.ready)'
+    row = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.node_count.total - f.snapshot.node_count.ready)'
     copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {row},\n{after}")
     shown = copy.python("-c", EXPORTED).splitlines()
     if shown != ['mofa_pool_toy_nodes{pool="toy"} 0.0', 'mofa_pool_toy_nodes{pool="toy"} 3.0']:

@@ -12,8 +12,9 @@ parameter holds one kind of thing: a number or a record, and one class of record
 - Classes whose names differ by a form alone (`PredictedDocument` and `Predicted`, `LiveProfile` and `Profile`) are one thing.
 - A class and the class that it extends are one thing.
 - Of a mapping its values are judged, not its keys.
+- A name that is the last noun of a class (`snapshot` of `JobSnapshot` and of `PolicySnapshot`) means that noun: the class says of what.
 - Alternatives that one annotation joins are one meaning, with each of them alone, because its readers handle both.
-- Parameters that take callables are not judged, nor are private functions and classes.
+- Parameters that take callables are not judged, nor are private functions and classes, nor functions inside of functions.
 - Words of language (`value`, `key`, `name` …) are generic: a reader expects to look at what they hold.
 - Shipped names are not judged, because users and other programs read them: `SHIPPED_FILES` and `SHIPPED_BASES` say where they stand.
 """
@@ -88,6 +89,8 @@ SHIPPED_FILES = {
     "mofa_model/presets/catalogue.py": "keys of the preset files",
     "mofa_model/kernels/surface.py": "keys of the files of measured kernels",
     "operator/mofa_operator/settings.py": "settings of the operator",
+    "operator/mofa_operator/fleet/pools.py": "keys of the JSON of kubectl mofa pools",
+    "operator/mofa_operator/observe/jobs/run_record.py": "keys of the annotation run-record",
 }
 """Where fields of classes are names that shipped, with what reads them."""
 
@@ -108,6 +111,17 @@ def stem(name: str) -> str:
         if name != form:
             name = name.removeprefix(form)
     return name
+
+
+def last_noun(name: str) -> str:
+    """The last word of a name, as one of many.
+
+    >>> last_noun("PolicySnapshot"), last_noun("policies"), last_noun("known_nodes")
+    ('snapshot', 'policy', 'node')
+    """
+    word = re.split(r"_|(?<=[a-z])(?=[A-Z])", name.strip("_"))[-1].lower()
+    word = re.sub("ies$", "y", word)
+    return word if word.endswith("ss") else word.removesuffix("s")
 
 
 @dataclass
@@ -159,8 +173,8 @@ class Sources:
                 yield from self.bases(path, ast.unparse(base).split("[")[0])
         yield path, name
 
-    def meanings(self, path: str, annotation: ast.expr) -> set[str]:
-        """What an annotation says that a name holds: `number`, and stems of records."""
+    def meanings(self, path: str, annotation: ast.expr, noun: str) -> set[str]:
+        """What an annotation says that a name holds: `number`, stems of records, or the name's own noun."""
         found: set[str] = set()
         for node in named_in(annotation):
             home, name = self.home(path, node.id)
@@ -168,9 +182,11 @@ class Sources:
                 found.add("number")
             elif name in self.classes.get(home, {}):
                 if name not in ANY_FORM and is_record(self.classes[home][name]):
-                    found.add(self.family(home, name))
+                    family = self.family(home, name)
+                    is_noun = noun in {last_noun(name), last_noun(family)}
+                    found.add(noun if is_noun else family)
             elif name in self.aliases.get(home, {}):
-                found |= self.meanings(home, self.aliases[home][name])
+                found |= self.meanings(home, self.aliases[home][name], noun)
         return found
 
     def family(self, path: str, name: str) -> str:
@@ -270,7 +286,8 @@ class Names:
         """Note what an annotation says."""
         if annotation is None or name in GENERIC:
             return
-        meanings = sources.meanings(place.split(":", maxsplit=1)[0], annotation)
+        path = place.split(":", maxsplit=1)[0]
+        meanings = sources.meanings(path, annotation, last_noun(name))
         if meanings:
             self.things[name][" or ".join(sorted(meanings))].append(place)
 
@@ -303,12 +320,25 @@ def read() -> Names:
     """All names of the product."""
     sources, names = Sources(dict(modules())), Names()
     for path, tree in sources.trees.items():
-        for node in ast.walk(tree):
+        for node in outside_functions(tree):
             if isinstance(node, ast.ClassDef):
                 names.of_class(path, node, sources)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            else:
                 names.of_function(path, node, sources)
     return names
+
+
+def outside_functions(
+    parent: ast.AST,
+) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Classes and functions, without those inside of functions, which no other code can name."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        else:
+            if isinstance(node, ast.ClassDef):
+                yield node
+            yield from outside_functions(node)
 
 
 def joined(meanings: dict[str, list[str]]) -> dict[str, list[str]]:

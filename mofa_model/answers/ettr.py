@@ -378,7 +378,7 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
         range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier)
     )
     slope = sum(
-        s.share * float(laws.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+        s.share * float(laws.laplace_slope(r, rate)) for s in sources for r in s.recovery_laws[-1:]
     )
     if window <= 0:
         raise BadValue("--window", window, "give a time above zero")

@@ -199,16 +199,16 @@ def _storage_times(
     )
 
 
-def every_of(text: str | None, tiers: int) -> tuple[int, ...] | None:
+def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
     """Saves of the nearest tier for one of each tier, as people write them."""
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))
-    if len(numbers) != tiers or min(numbers) < 1:
+    if len(numbers) != count or min(numbers) < 1:
         raise BadValue(
             "--every",
             text,
-            f"give one whole number of 1 or more for each of the {tiers} checkpoint tiers",
+            f"give one whole number of 1 or more for each of the {count} checkpoint tiers",
         )
     return numbers
 

@@ -102,7 +102,7 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
             Cause(
                 name=source.name,
                 share=source.share,
-                recoveries=source.recoveries,
+                recovery_laws=source.recovery_laws,
                 tier=source.tier,
             )
             for source in sources

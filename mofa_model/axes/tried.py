@@ -50,9 +50,9 @@ def contexts(_: AxisContext) -> tuple[Context, ...]:
     return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
 
 
-def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Context, ...]:
+def context_sizes(sizes: Sequence[int], contexts: Sequence[Context]) -> tuple[Context, ...]:
     """Listed sizes in the modes that are left; one rank has no mode."""
-    modes = dict.fromkeys(value.mode for value in left if value.size > 1) or {
+    modes = dict.fromkeys(value.mode for value in contexts if value.size > 1) or {
         ContextMode.RING: None
     }
     return tuple(
@@ -76,14 +76,14 @@ def pipelines(context: AxisContext) -> tuple[Pipeline, ...]:
     return tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(layers))
 
 
-def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+def virtual_stages(numbers: Sequence[int], pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     """Pipelines with the listed numbers of virtual stages.
 
     One virtual stage keeps the schedules that are left; more go with every schedule that has more.
     """
-    plain = tuple(value for value in left if value.virtual == 1 and 1 in numbers)
+    plain = tuple(value for value in pipelines if value.virtual == 1 and 1 in numbers)
     more = [Pipeline(s, n) for s in SCHEDULES for n in numbers if n > 1 and (s.looped or s.folded)]
-    return plain + tuple(value for value in more if value.schedule.looped or value in left)
+    return plain + tuple(value for value in more if value.schedule.looped or value in pipelines)
 
 
 def expert_groups(context: AxisContext) -> tuple[int, ...]:
@@ -104,9 +104,9 @@ def shards(_: AxisContext) -> tuple[Shard, ...]:
     )
 
 
-def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, ...]:
+def shard_groups(groups: Sequence[int], shards: Sequence[Shard]) -> tuple[Shard, ...]:
     """The levels that are left, each over listed numbers of ranks; 0 = all of them."""
-    levels = dict.fromkeys(value.level for value in left if value.level is not Sharding.NONE)
+    levels = dict.fromkeys(value.level for value in shards if value.level is not Sharding.NONE)
     return tuple(Shard(level, group) for level in levels for group in groups)
 
 

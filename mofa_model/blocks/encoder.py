@@ -94,7 +94,7 @@ class Encoder(Block):
         return self.patches
 
     @property
-    def joined(self) -> Numeric:
+    def projector_inputs(self) -> Numeric:
         """What the projector takes. [1]"""
         return self.width if self.pooled else self.merged * self.width
 
@@ -102,7 +102,7 @@ class Encoder(Block):
         """Patches in; queries, keys, values, output and feed-forward part of every layer; the
         projector into the stream.
         """
-        h, many, joined = self.width, self.layers, self.joined
+        h, many, joined = self.width, self.layers, self.projector_inputs
         inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
         widths = (joined, *((joined,) if self.projector is None else self.projector), hidden)
         seen: Ratio = 1.0 / self.merged
@@ -183,7 +183,7 @@ class Encoder(Block):
             ),
             Kept(elements=(3 * h + inside) * many, freed=frozenset({ALL}), halved=True),
             Kept(elements=h * many, feeds=True),
-            Kept(elements=self.joined, feeds=True),
+            Kept(elements=self.projector_inputs, feeds=True),
         )
 
     def sight(self) -> Sight:

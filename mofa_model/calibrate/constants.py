@@ -164,10 +164,10 @@ def significant(value: float, digits: int = DIGITS) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def as_toml(constants: Iterable[Written], header: str) -> str:
+def as_toml(written: Iterable[Written], header: str) -> str:
     """The text of a constants file."""
     lines, section = [header.rstrip()], None
-    for item in constants:
+    for item in written:
         if item.entry.section != section:
             section = item.entry.section
             lines += ["", f"[{_heading(section)}]"]

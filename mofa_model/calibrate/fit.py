@@ -316,7 +316,7 @@ def robust(residual: Array, scale: float) -> tuple[Array, Array]:
 
 def fit(
     evidence: Evidence,
-    measured: Array,
+    measured_seconds: Array,
     *,
     weights: Array | None = None,
     scale: float = 0.05,
@@ -337,12 +337,12 @@ def fit(
         lowest, highest = (
             np.log([getattr(entries[i], name) for i in free]) for name in ("least", "most")
         )
-    here = np.isfinite(measured)
+    here = np.isfinite(measured_seconds)
     row_weight = np.ones(int(here.sum())) if weights is None else weights[here]
     logs = prior.copy() if start is None else start.copy()
 
     def loss_of(values: Array, x: Array) -> float:
-        rho, _ = robust((values - measured)[here], scale)
+        rho, _ = robust((values - measured_seconds)[here], scale)
         return float(
             np.sum(row_weight * rho) + np.sum(precision * np.square(x[free] - prior[free]))
         )
@@ -352,7 +352,7 @@ def fit(
     loss = loss_of(values, logs)
     while steps < most and free.size:
         steps += 1
-        residual = (values - measured)[here]
+        residual = (values - measured_seconds)[here]
         w = robust(residual, scale)[1] * row_weight / scale**2
         j = slope[here][:, free]
         hessian = j.T @ (j * w[:, None]) + np.diag(precision)
@@ -385,5 +385,5 @@ def fit(
         values, slope = evidence.derivatives(logs)
         loss = loss_of(values, logs)
     final = evidence.values(logs)
-    residuals = np.where(here, final - measured, np.nan)
+    residuals = np.where(here, final - measured_seconds, np.nan)
     return Fitted(logs=logs, residuals=residuals, loss=loss_of(final, logs), steps=steps)

@@ -84,7 +84,7 @@ class Refinement:
     section: str  # of the constants file
     stack: str
     cases: tuple[Case, ...]
-    constants: tuple[Written, ...]
+    written: tuple[Written, ...]
     before: tuple[float, ...]  # signed errors of the step times with the shipped constants
     after: tuple[float, ...]
     factor: Range  # of the system's step times, in one number
@@ -251,7 +251,7 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
         section=section,
         stack=stack,
         cases=tuple(cases),
-        constants=tuple(constants),
+        written=tuple(constants),
         before=before,
         after=after,
         factor=system_factor([-float(np.log1p(error)) for error in before]),
@@ -327,7 +327,7 @@ def as_toml(refinements: Sequence[Refinement]) -> str:
     """The text of a user's file: factors, then the runs."""
     lines = [
         constants_as_toml(
-            [item for refinement in refinements for item in refinement.constants], HEADER
+            [item for refinement in refinements for item in refinement.written], HEADER
         )
     ]
     for row in (row for refinement in refinements for row in refinement.rows):

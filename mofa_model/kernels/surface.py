@@ -79,7 +79,7 @@ class Law:
     sharpness: float = 2.0
     """Exponent of the rounding: 1 adds, many take the larger."""
 
-    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
+    def seconds(self, calls: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls without corrections. [s]
 
         >>> sheet = Sheet(peak=1e15, memory=3e12, link=4e11)
@@ -88,18 +88,18 @@ class Law:
         0.002001
         """
         p = self.sharpness
-        paid = np.power(work.padded, self.edge)
+        paid = np.power(calls.padded, self.edge)
         lost: Numeric = paid
         scale: Numeric = paid  # padding is of the first axis
-        for axis, half in zip(work.at, self.halves, strict=False):
+        for axis, half in zip(calls.at, self.halves, strict=False):
             lost, scale = lost * (1.0 + half / (scale * axis)), 1.0
-        full = np.power(1.0 + np.power(self.width / (lost * work.wide), p), 1.0 / p)
+        full = np.power(1.0 + np.power(self.width / (lost * calls.wide), p), 1.0 / p)
         times = (
-            work.flops * lost * full / (sheet.peak * self.matrix),
-            work.moved / (sheet.memory * self.memory),
-            work.sent / (sheet.link * self.link),
+            calls.flops * lost * full / (sheet.peak * self.matrix),
+            calls.moved / (sheet.memory * self.memory),
+            calls.sent / (sheet.link * self.link),
         )
-        waited = self.start + self.step * work.steps
+        waited = self.start + self.step * calls.steps
         return waited + np.power(sum(np.power(time, p) for time in times), 1.0 / p)
 
 
@@ -122,25 +122,25 @@ class Surface:
     source: str
     """Where they were measured."""
 
-    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
+    def seconds(self, calls: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls. [s]"""
-        base, shares = self.cell(work)
+        base, shares = self.cell(calls)
         near = [self._flat[base + offset] for offset in self.offsets]
         for share in reversed(shares):
             near = [
                 _between(low, high, share) for low, high in zip(near[::2], near[1::2], strict=True)
             ]
-        least = np.maximum(np.divide(work.flops, sheet.peak), np.divide(work.sent, sheet.link))
-        time: Seconds = np.maximum(self.law.seconds(work, sheet) * np.exp2(near[0]), least)
+        least = np.maximum(np.divide(calls.flops, sheet.peak), np.divide(calls.sent, sheet.link))
+        time: Seconds = np.maximum(self.law.seconds(calls, sheet) * np.exp2(near[0]), least)
         return time
 
-    def cell(self, work: CallWork) -> tuple[Places, list[Floats]]:
+    def cell(self, calls: CallWork) -> tuple[Places, list[Floats]]:
         """Place in the table of the lowest corner around each call, and the share of the cell that
         lies below the call.
         """
         base: Any = np.zeros((), dtype=np.intp)
         shares: list[Floats] = []
-        for axis, logs, steps in zip(work.at, self._logs, self._steps, strict=True):
+        for axis, logs, steps in zip(calls.at, self._logs, self._steps, strict=True):
             place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, steps)
             low = np.minimum(np.asarray(place).astype(np.intp), len(logs) - 2)
             base = base * len(logs) + low

@@ -54,7 +54,9 @@ class BatchJob(JobKind):
         return status.observation(
             ready=whole if body.get("status") else None,
             counters={
-                "Job.failed": Counter(value=status.failed, level=RecoveryClass.POD, exact=False)
+                "Job.failed": Counter(
+                    value=status.failed, recovery_class=RecoveryClass.POD, exact=False
+                )
             },
         )
 

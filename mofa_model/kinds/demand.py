@@ -42,7 +42,7 @@ class PodSet:
     """The fewest with which the job runs too; None = no fewer. [1]"""
     most: int | None = None
     """The most that it may become; None = no more. [1]"""
-    step: int = 1
+    stride: int = 1
     """Pods that come and go together. [1]"""
 
 
@@ -52,7 +52,7 @@ class Demand:
 
     gpus: int
     """GPUs of all pods; 0 where these cannot be read. [1]"""
-    pod: int = 0
+    gpus_per_pod: int = 0
     """GPUs of one pod; 0 where these cannot be read, or not all pods have as many. [1]"""
     sizes: tuple[int, ...] = ()
     """GPUs of all pods at each size of an elastic job, fewest first; empty = one size. [1]"""
@@ -119,12 +119,12 @@ class _Set:
         """How many pods it may have. [1]"""
         least = self.of.least if self.of.least is not None else self.count
         most = self.of.most or 0
-        least = least or self.of.step
-        return range(min(least, self.count), max(most, self.count) + 1, self.of.step)
+        least = least or self.of.stride
+        return range(min(least, self.count), max(most, self.count) + 1, self.of.stride)
 
 
 def total(
-    every: Iterable[PodSet],
+    pod_sets: Iterable[PodSet],
     beside: Beside = NOTHING,
     *,
     holds: str = "spec",
@@ -136,7 +136,7 @@ def total(
     Where these ask for no GPUs, processes say how many there are: `nodes` times `each` where the
     object states them, else as torchrun is told.
     """
-    sets = [_read(one, beside) for one in every]
+    sets = [_read(one, beside) for one in pod_sets]
     asking = [one for one in sets if one.gpus]
     gpus = sum(one.count * one.gpus for one in asking)
     pods = {one.gpus for one in asking if one.count}
@@ -155,7 +155,7 @@ def total(
         raise InputError(f"{gpus} GPUs are more than any job has; check replicas and {GPU[0]}")
     return Demand(
         gpus=gpus,
-        pod=pod,
+        gpus_per_pod=pod,
         sizes=_sizes(asking) if gpus else (),
         words=words,
         said=speaks.said if speaks and words else holds,

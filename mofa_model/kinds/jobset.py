@@ -102,10 +102,13 @@ class JobSet(JobKind):
         return status.observation(
             ready=whole if every else None,
             counters={
-                ATTEMPTS: Counter(value=status.restarts, level=RecoveryClass.JOB),
-                "JobSet.jobRestarts": Counter(value=again, level=RecoveryClass.POD, exact=False),
+                ATTEMPTS: Counter(value=status.restarts, recovery_class=RecoveryClass.JOB),
+                "JobSet.jobRestarts": Counter(
+                    value=again, recovery_class=RecoveryClass.POD, exact=False
+                ),
                 "JobSet.inPlace": Counter(
-                    value=status.current_in_place_restart_attempt, level=RecoveryClass.PROCESS
+                    value=status.current_in_place_restart_attempt,
+                    recovery_class=RecoveryClass.PROCESS,
                 ),
             },
         )

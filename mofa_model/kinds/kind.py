@@ -110,7 +110,7 @@ class Sign:
 
     at: float
     """When, in seconds of the epoch. [s]"""
-    level: RecoveryClass
+    recovery_class: RecoveryClass
     """What had to be restored at least."""
     cause: str = ""
     """failure, eviction or preemption; empty = not said."""
@@ -121,7 +121,7 @@ class Counter:
     """How often something happened, by an object's own count."""
 
     value: int
-    level: RecoveryClass
+    recovery_class: RecoveryClass
     """What it restored."""
     exact: bool = True
     """Whether each is an incident; a count over pods is not, because one incident takes many."""
@@ -178,7 +178,7 @@ class Conditioned(Shape):
     ) -> Observation:
         """What the conditions say, and what else is known. A failed job was interrupted, too."""
         failed = self.since("Failed")
-        failure = () if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),)
+        failure = () if failed is None else (Sign(at=failed, recovery_class=RecoveryClass.JOB),)
         return Observation(
             counters=counters or {},
             signs=(*signs, *failure),

@@ -57,10 +57,12 @@ class _Spec(Shape):
     elastic_processes: Whole = under(0, "elasticPolicy", "nProcPerNode")
 
 
-def roles(path: str, every: Mapping[str, Role], elastic: Elastic | None = None) -> list[PodSet]:
+def roles(
+    path: str, role_by_name: Mapping[str, Role], elastic: Elastic | None = None
+) -> list[PodSet]:
     """Pods of jobs that have roles; `path` is where these stand."""
     found = list[PodSet]()
-    for name, one in every.items():
+    for name, one in role_by_name.items():
         made = PodSet(
             where=f"{path}.{name}.template",
             template=one.template,
@@ -90,7 +92,7 @@ def observed(roles: Mapping[str, Role], told: object) -> Observation:
     return status.observation(
         ready=running >= sum(one.replicas for one in roles.values()) if status.roles else None,
         drop=RecoveryClass.POD,
-        signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
+        signs=() if again is None else (Sign(at=again, recovery_class=RecoveryClass.POD),),
     )
 
 

@@ -53,7 +53,7 @@ class RaySpec(Shape):
                     count=count * one.num_of_hosts,
                     least=least,
                     most=most,
-                    step=one.num_of_hosts,
+                    stride=one.num_of_hosts,
                 )
             )
         return found

@@ -107,8 +107,10 @@ class RayJob(JobKind):
         phase, whole = status.job_deployment_status, status.ready >= status.desired
         ended = status.end_time if phase in {"Complete", "Failed"} else None
         return Observation(
-            counters={"RayJob.failed": Counter(value=status.failed, level=RecoveryClass.JOB)},
-            signs=(Sign(at=ended, level=RecoveryClass.JOB),)
+            counters={
+                "RayJob.failed": Counter(value=status.failed, recovery_class=RecoveryClass.JOB)
+            },
+            signs=(Sign(at=ended, recovery_class=RecoveryClass.JOB),)
             if ended is not None and phase == "Failed"
             else (),
             suspended=now if phase in {"Suspending", "Suspended"} else None,

@@ -117,13 +117,13 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
     if asked.gpus and (found.nodes is not None or torchrun(asked.words) is not None):
         return asked
     if found.runtime:
-        return named(replace(asked, gpus=0, pod=0), wanted, "spec.runtimeRef.name")
+        return named(replace(asked, gpus=0, gpus_per_pod=0), wanted, "spec.runtimeRef.name")
     field = (
         "spec.trainer.numNodes: is missing"
         if found.nodes is None
         else asked.unread.partition(";")[0]
     )
-    return replace(asked, gpus=0, pod=0, unread=f"{field}; give it, or {ELSEWHERE}")
+    return replace(asked, gpus=0, gpus_per_pod=0, unread=f"{field}; give it, or {ELSEWHERE}")
 
 
 def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Demand:

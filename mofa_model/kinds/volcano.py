@@ -61,9 +61,11 @@ class VolcanoJob(JobKind):
         wanted = sum(one.replicas for one in spec.tasks)
         return Observation(
             counters={
-                "Volcano.retryCount": Counter(value=status.retry_count, level=RecoveryClass.JOB)
+                "Volcano.retryCount": Counter(
+                    value=status.retry_count, recovery_class=RecoveryClass.JOB
+                )
             },
-            signs=(Sign(at=at, level=RecoveryClass.JOB),)
+            signs=(Sign(at=at, recovery_class=RecoveryClass.JOB),)
             if phase in {"Restarting", "Failed"}
             else (),
             suspended=at if phase in {"Aborting", "Aborted"} else None,

@@ -43,10 +43,10 @@ _SHARDED: Final = {
 _DEGREE: Final = "parallelism_config.parallelism_config_{}_size"
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The configuration and arguments that make Accelerate run a layout."""
-    if run.precision not in {"bf16", "fp16"}:
-        raise unsupported(TRAINER, "precision", run.precision)
+    if settings.precision not in {"bf16", "fp16"}:
+        raise unsupported(TRAINER, "precision", settings.precision)
     engine, keys, files = _engine(strategy), Words(TRAINER, setting), dict[str, str]()
     starter = [*STARTER, "--config_file", FILE]
     keys.add("compute_environment", "LOCAL_MACHINE")
@@ -55,20 +55,22 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     if engine == "DEEPSPEED":
         keys.add("deepspeed_config.deepspeed_multinode_launcher", "standard")
         said = Words(deepspeed.TRAINER, setting)
-        deepspeed.add_engine(said, strategy, run)
+        deepspeed.add_engine(said, strategy, settings)
         files[deepspeed.FILE] = json.dumps(nested(said.words), indent=2)
         starter += ["--deepspeed_config_file", deepspeed.FILE]
         if strategy.cp > 1:
             keys.add(_DEGREE.format("sp"), int(strategy.cp))
             keys.add(_DEGREE.format("dp_shard"), int(strategy.dp))
     else:
-        keys.add("mixed_precision", run.precision)
+        keys.add("mixed_precision", settings.precision)
     if engine == "FSDP":
         _add_fsdp(keys, strategy)
-        if run.experts:  # a router's bias is no parameter, and loading on rank 0 alone raises on it
+        if (
+            settings.experts
+        ):  # a router's bias is no parameter, and loading on rank 0 alone raises on it
             keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
     words = Words(TRAINER, deepspeed.option)
-    deepspeed.add_trainer(words, strategy, run, recomputes=engine != "FSDP")
+    deepspeed.add_trainer(words, strategy, settings, recomputes=engine != "FSDP")
     notes = [f"start the script by: {' '.join(starter)}"]
     if strategy.cp > 1:
         notes.append("context parallelism asks for a model whose attention is sdpa")

@@ -40,20 +40,22 @@ _KNOWN: Final = frozenset(
 """Keywords of checkpointing: the first two say what is kept, the others how it is done."""
 
 
-def add_trainer(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bool) -> None:
+def add_trainer(
+    words: Words, strategy: Strategy, settings: LaunchSettings, *, recomputes: bool
+) -> None:
     """The arguments of a layout; `recomputes`: whether they say what is computed again."""
     words.add("--per_device_train_batch_size", int(strategy.mbs))
-    words.add("--gradient_accumulation_steps", run.micro_batches(strategy))
-    words.add(f"--{run.precision}")
+    words.add("--gradient_accumulation_steps", settings.micro_batches(strategy))
+    words.add(f"--{settings.precision}")
     if recomputes and strategy.recompute is Recompute.FULL:
         words.add("--activation_checkpointing")
         if (
             strategy.offload
         ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
             words.add(_KEYWORDS, json.dumps({"offload": True}))
-    if run.interval_steps is not None:
+    if settings.interval_steps is not None:
         words.add("--save_strategy", "steps")
-        words.add("--save_steps", run.interval_steps)
+        words.add("--save_steps", settings.interval_steps)
 
 
 def option(name: str, values: tuple[object, ...]) -> list[str]:
@@ -144,22 +146,22 @@ _STAGES: Final = {
 }
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The configuration and arguments that make DeepSpeed run a layout."""
     keys = Words(TRAINER, setting)
     if strategy.tp * strategy.cp == 1:
-        keys.add("train_batch_size", run.global_batch)
+        keys.add("train_batch_size", settings.global_batch)
     else:  # transformers would count ranks that see the same samples
         keys.add("data_parallel_size", int(strategy.dp))
-    add_engine(keys, strategy, run)
+    add_engine(keys, strategy, settings)
     keys.add("tensor_parallel.autotp_size", int(strategy.tp), when=strategy.tp > 1)
-    if run.experts and strategy.ep > 1:
+    if settings.experts and strategy.ep > 1:
         keys.add("expert_parallel.enabled", True)
         keys.add("expert_parallel.autoep_size", int(strategy.ep))
     keys.add("sequence_parallel_size", int(strategy.cp), when=strategy.cp > 1)
     words = Words(TRAINER, option)
     words.add("--deepspeed", FILE)
-    add_trainer(words, strategy, run, recomputes=True)
+    add_trainer(words, strategy, settings, recomputes=True)
     return words.launch(
         files={FILE: json.dumps(nested(keys.words), indent=2)},
         notes=(
@@ -171,15 +173,15 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     )
 
 
-def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def add_engine(keys: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     """Keys of the engine: batch of a rank, precision, sharding, place of optimizer states."""
-    if run.precision not in {"bf16", "fp16"}:
-        raise unsupported(TRAINER, "precision", run.precision)
+    if settings.precision not in {"bf16", "fp16"}:
+        raise unsupported(TRAINER, "precision", settings.precision)
     # A lone rank has nothing to share, but only a ZeRO optimizer lives on the host.
     stage = _STAGES[strategy.sharding] or int(strategy.optimizer is Placement.HOST)
     keys.add("train_micro_batch_size_per_gpu", int(strategy.mbs))
-    keys.add("gradient_accumulation_steps", run.micro_batches(strategy))
-    keys.add(f"{run.precision}.enabled", True)
+    keys.add("gradient_accumulation_steps", settings.micro_batches(strategy))
+    keys.add(f"{settings.precision}.enabled", True)
     keys.add("zero_optimization.stage", stage)
     keys.add("zero_optimization.overlap_comm", strategy.data_overlap, when=stage)
     if strategy.optimizer is Placement.HOST:

@@ -56,7 +56,7 @@ SYMBOLS: Final = {
 """Blocks in a pattern of layers. Source: Megatron Core, guide from GPTModel to HybridModel."""
 
 
-def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
+def environment(strategy: Strategy, settings: LaunchSettings) -> dict[str, str]:
     """Variables that a layout needs.
 
     Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in
@@ -69,7 +69,7 @@ def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
     ({'CUDA_DEVICE_MAX_CONNECTIONS': '1'}, {})
     """
     found = {}
-    if overlaps_experts(strategy, run):
+    if overlaps_experts(strategy, settings):
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
     elif (strategy.tp > 1 or strategy.cp > 1) and strategy.sharding not in FSDP:
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
@@ -80,9 +80,9 @@ def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
     return found
 
 
-def overlaps_experts(strategy: Strategy, run: LaunchSettings) -> bool:
+def overlaps_experts(strategy: Strategy, settings: LaunchSettings) -> bool:
     """Whether expert exchange is there to be overlapped, and is."""
-    return bool(strategy.expert_overlap and run.experts and strategy.ep > 1)
+    return bool(strategy.expert_overlap and settings.experts and strategy.ep > 1)
 
 
 def instances(strategy: Strategy) -> int:
@@ -192,7 +192,7 @@ def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
     return frozenset(words)
 
 
-def split_of(strategy: Strategy, run: LaunchSettings) -> str:
+def split_of(strategy: Strategy, settings: LaunchSettings) -> str:
     """How layers go to virtual stages: "even", "slots" (embedding and head count), or a layout.
 
     A layout is Megatron's notation: E embedding, t a layer, m a prediction module, L the loss, and
@@ -202,15 +202,19 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
     'Et*2|t*3|t*3|t*1L'
     """
     chunks = int(strategy.pp) * int(strategy.vpp)
-    if strategy.pp == 1 or (not run.stages and run.layers % chunks == 0):
+    if strategy.pp == 1 or (not settings.stages and settings.layers % chunks == 0):
         return "even"
-    if not run.stages and (run.layers + 2) % chunks == 0 and not run.prediction_modules:
+    if (
+        not settings.stages
+        and (settings.layers + 2) % chunks == 0
+        and not settings.prediction_modules
+    ):
         return "slots"
-    dealt = [len(stage) for stage in run.stages] or counted_layers(strategy, run.layers)
+    dealt = [len(stage) for stage in settings.stages] or counted_layers(strategy, settings.layers)
     words = [
         f"t*{layers}" if layers else "" for layers in dealt
     ]  # the ends can hold no layer at all
-    return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
+    return "E" + "|".join(words) + "m" * settings.prediction_modules + "L"
 
 
 def counted_layers(strategy: Strategy, layers: int) -> list[int]:
@@ -232,7 +236,7 @@ def counted_layers(strategy: Strategy, layers: int) -> list[int]:
     return dealt
 
 
-def hybrid_pattern(run: LaunchSettings) -> str:
+def hybrid_pattern(settings: LaunchSettings) -> str:
     """Blocks of a model with unlike layers in Megatron's notation.
 
     Each block is a symbol; | stands between virtual stages, and / before prediction modules.
@@ -241,11 +245,13 @@ def hybrid_pattern(run: LaunchSettings) -> str:
     >>> hybrid_pattern(LaunchSettings(sequence=1, global_batch=1, layers=4, stages=layers))
     'M-|*-'
     """
-    stages = ["".join(SYMBOLS[block] for layer in stage for block in layer) for stage in run.stages]
+    stages = [
+        "".join(SYMBOLS[block] for layer in stage for block in layer) for stage in settings.stages
+    ]
     last = "".join(
-        SYMBOLS[block] for block in next(stage for stage in reversed(run.stages) if stage)[-1]
+        SYMBOLS[block] for block in next(stage for stage in reversed(settings.stages) if stage)[-1]
     )
-    return "|".join(stages) + f"/{last}" * run.prediction_modules
+    return "|".join(stages) + f"/{last}" * settings.prediction_modules
 
 
 TRAINER: Final = "megatron"
@@ -268,24 +274,24 @@ _FP8_RECIPES: Final = {
 }
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The flags that make Megatron-LM run a layout."""
     flags = Words(TRAINER, _flag)
-    _sizes(flags, strategy, run)
+    _sizes(flags, strategy, settings)
     _sharding(flags, strategy)
-    _overlap(flags, strategy, run)
-    _activations(flags, strategy, run)
-    if run.precision not in _PRECISIONS:
-        raise unsupported(TRAINER, "precision", run.precision)
-    flags.words += _PRECISIONS[run.precision]
-    if run.interval_steps is not None:
-        flags.add("save-interval", run.interval_steps)
-        if run.asynchronous:
+    _overlap(flags, strategy, settings)
+    _activations(flags, strategy, settings)
+    if settings.precision not in _PRECISIONS:
+        raise unsupported(TRAINER, "precision", settings.precision)
+    flags.words += _PRECISIONS[settings.precision]
+    if settings.interval_steps is not None:
+        flags.add("save-interval", settings.interval_steps)
+        if settings.asynchronous:
             flags.add("async-save")
             flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
     return flags.launch(
-        environment=environment(strategy, run),
-        notes=_notes(strategy, run),
+        environment=environment(strategy, settings),
+        notes=_notes(strategy, settings),
     )
 
 

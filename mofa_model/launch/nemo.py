@@ -45,20 +45,20 @@ _PRECISIONS: Final = {
 _OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The overrides that make a NeMo recipe run a layout."""
     words = Words(TRAINER, _override)
-    _sizes(words, strategy, run)
-    _data_parallel(words, strategy, run)
-    _activations(words, strategy, run)
-    if run.precision not in _PRECISIONS:
-        raise unsupported(TRAINER, "precision", run.precision)
-    words.add("mixed_precision", _PRECISIONS[run.precision])
-    if run.interval_steps is not None:
-        words.add("checkpoint.save_interval", run.interval_steps)
-        words.add("checkpoint.async_save", run.asynchronous)
+    _sizes(words, strategy, settings)
+    _data_parallel(words, strategy, settings)
+    _activations(words, strategy, settings)
+    if settings.precision not in _PRECISIONS:
+        raise unsupported(TRAINER, "precision", settings.precision)
+    words.add("mixed_precision", _PRECISIONS[settings.precision])
+    if settings.interval_steps is not None:
+        words.add("checkpoint.save_interval", settings.interval_steps)
+        words.add("checkpoint.async_save", settings.asynchronous)
     return words.launch(
-        environment=environment(strategy, run),
+        environment=environment(strategy, settings),
         notes=("after a script that hands its overrides to the recipe's configuration",),
     )
 

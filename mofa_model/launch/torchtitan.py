@@ -30,11 +30,11 @@ _SECTIONS: Final = (
 )
 
 
-def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The arguments that make torchtitan run a layout, after `--module` and `--config`."""
     words = Words(TRAINER, _option)
-    _batch(words, strategy, run)
-    _degrees(words, strategy, run)
+    _batch(words, strategy, settings)
+    _degrees(words, strategy, settings)
     words.add("training.enable_cpu_offload", when=strategy.optimizer is Placement.HOST)
     words.add(
         "training.disable_cuda_graphs"
@@ -43,18 +43,18 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("compile.enable")
         words.add("compile.components", "model,loss")  # recipes compile the loss alone
         words.add("compile.enable_async_tensor_parallel")
-    if run.interval_steps is not None:
+    if settings.interval_steps is not None:
         words.add("checkpoint.enable")
-        words.add("checkpoint.interval", run.interval_steps)
-        words.add("checkpoint.async_mode", "async" if run.asynchronous else "disabled")
+        words.add("checkpoint.interval", settings.interval_steps)
+        words.add("checkpoint.async_mode", "async" if settings.asynchronous else "disabled")
     words.add(
         "activation-checkpoint", strategy.recompute.value
     )  # a positional word: it must be the last
     notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
-    if run.precision == "fp32":
+    if settings.precision == "fp32":
         words.add("training.mixed_precision_param", "float32")
-    elif run.precision not in {"bf16", "fp16"}:
-        notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
+    elif settings.precision not in {"bf16", "fp16"}:
+        notes.append(f"choose a recipe whose linear layers are converted to {settings.precision}")
     return words.launch(
         notes=notes,
     )

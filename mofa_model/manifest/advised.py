@@ -116,7 +116,7 @@ def status_of(
     return status
 
 
-def failure_rows(failures: Iterable[FailureMode]) -> list[dict[str, Any]]:
+def failure_rows(failure_modes: Iterable[FailureMode]) -> list[dict[str, Any]]:
     """Failure rates that an answer uses, as `status.inputs.failure`."""
     return [
         {
@@ -124,7 +124,7 @@ def failure_rows(failures: Iterable[FailureMode]) -> list[dict[str, Any]]:
             "failuresPerThousandNodeDays": _decimal(1000 * (given.rate.mean * DAY), 4),
             "recoverySeconds": min(round(float(given.recovery.mean)), _LONGEST_TIME),
         }
-        for given in failures
+        for given in failure_modes
     ]
 
 

@@ -60,14 +60,14 @@ def to_inputs(
     profile: Profile,
     *,
     ready: int | None = None,
-    history: ByClass | None = None,
+    evidence: ByClass | None = None,
     config: str | None = None,
     path: str = "spec",
 ) -> Request:
     """The question that a TrainingJob asks of a profile.
 
-    `ready` is the number of ready nodes [1] and `history` what was counted by recovery class; where
-    they are None, the profile's status says both. `config` is the text of the model's config.json,
+    `ready` is the number of ready nodes [1] and `evidence` what was counted by recovery class;
+    where they are None, the profile's status says both. `config` is the text of the config.json,
     `path` what errors call the spec.
     """
     ready = (
@@ -115,7 +115,7 @@ def to_inputs(
             reliability_of(
                 spec.failure_assumptions,
                 profile.spec,
-                profile.status.evidence() if history is None else history,
+                profile.status.evidence() if evidence is None else evidence,
                 cluster=whole,
                 asynchronous=limits.mode == "Async",
                 path=f"{path}.failureAssumptions",

@@ -57,7 +57,7 @@ class JobQuestion:
     """What messages call the spec."""
     draft: SpecDraft | None = None
     """How the spec of a job that is no TrainingJob was put together."""
-    sizes: tuple[tuple[int, JobQuestion | InputError], ...] = ()
+    size_questions: tuple[tuple[int, JobQuestion | InputError], ...] = ()
     """An elastic job at each of its sizes, by GPUs, or why that cannot be asked; fewest first."""
     assumed: str = ""
     """Why it is this profile, where nobody named one and there was none to choose from."""
@@ -222,7 +222,7 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
         spec=spec, profile=profile, config=config, path=draft.PATH, assumed=assumed, draft=draft
     )
     sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
-    return replace(asked, sizes=sizes)
+    return replace(asked, size_questions=sizes)
 
 
 def _at_size(
@@ -312,7 +312,7 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
             raise InputError(demand.unread)
         return kept
     per_node = int(cluster_of(profile.spec, 1).gpus)
-    found = places(demand.gpus, per_node, demand.pod)
+    found = places(demand.gpus, per_node, demand.gpus_per_pod)
     if found is None:
         raise BadValue(
             "GPUs of all pods",
@@ -322,7 +322,11 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
         )
     nodes, mine = found
     part = {} if mine == per_node else {"gpusPerNode": mine}
-    return {"nodes": nodes} | part | ({"gpusPerPod": demand.pod} if 0 < demand.pod < mine else {})
+    return (
+        {"nodes": nodes}
+        | part
+        | ({"gpusPerPod": demand.gpus_per_pod} if 0 < demand.gpus_per_pod < mine else {})
+    )
 
 
 def _training_job(item: Item, around: Surroundings) -> JobQuestion:

@@ -48,7 +48,7 @@ _PAUSED: Final = PREFIX + "paused"
 def sizes_of(question: JobQuestion) -> dict[int, Request | str]:
     """The question at every size that a job may have; none where it has one size."""
     sizes: dict[int, Request | str] = {}
-    for gpus, found in question.sizes:
+    for gpus, found in question.size_questions:
         try:
             sizes[gpus] = str(found) if isinstance(found, InputError) else request_of(found)
         except InputError as error:
@@ -56,24 +56,26 @@ def sizes_of(question: JobQuestion) -> dict[int, Request | str]:
     return sizes
 
 
-def digest_of(request: Request, sizes: Sizes, version: str) -> str:
+def digest_of(request: Request, size_requests: Sizes, version: str) -> str:
     """Hash of a question, with all of its sizes."""
     digest = inputs_hash(request, version)
-    if not sizes:
+    if not size_requests:
         return digest
-    others = [one if isinstance(one, str) else inputs_hash(one, version) for one in sizes.values()]
+    others = [
+        one if isinstance(one, str) else inputs_hash(one, version) for one in size_requests.values()
+    ]
     return hash_of([digest, others], version)
 
 
 def table_of(
-    sizes: Sizes, answer: Answer, advice_by_request: Mapping[Request, Advice]
+    size_requests: Sizes, answer: Answer, advice_by_request: Mapping[Request, Advice]
 ) -> list[dict[str, Any]]:
     """A row for each size: layout, seconds of a step and steps between checkpoints, or a reason.
 
     `advice_by_request` has the answer for the job's present size. Rows show no alternatives.
     """
     rows: list[dict[str, Any]] = []
-    for gpus, request in sizes.items():
+    for gpus, request in size_requests.items():
         if isinstance(request, str):
             rows.append({"gpus": gpus, "reason": request})
             continue

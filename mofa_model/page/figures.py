@@ -217,10 +217,10 @@ class LineDrawing:
     """Whether it is a share."""
 
 
-def lines(title: str, drawn: LineDrawing) -> ET.Element:
+def lines(title: str, drawing: LineDrawing) -> ET.Element:
     """Points joined by lines; the axis is logarithmic where its numbers are far apart."""
-    places = list(dict.fromkeys(x for points in drawn.lines.values() for x, _ in points))
-    heights = [y for points in drawn.lines.values() for _, y in points]
+    places = list(dict.fromkeys(x for points in drawing.lines.values() for x, _ in points))
+    heights = [y for points in drawing.lines.values() for _, y in points]
     if not heights:
         return el("p", "There is nothing to draw.")
     left, right, top, bottom, height = 70.0, _WIDE - 24, 14.0, 226.0, 272.0
@@ -244,14 +244,14 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
         return bottom - (bottom - top) * (y - low) / (high - low)
 
     def said(y: float) -> str:
-        return f"{y:.1%}" if drawn.percent else f"{y:,.4g}" if abs(y) < 1e4 else f"{y:,.0f}"
+        return f"{y:.1%}" if drawing.percent else f"{y:,.4g}" if abs(y) < 1e4 else f"{y:,.0f}"
 
     def named(x: Any) -> str:
         return f"{x:,g}" if numeric else str(x)
 
     children = [
         el("title", title),
-        el("desc", f"{drawn.up} over {drawn.across}, as in the table beside it."),
+        el("desc", f"{drawing.up} over {drawing.across}, as in the table beside it."),
     ]
     for share in (0.0, 0.5, 1.0):
         y = low + share * (high - low)
@@ -264,14 +264,14 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
         for x in places[:: max(1, len(places) // 8)]
     ]
     swatches = []
-    for number, (name, points) in enumerate(drawn.lines.items()):
+    for number, (name, points) in enumerate(drawing.lines.items()):
         color = COLORS[number % len(COLORS)]
         joined = " ".join(f"{at(x):.1f},{over(y):.1f}" for x, y in points)
         children.append(
             el("polyline", points=joined, style=f"fill:none;stroke:{color};stroke-width:2")
         )
         for x, y in points if len(points) <= _MARKED else ():
-            word = f"{drawn.across} {named(x)}{f', {name}' if name else ''}: {said(y)}"
+            word = f"{drawing.across} {named(x)}{f', {name}' if name else ''}: {said(y)}"
             children.append(
                 el("circle", el("title", word), cx=at(x), cy=over(y), r=4.0, style=f"fill:{color}")
             )
@@ -286,4 +286,4 @@ def lines(title: str, drawn: LineDrawing) -> ET.Element:
         role="img",
     )
     legend = el("ul", *swatches, class_="swatches") if swatches else None
-    return el("figure", svg, legend, el("figcaption", f"{drawn.up} over {drawn.across}."))
+    return el("figure", svg, legend, el("figcaption", f"{drawing.up} over {drawing.across}."))

@@ -69,9 +69,9 @@ def what_if_page(
     return text(page(title, *content, foot=foot))
 
 
-def sweep_sections(drawn: LineDrawing, rows: Table, unasked: int) -> list[ET.Element]:
+def sweep_sections(drawing: LineDrawing, rows: Table, unasked: int) -> list[ET.Element]:
     """A sweep as a picture and a table."""
-    nodes = [el("h2", SWEPT, id="swept"), lines("Other values", drawn), table_of(rows)]
+    nodes = [el("h2", SWEPT, id="swept"), lines("Other values", drawing), table_of(rows)]
     if unasked:
         nodes.append(
             el(

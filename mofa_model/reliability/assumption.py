@@ -64,7 +64,7 @@ class AssumptionCheck:
     """What the days say of one assumed rate."""
 
     verdict: Verdict
-    evidence: float
+    evidence_ratio: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: int | None
     """Span in which the rate changed, most likely, from zero; None if it stands."""
@@ -73,11 +73,11 @@ class AssumptionCheck:
 
 
 def check_assumption(
-    days: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, alarm: Ratio = ALARM
+    lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, alarm: Ratio = ALARM
 ) -> AssumptionCheck:
     """Whether an assumption stands, from spans of time in their order. Ours. []
 
-    `days` is the length of each span [d], `expected` what the assumption expects in it [1],
+    `lengths` is the length of each span [d], `expected` what the assumption expects in it [1],
     `failures` what was seen [1]. Failures where none can be expected contradict it at once.
 
     >>> seen = np.array([1, 0, 1, 0, 0] * 3 + [3, 2, 2, 3, 1] * 3)
@@ -90,16 +90,16 @@ def check_assumption(
     if total <= 0:
         verdict = Verdict.HIGHER if some else Verdict.INSUFFICIENT
         return AssumptionCheck(
-            verdict=verdict, evidence=float(some), since=0 if some else None, ratio=None
+            verdict=verdict, evidence_ratio=float(some), since=0 if some else None, ratio=None
         )
     needed = needed_evidence(alarm)
-    evidence, batch = replay(days, expected, failures, most=needed + MEMORY)
+    evidence, batch = replay(lengths, expected, failures, most=needed + MEMORY)
     against = counted(evidence, batch) - needed
     standing = [way for way in range(len(_WAYS)) if verdict_holds(against[:, way])[-1]]
     if not standing:
         verdict = Verdict.CONSISTENT if total >= ENOUGH else Verdict.INSUFFICIENT
         return AssumptionCheck(
-            verdict=verdict, evidence=float(np.exp(against[-1].max())), since=None, ratio=None
+            verdict=verdict, evidence_ratio=float(np.exp(against[-1].max())), since=None, ratio=None
         )
     way = max(standing, key=lambda one: float(against[-1, one]))
     gained = np.cumsum(log_ratio(expected[:, None], failures[:, None], RATIOS[way]), axis=0)
@@ -108,7 +108,7 @@ def check_assumption(
     since = int(np.argmin(before[:, most_likely]))
     return AssumptionCheck(
         verdict=_WAYS[way],
-        evidence=float(np.exp(against[-1, way])),
+        evidence_ratio=float(np.exp(against[-1, way])),
         since=since,
         ratio=float(np.sum(failures[since:]) / max(float(np.sum(expected[since:])), 1e-300)),
     )
@@ -126,7 +126,7 @@ def needed_evidence(alarm: Ratio) -> float:
 
 
 def replay(
-    days: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
+    lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Evidence after each span by batch, direction and ratio, and the batch that counts. Ours. [1]
 
@@ -140,15 +140,15 @@ def replay(
     gained = log_ratio(mu[..., None, None], k[..., None, None], RATIOS) / BATCHES[:, None, None]
     evidence = np.empty(gained.shape)
     now: Any = np.full(gained.shape[1:], -np.inf)
-    for at, span in enumerate(days):
+    for at, span in enumerate(lengths):
         begun = np.logaddexp(now, np.log(max(float(span), 1e-9)))
         now = evidence[at] = np.minimum(begun + gained[at], most)
     return evidence, plausible_batch(mu, k)
 
 
-def counted(evidence: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
+def counted(log_evidence: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
     """Logarithm of the evidence that counts, by direction: the mean over ratios. Ours. [1]"""
-    chosen = np.take_along_axis(evidence, batch[..., None, None, None], axis=-3)[..., 0, :, :]
+    chosen = np.take_along_axis(log_evidence, batch[..., None, None, None], axis=-3)[..., 0, :, :]
     mean: NDArray[Any] = np.logaddexp.reduce(chosen, axis=-1) - np.log(RATIOS.shape[-1])
     return mean
 

@@ -66,7 +66,7 @@ def write_time(
     return latency + np.maximum(per_node / node_bandwidth, total / total_bandwidth)
 
 
-def blocking_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
+def blocking_time(checkpoint_tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
     """Time that training waits for a save to a tier: the stall, and the write of a synchronous save
     or an asynchronous one's copy to host memory. Ours. [s]
 
@@ -78,16 +78,16 @@ def blocking_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Second
     >>> round(float(background_time(remote, 5.67e12, 22e9)), 2)
     28.35
     """
-    written = _written(tier, total, per_node)
-    if not tier.asynchronous:
-        return tier.stall + written
-    return tier.stall + per_node / tier.snapshot_bandwidth + written * 0.0
+    written = _written(checkpoint_tier, total, per_node)
+    if not checkpoint_tier.asynchronous:
+        return checkpoint_tier.stall + written
+    return checkpoint_tier.stall + per_node / checkpoint_tier.snapshot_bandwidth + written * 0.0
 
 
-def background_time(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
+def background_time(checkpoint_tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
     """Time that an asynchronous save writes beside training; zero if synchronous. Ours. [s]"""
-    written = _written(tier, total, per_node)
-    return written if tier.asynchronous else written * 0.0
+    written = _written(checkpoint_tier, total, per_node)
+    return written if checkpoint_tier.asynchronous else written * 0.0
 
 
 def _written(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:

@@ -54,7 +54,7 @@ class RateForecasts:
 class Outlook:
     """Failures that are expected of the next days."""
 
-    days: float
+    horizon_days: float
     """How far it looks. [d]"""
     lower: int
     """Lower end of the band. [1]"""
@@ -65,17 +65,17 @@ class Outlook:
 
 
 def mixture(
-    days: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float
+    lengths: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float
 ) -> RateForecasts:
     """What spans of time in their order say of the rate in the next `ahead` days [d]. Ours. []
 
-    `days` is the length of each span [d], `exposure` what was watched in it, `failures` what was
+    `lengths` is the length of each span [d], `exposure` what was watched in it, `failures` what was
     seen [1].
     """
-    time = np.append(0.0, np.cumsum(days))
+    time = np.append(0.0, np.cumsum(lengths))
     watched, seen = (np.append(0.0, np.cumsum(one)) for one in (exposure, failures))
     half_life, spread = (part.ravel() for part in np.meshgrid(HALF_LIVES, SPREADS, indexing="ij"))
-    shape, scale = _remembered(days, exposure, failures, half_life, spread)
+    shape, scale = _remembered(lengths, exposure, failures, half_life, spread)
     usual = np.maximum(seen + JEFFREYS, JEFFREYS) / np.maximum(watched, 1e-300)
     faded = np.exp2(-ahead / 2 / half_life)  # by the middle of the days ahead
     shape, scale = shape * faded + JEFFREYS, scale * faded + JEFFREYS / usual[:, None]
@@ -111,7 +111,7 @@ def present(forecasts: RateForecasts) -> tuple[float, float]:
 
 
 def outlook(
-    forecasts: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL
+    forecasts: RateForecasts, horizon_days: float, exposure: float, level: Ratio = LEVEL
 ) -> Outlook:
     """Failures of so many days [d], with so much exposure in them. Ours. [1]
 
@@ -124,7 +124,9 @@ def outlook(
     lower, upper = (
         _least_count(forecasts, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2)
     )
-    return Outlook(days=days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
+    return Outlook(
+        horizon_days=horizon_days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper
+    )
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
@@ -169,15 +171,15 @@ def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -
 
 
 def _remembered(
-    days: NDArray[Any],
+    lengths: NDArray[Any],
     exposure: NDArray[Any],
     failures: NDArray[Any],
     half_life: NDArray[Any],
     spread: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Failures and exposure that each forecast remembers after each span. [1, unit of exposure]"""
-    shape, scale = np.zeros((2, len(days) + 1, len(half_life)))
-    for at, span in enumerate(days):
+    shape, scale = np.zeros((2, len(lengths) + 1, len(half_life)))
+    for at, span in enumerate(lengths):
         kept = np.exp2(-span / half_life)
         shape[at + 1] = shape[at] * kept + failures[at] / spread
         scale[at + 1] = scale[at] * kept + exposure[at] / spread

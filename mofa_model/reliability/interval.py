@@ -136,9 +136,13 @@ def recommend(
     return Interval(steps=steps, every=(1,), ettr=float(curve(np.array([float(steps)]))[0]))
 
 
-def departure(job: Job, interval: Interval) -> Departure:
+def departure(job: Job, advised_interval: Interval) -> Departure:
     """ETTR at half and at twice an interval, and how flat the top is. Ours. []"""
-    steps, most, curve = interval.steps, int(MOST_STEPS), _curve(job, interval.every)
+    steps, most, curve = (
+        advised_interval.steps,
+        int(MOST_STEPS),
+        _curve(job, advised_interval.every),
+    )
     around = np.array([max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
     half, double = (float(x) for x in curve(around))
     return Departure(half=half, double=double, flat=flat_range(curve, steps, most))

@@ -48,7 +48,7 @@ class FailureSource:
     name: str
     share: float
     """Share of the job's failures; it does not depend on the number of nodes. [1]"""
-    recoveries: tuple[RecoveryTime, ...]
+    recovery_laws: tuple[RecoveryTime, ...]
     """Independent parts of the recovery time: the queue, then the recovery."""
     tier: int
     """Nearest tier that survives."""
@@ -81,7 +81,7 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
         FailureSource(
             name=name,
             share=rate / total if total > 0 else 1 / len(causes),
-            recoveries=recoveries,
+            recovery_laws=recoveries,
             tier=tier,
         )
         for name, rate, recoveries, tier in causes
@@ -100,16 +100,16 @@ def _noticed(
     return [one for one, part in zip(two, (1 - hangs.share, hangs.share), strict=True) if part]
 
 
-def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:
+def mean_of(recovery_laws: tuple[RecoveryTime, ...]) -> Seconds:
     """Mean recovery time of a cause, its parts added. Source: linearity. [s]
 
     >>> mean_of((RecoveryTime(mean=60.0), RecoveryTime(mean=300.0)))
     360.0
     """
-    return sum((r.mean for r in recoveries), 0.0)
+    return sum((r.mean for r in recovery_laws), 0.0)
 
 
-def laplace_of(recovery: RecoveryTime, rate: Numeric) -> Ratio:
+def laplace_of(recovery_law: RecoveryTime, rate: Numeric) -> Ratio:
     """E exp(-s R), the chance that no failure comes while recovering. Source: moment generating
     functions. [1]
 
@@ -118,24 +118,24 @@ def laplace_of(recovery: RecoveryTime, rate: Numeric) -> Ratio:
     >>> round(float(laplace_of(RecoveryTime(mean=600.0, law="exponential"), 1 / 600)), 6)
     0.5
     """
-    if _is_fixed(recovery):
-        return np.exp(-rate * recovery.mean)
-    if recovery.law == "exponential":
-        return 1 / (1 + rate * recovery.mean)
-    values, weights = nodes_of(recovery)
+    if _is_fixed(recovery_law):
+        return np.exp(-rate * recovery_law.mean)
+    if recovery_law.law == "exponential":
+        return 1 / (1 + rate * recovery_law.mean)
+    values, weights = nodes_of(recovery_law)
     total: Ratio = 0.0
     for value, weight in zip(values, weights, strict=True):
         total = total + weight * np.exp(-rate * value)
     return total
 
 
-def laplace_slope(recovery: RecoveryTime, rate: Numeric) -> Seconds:
+def laplace_slope(recovery_law: RecoveryTime, rate: Numeric) -> Seconds:
     """E R exp(-s R), minus the slope of `laplace_of`. Source: moment generating functions. [s]
 
     >>> round(float(laplace_slope(RecoveryTime(mean=600.0, law="exponential"), 1 / 600)), 6)
     150.0
     """
-    values, weights = nodes_of(recovery)
+    values, weights = nodes_of(recovery_law)
     total: Seconds = 0.0
     for value, weight in zip(values, weights, strict=True):
         total = total + weight * value * np.exp(-rate * value)
@@ -149,7 +149,7 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
     `rate` is s, the failures that may hit it [1/s].
 
     >>> law = RecoveryTime(mean=600.0, law="exponential")
-    >>> one = FailureSource(name="job", share=1.0, recoveries=(law,), tier=0)
+    >>> one = FailureSource(name="job", share=1.0, recovery_laws=(law,), tier=0)
     >>> round(float(survival_of_recovery((one,), 1 / 600)), 6)
     0.5
     """
@@ -157,13 +157,13 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
     total = sum(source.share for source in sources)
     for source in sources:
         part: Ratio = source.share / total
-        for recovery in source.recoveries:
+        for recovery in source.recovery_laws:
             part = part * laplace_of(recovery, rate)
         phi = phi + part
     return phi
 
 
-def nodes_of(recovery: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
+def nodes_of(recovery_law: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
     """Times and weights with E f(R) = sum of weight x f(time), for smooth f. Source: trapezoid in
     log R. [s, 1]
 
@@ -171,19 +171,19 @@ def nodes_of(recovery: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
     >>> round(float(np.sum(values * weights)), 6)
     600.0
     """
-    mean, cv = recovery.mean, recovery.cv
-    if _is_fixed(recovery):
+    mean, cv = recovery_law.mean, recovery_law.cv
+    if _is_fixed(recovery_law):
         return np.array([mean]), np.array([1.0])
-    if recovery.law == "exponential":
+    if recovery_law.law == "exponential":
         return mean * np.exp(_LOG_STEPS), _LOG_WEIGHTS
     sigma = np.sqrt(np.log1p(cv * cv))
     return mean * np.exp(sigma * _STEPS - 0.5 * sigma * sigma), _WEIGHTS
 
 
-def nodes_of_sum(recoveries: tuple[RecoveryTime, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+def nodes_of_sum(recovery_laws: tuple[RecoveryTime, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
     """As `nodes_of`, for the sum of independent parts. Source: product rule. [s, 1]"""
     values, weights = np.zeros(1), np.ones(1)
-    for recovery in recoveries:
+    for recovery in recovery_laws:
         more, shares = nodes_of(recovery)
         values = np.add.outer(values, more).ravel()
         weights = np.multiply.outer(weights, shares).ravel()
@@ -344,7 +344,7 @@ def _delays(sources: tuple[FailureSource, ...]) -> tuple[NDArray[Any], NDArray[A
     total = sum(source.share for source in sources)
     values, weights = [], []
     for source in sources:
-        times, shares = nodes_of_sum(source.recoveries)
+        times, shares = nodes_of_sum(source.recovery_laws)
         values.append(times)
         weights.append(shares * (source.share / total))
     return np.concatenate(values), np.concatenate(weights)

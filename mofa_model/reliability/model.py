@@ -105,7 +105,7 @@ def failure_rate(job: Job) -> Numeric:
 
 def mean_recovery(job: Job) -> Seconds:
     """Mean recovery time, Eq. (41): sum p_i R_i over all causes, queue included. [s]"""
-    return sum(part.share * mean_of(part.recoveries) for part in sources_of(job.reliability))
+    return sum(part.share * mean_of(part.recovery_laws) for part in sources_of(job.reliability))
 
 
 def survived(job: Job) -> Ratio:
@@ -343,11 +343,11 @@ def _recovery(job: Job) -> tuple[dict[str, float], float]:
     for source in sources_of(job.reliability):
         if job.reliability.failures_during_recovery:
             alone = 1.0
-            for recovery in source.recoveries:
+            for recovery in source.recovery_laws:
                 alone *= float(laplace_of(recovery, rate))
             part = source.share * (1 - alone)
         else:
-            idle = float(mean_of(source.recoveries)) * rate * source.share
+            idle = float(mean_of(source.recovery_laws)) * rate * source.share
             part = idle * float(renewal.survived_when_idle(rate, mean_recovery(job)))
         lost[source.name] = lost.get(source.name, 0.0) + part
     return lost, 1 - sum(lost.values())

@@ -106,7 +106,7 @@ class RateReport:
     prior_weight: float
     """Share of the posterior that is prior. [1]"""
     verdict: Verdict
-    evidence: float
+    evidence_ratio: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: str | None = None
     """Day from which the rate differs, most likely; None where it stands or is undated."""
@@ -122,7 +122,7 @@ class RecoveryPosterior:
 
     mean: Range
     """Posterior median of the mean recovery time, with its credible interval. [s]"""
-    law: RecoveryTime
+    recovery_law: RecoveryTime
     """A lognormal law with the fitted mean and spread."""
 
 
@@ -149,7 +149,7 @@ class Assessment:
     rates: tuple[RateReport, ...]
     """One for each class, and the total."""
     shares: dict[str, Range]
-    recoveries: dict[str, RecoveryPosterior]
+    recovery_posteriors: dict[str, RecoveryPosterior]
     """Recovery times, for classes with any."""
     dispersion: Dispersion | None
     """Whether nodes fail alike, where nodes are known."""
@@ -167,13 +167,13 @@ class Assessment:
 
 
 def assess(
-    observed: ObservedFailures,
+    observed_failures: ObservedFailures,
     assumed: dict[str, float],
     *,
     prior_weight: float = 0.0,
     level: float = rates.LEVEL,
     alarm: float = ALARM,
-    recovery: dict[str, RecoveryTime] | None = None,
+    recovery_law: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
     """Check assumed failures per node-day by class against what was observed. Ours. []
 
@@ -189,19 +189,21 @@ def assess(
     ('LowerThanAssumed', 0.003793)
     """
     share(level=level, alarm=alarm)
-    counted = observed.classes
+    counted = observed_failures.classes
     every = {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
     total = sum(every.values())
     own = alarm if len(every) == 1 else alarm / 2 / len(every)
     parts = [({name: rate}, name, own) for name, rate in every.items()]
     if len(every) > 1 and (not counted or set(every) <= set(counted)):
         parts.append((every, TOTAL, alarm / 2))
-    past = observed.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
+    past = observed_failures.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
     worth = prior_weight / total if total > 0 else 0.0
-    known = recovery or {}
+    known = recovery_law or {}
     return Assessment(
-        node_days=observed.node_days,
-        coverage=None if not observed.possible else observed.node_days / observed.possible,
+        node_days=observed_failures.node_days,
+        coverage=None
+        if not observed_failures.possible
+        else observed_failures.node_days / observed_failures.possible,
         rates=tuple(
             _report(
                 name,
@@ -211,31 +213,33 @@ def assess(
                 level,
                 _checked(past, part, chance),
                 past,
-                observed.present,
+                observed_failures.present,
             )
             for part, name, chance in parts
         ),
         shares=class_shares(
             {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
         ),
-        recoveries={
+        recovery_posteriors={
             name: recovery_posterior(
-                observed.recoveries.get(name, ()),
-                observed.open_recoveries.get(name, ()),
-                prior=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
+                observed_failures.recoveries.get(name, ()),
+                observed_failures.open_recoveries.get(name, ()),
+                prior_law=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
                 level=level,
             )
             for name in every
-            if observed.recoveries.get(name) or observed.open_recoveries.get(name)
+            if observed_failures.recoveries.get(name) or observed_failures.open_recoveries.get(name)
         },
-        dispersion=dispersion(observed.by_node, observed.node_days_by_node)
-        if observed.node_days_by_node
+        dispersion=dispersion(observed_failures.by_node, observed_failures.node_days_by_node)
+        if observed_failures.node_days_by_node
         else None,
-        trend=laplace_trend([float(t) for t in observed.times], observed.window)
-        if observed.window
+        trend=laplace_trend([float(t) for t in observed_failures.times], observed_failures.window)
+        if observed_failures.window
         else None,
-        outlooks=_outlooks(past, every, level) if observed.past and observed.node_days > 0 else (),
-        notes=observed.notes,
+        outlooks=_outlooks(past, every, level)
+        if observed_failures.past and observed_failures.node_days > 0
+        else (),
+        notes=observed_failures.notes,
     )
 
 
@@ -279,7 +283,7 @@ def _report(
         exact_upper=None if exact[1] is None else float(exact[1]),
         prior_weight=1.0 if found is None else float(found.prior_weight),
         verdict=check.verdict,
-        evidence=check.evidence,
+        evidence_ratio=check.evidence_ratio,
         since=None if check.since is None else past[check.since].date or None,
         ratio=check.ratio,
         present=now,
@@ -368,7 +372,7 @@ def recovery_posterior(
     finished: Sequence[float],
     still_open: Sequence[float] = (),
     *,
-    prior: RecoveryTime,
+    prior_law: RecoveryTime,
     level: Ratio = LEVEL,
 ) -> RecoveryPosterior:
     """Posterior of a mean recovery time, lognormal, with recoveries still open at the end
@@ -378,8 +382,8 @@ def recovery_posterior(
     Leaving open recoveries out would bias the mean low, as the long ones are the open ones.
 
     >>> law = RecoveryTime(mean=300.0, cv=1.0)
-    >>> closed = recovery_posterior([200.0] * 20, prior=law)
-    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, prior=law)
+    >>> closed = recovery_posterior([200.0] * 20, prior_law=law)
+    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, prior_law=law)
     >>> bool(observed.mean.target > closed.mean.target)
     True
     """
@@ -388,8 +392,8 @@ def recovery_posterior(
     seen, cut = np.asarray(finished, dtype=float), np.asarray(still_open, dtype=float)
     positive(recovery=np.append(seen, 1.0))
     not_negative(open_recovery=np.append(cut, 0.0))
-    spread0 = np.sqrt(np.log1p(max(prior.cv, 0.1) ** 2))
-    center0 = np.log(max(prior.mean, 1e-9)) - spread0 * spread0 / 2
+    spread0 = np.sqrt(np.log1p(max(prior_law.cv, 0.1) ** 2))
+    center0 = np.log(max(prior_law.mean, 1e-9)) - spread0 * spread0 / 2
     logs, opened = np.log(seen), np.log(np.maximum(cut, 1e-9))
     near = np.append(np.append(logs, opened), center0)
     m = np.linspace(near.min() - 3 * spread0, near.max() + 3 * spread0, 241)[:, None]
@@ -409,7 +413,7 @@ def recovery_posterior(
     spread = float(np.sum(weight * s) / weight.sum())
     return RecoveryPosterior(
         mean=Range(lower=low, target=middle, upper=high),
-        law=RecoveryTime(
+        recovery_law=RecoveryTime(
             mean=middle, law="lognormal", cv=float(np.sqrt(np.expm1(spread * spread)))
         ),
     )

@@ -54,12 +54,12 @@ class Failure:
     """Law of the run that follows the recovery."""
 
 
-def ettr(tiers: Tiers, failures: tuple[Failure, ...], cycle: Seconds) -> Ratio:
+def ettr(tiers: Tiers, read_shares: tuple[Failure, ...], cycle: Seconds) -> Ratio:
     """Exact ETTR of nested tiers with background copies, waits and classes. Ours. [1]
 
     `cycle` is the mean time from failure to failure [s].
     """
-    chain = _Chain(tiers, failures)
+    chain = _Chain(tiers, read_shares)
     law, missed = chain.stationary()
     saves = law @ chain.lattice + missed @ chain.alive
     return max(0.0, float(tiers.work * tiers.every[-1] * saves / cycle))

@@ -67,9 +67,9 @@ class Fleet:
         self.redone = np.zeros((len(scenario.causes), count))
         self.failures = np.zeros((len(scenario.causes), count), dtype=np.int64)
 
-    def begin_with_failure(self, causes: NDArray[np.int_]) -> None:
+    def begin_with_failure(self, cause_indices: NDArray[np.int_]) -> None:
         """Start every replica with the recovery from a failure of the given cause."""
-        self._recover(np.arange(len(self.now)), causes)
+        self._recover(np.arange(len(self.now)), cause_indices)
 
     def step(self, watch: Watcher | None = None, stop: float = np.inf) -> NDArray[Any]:
         """Move every replica to its next event, at most to `stop`; indices of failed ones."""

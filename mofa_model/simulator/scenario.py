@@ -24,7 +24,7 @@ class Cause:
 
     name: str
     share: float
-    recoveries: tuple[RecoveryTime, ...]
+    recovery_laws: tuple[RecoveryTime, ...]
     """Parts of the recovery time, one after the other."""
     tier: int = 0
     """Nearest tier that survives."""
@@ -89,12 +89,14 @@ def draw_failures(scenario: Scenario, count: int, generator: Generator) -> Float
     return times * mean * np.where(generator.random(count) < p, law.short_mean, long)
 
 
-def draw_recoveries(scenario: Scenario, causes: NDArray[np.int_], generator: Generator) -> Floats:
+def draw_recoveries(
+    scenario: Scenario, cause_indices: NDArray[np.int_], generator: Generator
+) -> Floats:
     """Recovery times of failures with these causes. [s]"""
-    times = np.zeros(len(causes))
+    times = np.zeros(len(cause_indices))
     for index, cause in enumerate(scenario.causes):
-        mine = np.flatnonzero(causes == index)
-        for recovery in cause.recoveries:
+        mine = np.flatnonzero(cause_indices == index)
+        for recovery in cause.recovery_laws:
             times[mine] += _draw(recovery, len(mine), generator)
     return times
 

@@ -133,28 +133,30 @@ class Cluster:
         positive(oversubscription=self.oversubscription)
 
 
-def places(gpus: int, per_node: int, pod: int = 0) -> tuple[int, int] | None:
+def places(gpus: int, per_node: int, gpus_per_pod: int = 0) -> tuple[int, int] | None:
     """The fewest nodes that hold a job in equal parts, and its devices on each; None where no
     number does.
 
-    `pod` is how many devices come together: 0 = nothing is known of that, and then whole nodes are
-    filled.
+    `gpus_per_pod` is how many devices come together: 0 = that is unknown, and whole
+    nodes are filled.
 
-    >>> places(64, 8), places(4, 8), places(12, 8), places(12, 8, pod=4), places(32, 8, pod=4)
-    ((8, 8), (1, 4), None, (3, 4), (4, 8))
-    >>> places(24, 8, pod=3)
+    >>> places(64, 8), places(4, 8), places(12, 8)
+    ((8, 8), (1, 4), None)
+    >>> places(12, 8, gpus_per_pod=4), places(32, 8, gpus_per_pod=4)
+    ((3, 4), (4, 8))
+    >>> places(24, 8, gpus_per_pod=3)
     (4, 6)
     """
     if gpus <= per_node:
         return 1, gpus
-    if not 0 < pod <= per_node:  # a pod that spans nodes has whole ones
+    if not 0 < gpus_per_pod <= per_node:  # a pod that spans nodes has whole ones
         return None if gpus % per_node else (gpus // per_node, per_node)
-    pods = gpus // pod
-    together = max(count for count in range(1, per_node // pod + 1) if pods % count == 0)
-    return pods // together, pod * together
+    pods = gpus // gpus_per_pod
+    together = max(count for count in range(1, per_node // gpus_per_pod + 1) if pods % count == 0)
+    return pods // together, gpus_per_pod * together
 
 
-def part_of(cluster: Cluster, devices: int, pod: int = 0) -> Cluster:
+def part_of(cluster: Cluster, devices: int, gpus_per_pod: int = 0) -> Cluster:
     """The machines of a job that has so many devices of each node, in pods of so many (0 = one
     pod). []
 
@@ -166,17 +168,17 @@ def part_of(cluster: Cluster, devices: int, pod: int = 0) -> Cluster:
     >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
     >>> nodes = Cluster(device=gpu, gpus=8, scale_up=fast, scale_out=slow)
     >>> half = part_of(nodes, 4)
-    >>> half.domain, half.host.memory / nodes.host.memory, part_of(nodes, 8, pod=1).domain
+    >>> half.domain, half.host.memory / nodes.host.memory, part_of(nodes, 8, gpus_per_pod=1).domain
     (4, 0.5, 1)
     """
     whole = int(cluster.gpus_per_node)
-    if devices == whole and (pod == 0 or pod >= whole):
+    if devices == whole and (gpus_per_pod == 0 or gpus_per_pod >= whole):
         return cluster
     share = devices / whole
     if cluster.domain > whole:
         domain = max(1, math.floor(cluster.domain * share))
     else:
-        domain = min(int(cluster.domain), pod or devices, devices)
+        domain = min(int(cluster.domain), gpus_per_pod or devices, devices)
     host = replace(
         cluster.host,
         memory=cluster.host.memory * share,

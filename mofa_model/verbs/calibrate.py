@@ -156,8 +156,7 @@ def _refined(item: Refinement) -> Table:
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)
     )
     moved = (
-        ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.constants)
-        or "nothing moved"
+        ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.written) or "nothing moved"
     )
     f = item.factor
     return Table(

@@ -71,7 +71,7 @@ _WHOLE: Final = re.compile(r'Invalid value: "(?:[^"\\]|\\.)*": (?=strict decodin
 """The whole object, before the API server says which field of it is unknown."""
 
 
-def refusal(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
+def refusal(code: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
     """The error of ours for a response of the API server, by its status and reason."""
     try:
         status_object = orjson.loads(raw)
@@ -81,15 +81,15 @@ def refusal(status: int, raw: bytes, wait: float | None, method: str, path: str)
         )
     except (orjson.JSONDecodeError, AttributeError):
         explanation, reason = raw[:200].decode(errors="replace").strip(), None
-    message = f"{method} {path.partition('?')[0]}: {explanation or 'no message'} ({status})"
-    if status == 410:
+    message = f"{method} {path.partition('?')[0]}: {explanation or 'no message'} ({code})"
+    if code == 410:
         return Expired(message)
-    if status == 404 or (status in {409, 422} and _OTHER.search(explanation)):
+    if code == 404 or (code in {409, 422} and _OTHER.search(explanation)):
         return Gone(message)
-    if status == 403:
+    if code == 403:
         return Refused(message)
-    if status == 409:
+    if code == 409:
         return Taken(message) if reason == "AlreadyExists" else Conflict(message)
-    if status in {401, 408, 429} or status >= 500 or status < 400:
+    if code in {401, 408, 429} or code >= 500 or code < 400:
         return Busy(message, wait)
     return Invalid(message)

@@ -43,7 +43,7 @@ class Answer:
     """A TrainingJob's status as far as the answer decides it, without computedTime."""
     reason: str = ""
     """Reason of the condition Ready; before the search the reason that advice would have."""
-    figures: Mapping[str, Range] = field(default_factory=dict)
+    predicted: Mapping[str, Range] = field(default_factory=dict)
     """Predictions by name, rounded as in a status: tokens_per_second, step_seconds, ettr, mfu,
     memory_bytes."""
     device_bytes: float = 0.0
@@ -142,7 +142,7 @@ class CheckAnswer:
     """What its pods get."""
     retry: int | None = None
     """Kueue tries again after this time. [s]"""
-    again: float | None = None
+    requeue_after: float | None = None
     """We look again after this time. [s]"""
 
 
@@ -155,7 +155,7 @@ class JobFigures:
     """Its ClusterProfile."""
     predicted: Mapping[str, Range] = field(default_factory=dict)
     """As `Answer.figures`."""
-    odds: Chances = field(default_factory=Chances)
+    chances: Chances = field(default_factory=Chances)
     """Chances of the strategy."""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """As `Answer.strategy`."""
@@ -185,7 +185,7 @@ class PoolFigures:
 
     snapshot: ProfileSnapshot
     """The profile with its nodes, and what Prometheus said of it."""
-    evidence: History | None = None
+    history: History | None = None
     """Failures and exposure of the newest reading, whether or not they are written yet."""
     rates: tuple[RateReport, ...] = ()
     """Assumed and counted rates of every class, and of their total."""
@@ -227,7 +227,7 @@ class Decision:
     """Ready reason, for logs and counters."""
     digest: str = ""
     """Inputs hash of the notes: equal notes with an equal hash are one Event."""
-    again: float | None = None
+    requeue_after: float | None = None
     """Look again after this time, without an event. [s]"""
     taught: JobEvidence | None = None
     """What a running job says of its profile."""

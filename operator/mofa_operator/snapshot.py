@@ -175,7 +175,7 @@ class PolicySnapshot:
     """An AdvisorPolicy, and what it reaches."""
 
     policy: LiveObject
-    jobs: int
+    job_count: int
     """Jobs that it opts in, or whose annotations it completes. [1]"""
     profile_missing: bool
     """Whether it names a ClusterProfile that does not exist."""
@@ -208,7 +208,7 @@ class NodeCount:
     """The same of nodes that may have been there before, because the operator was not. [s]"""
     unsure_away: tuple[float, ...] = ()
     """Since when such nodes are not ready. [s]"""
-    known: float = inf
+    known_since: float = inf
     """From when on no node came or went unseen; infinite = not yet. [s]"""
 
 
@@ -237,7 +237,7 @@ class History:
     """The same by day; the days add up to it."""
     recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Recovery times by class, one by one. [s]"""
-    lost: Mapping[str, float] = field(default_factory=dict)
+    lost_node_seconds: Mapping[str, float] = field(default_factory=dict)
     """Node-time in which jobs stood still, by cause. [node s]"""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Median time of each phase of recovery that was seen. [s]"""
@@ -259,7 +259,7 @@ class ProfileSnapshot:
 
     profile: LiveProfile
     """The profile as it stands; its status is the memory of what was learned."""
-    nodes: NodeCount
+    node_count: NodeCount
     shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that other profiles select too, by profile, sorted."""
     history: History | NoHistory | None = None
@@ -270,7 +270,7 @@ class ProfileSnapshot:
     """What its running jobs say of it."""
     influence: Mapping[str, float] = field(default_factory=dict)
     """How much jobs of a namespace may move a factor in a day, where a policy limits it. [1]"""
-    jobs: int = 0
+    job_count: int = 0
     """Jobs whose answer may depend on the profile. [1]"""
     all_asked: bool = False
     """Whether all of them were asked with the present factors."""

@@ -70,7 +70,7 @@ class LiveWorkload(LiveObject):
         return glance(_Spec, self.body.get("spec")).pod_sets
 
     @property
-    def reserved(self) -> float | None:
+    def reserved_at(self) -> float | None:
         """Since when there is room for it, in seconds of the epoch; None = there is none. [s]"""
         status = self._status
         over = status.since("Finished") is not None or status.since("Evicted") is not None

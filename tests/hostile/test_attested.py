@@ -150,14 +150,14 @@ def test_device_memory_counts_from_its_own_namespace_or_from_exporters_that_the_
     there = pod("research", "llama-0", "u1", "node-1")
     forged = held(own, 79) + held(renamed, 78)
     site.say(victim=trainer(*JOB, 1000), state=there, evil=forged)
-    assert look(site, victim())[JOB].gang.memory is None, (
+    assert look(site, victim())[JOB].gang.memory_bytes is None, (
         "what a tenant says of another is not heard"
     )
-    assert look(site, victim(exporters=("gpu-operator",)))[JOB].gang.memory is None
-    trusted = look(site, victim(exporters=("evil",)))[JOB].gang.memory
+    assert look(site, victim(exporters=("gpu-operator",)))[JOB].gang.memory_bytes is None
+    trusted = look(site, victim(exporters=("evil",)))[JOB].gang.memory_bytes
     assert trusted in (78 * 2**30, 79 * 2**30), "whom the administrator names is believed"
     site.say(victim=trainer(*JOB, 1000), state=there + held(own, 60), evil=forged)
-    assert look(site, victim())[JOB].gang.memory == 60 * 2**30
+    assert look(site, victim())[JOB].gang.memory_bytes == 60 * 2**30
 
 
 def test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told():

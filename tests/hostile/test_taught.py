@@ -32,7 +32,7 @@ PREDICTED = Answer(
     explanation="",
     annotations={},
     status={},
-    figures={
+    predicted={
         "tokens_per_second": Range(lower=900.0, target=1000.0, upper=1100.0),
         "mfu": Range(lower=0.4, target=0.45, upper=0.5),
     },
@@ -75,7 +75,7 @@ def test_figures_that_cannot_be_are_said_to_be_and_teach_nothing():
 def _modest():
     return Answer(
         digest="", outcome="", explanation="", annotations={}, status={},
-        figures={"tokens_per_second": Range(lower=900.0, target=1000.0, upper=1100.0), "mfu": Range(lower=0.1, target=0.1, upper=0.1)},
+        predicted={"tokens_per_second": Range(lower=900.0, target=1000.0, upper=1100.0), "mfu": Range(lower=0.1, target=0.1, upper=0.1)},
     )  # fmt: skip
 
 

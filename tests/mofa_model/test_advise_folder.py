@@ -93,7 +93,7 @@ def test_the_manifest_is_a_job_that_asks_for_what_was_advised(taken):
     }
     assert [one["kind"] for one in rest] == ["ConfigMap"] * (kind == "RayJob")
     demand = demand_of(job)
-    assert (demand.gpus, demand.pod) == (64, 8)
+    assert (demand.gpus, demand.gpus_per_pod) == (64, 8)
     advice = json.loads((folder / "advice.json").read_text())
     wanted, found = parse_strategy(advice["strategy"]), read_layout(demand.words, 64, layers=32)
     assert (found.tp, found.pp, found.dp, found.sharding) == (

@@ -92,7 +92,7 @@ def test_a_rack_wide_domain_is_shared_out_and_reaches_across_pods():
     rack = presets.cluster("gb200", 72)
     assert (rack.gpus_per_node, rack.domain) == (4, 72)
     assert part_of(rack, 2).domain == 36
-    assert part_of(rack, 4, pod=1).domain == 72
+    assert part_of(rack, 4, gpus_per_pod=1).domain == 72
 
 
 def test_a_part_is_advised_explained_and_swept(capsys):

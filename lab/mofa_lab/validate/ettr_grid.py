@@ -198,7 +198,7 @@ def _regime(
                 Cause(
                     name=one.value,
                     share=one.share,
-                    recoveries=(RecoveryTime(mean=one.seconds, cv=1.0),),
+                    recovery_laws=(RecoveryTime(mean=one.seconds, cv=1.0),),
                     tier=tier,
                 )
                 for one, tier in parts

@@ -96,7 +96,7 @@ class Fields:
     """What errors call it."""
     asked: set[str] = field(default_factory=set)
     """Names that a family asked for."""
-    inner: list[Fields] = field(default_factory=list)
+    nested: list[Fields] = field(default_factory=list)
     """Objects that a family looked into."""
 
     def name(self, *names: str) -> str:
@@ -188,7 +188,7 @@ class Fields:
         if value is not None and not isinstance(value, Mapping):
             raise self.bad("the file must give an object", name)
         found = Fields({**defaults, **(value or {})}, f"{self.path}.{name}")
-        self.inner.append(found)
+        self.nested.append(found)
         return found
 
     def skip(self, *names: str) -> None:
@@ -214,5 +214,5 @@ class Fields:
                     "leave it out if it has none"
                 )
                 raise BadValue(f"{self.path}.{name}", value, right)
-        for one in self.inner:
+        for one in self.nested:
             one.finish()

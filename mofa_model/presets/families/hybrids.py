@@ -397,7 +397,7 @@ def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
     ):
         raise f.bad(right, "per_layer_config")
     one = Fields(first, f"{f.path}.per_layer_config")
-    f.inner.append(one)
+    f.nested.append(one)
     return one.number("head_dim"), one.number("num_key_value_heads", default=0, least=0)
 
 

@@ -192,8 +192,8 @@ class AdmissionChecks:
             _log.info("%s: %s (%s)", key, verdict.state, verdict.message)
         elif failure is not None:
             raise failure
-        elif verdict.again is not None:
-            self._queue.add_after(key, verdict.again, urgent=True)
+        elif verdict.requeue_after is not None:
+            self._queue.add_after(key, verdict.requeue_after, urgent=True)
 
     async def _have_policies_changed(self, namespace: str) -> bool:
         """Whether policies are newer than their watch has shown: an answer is final."""
@@ -217,7 +217,7 @@ class AdmissionChecks:
             return None
         workload = LiveWorkload(key, body)
         checks = tuple(name for name in workload.waits_for if self._is_ours(name))
-        if workload.reserved is None or not checks:
+        if workload.reserved_at is None or not checks:
             return None
         named = await self._references.read(speaker(self.store, workload))
         return check_snapshot(self.store, workload, checks, time.time(), named)

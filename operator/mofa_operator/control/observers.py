@@ -234,8 +234,8 @@ class JobObserver:
             name = job.spec.profile if isinstance(job, LiveTrainingJob) else ""
             nodes, pool = look.gang.nodes, pools.get(name, frozenset())
             running = replace(running, on_pool=bool(nodes) and nodes <= pool)
-            if look.gang.memory is not None:
-                running = replace(running, memory_bytes=look.gang.memory, whole_device=True)
+            if look.gang.memory_bytes is not None:
+                running = replace(running, memory_bytes=look.gang.memory_bytes, whole_device=True)
         alive = self._records.alive(job, target, look, running, now)
         self.enqueuer.enqueue(self.store.set_running(key, running, alive))
 
@@ -354,5 +354,5 @@ class PoolObserver:
             name = profile.key.name
             nodes = ((node, self.store.node(node)) for node in self.store.nodes(name).names)
             known = {node: facts for node, facts in nodes if facts is not None}
-            pools[name] = WatchedPool(profile=profile, nodes=known)
+            pools[name] = WatchedPool(profile=profile, node_facts=known)
         return pools

@@ -256,8 +256,8 @@ class Reconciler:
             _log.debug("%s: %s", decision.key, decision.outcome)
         if performed.released is not None:
             count_wait(self.exporter, performed.released)
-        if decision.again is not None:
-            self.queue.add_after(decision.key, decision.again)
+        if decision.requeue_after is not None:
+            self.queue.add_after(decision.key, decision.requeue_after)
         return performed
 
     def _forget(self, key: Key) -> None:

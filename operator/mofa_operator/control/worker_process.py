@@ -53,13 +53,15 @@ def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
     return None
 
 
-def prepare(memory: int | None = None) -> None:
-    """Set the process up before heavy imports; a question fails above `memory`. [B]"""
-    if memory is not None:
+def prepare(memory_bytes: int | None = None) -> None:
+    """Set the process up before heavy imports; a question fails above `memory_bytes`. [B]"""
+    if memory_bytes is not None:
         # Whoever started us may have limited us already.
         allowed = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        memory_bytes = (
+            memory_bytes if allowed == resource.RLIM_INFINITY else min(memory_bytes, allowed)
+        )
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for variable in _THREADS:
         os.environ[variable] = "1"
     gc.set_threshold(SELDOM)

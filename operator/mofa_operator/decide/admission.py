@@ -102,7 +102,7 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
         state = _STATES[rule.no_layout] if answer.reason == Reason.NO_FEASIBLE_LAYOUT else READY
         why = answer.explanation if state != READY else f"without advice: {answer.explanation}"
         return _said(snapshot, state, why, retry=rule.retry_seconds)
-    least, expected = _objective(snapshot, rule), answer.figures["ettr"].target
+    least, expected = _objective(snapshot, rule), answer.predicted["ettr"].target
     low = "" if least is None or expected >= least else (
         f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the "
         "least"
@@ -203,11 +203,13 @@ def _settles(snapshot: CheckSnapshot, settings: LoopSettings) -> float:
 
 def _since(snapshot: CheckSnapshot) -> float:
     """Since when there is room for it, in seconds of the epoch. [s]"""
-    return snapshot.workload.reserved or 0.0
+    return snapshot.workload.reserved_at or 0.0
 
 
 def _waits(snapshot: CheckSnapshot, again: float) -> CheckAnswer:
-    return CheckAnswer(key=snapshot.workload.key, checks=snapshot.checks, state="", again=again)
+    return CheckAnswer(
+        key=snapshot.workload.key, checks=snapshot.checks, state="", requeue_after=again
+    )
 
 
 def _said(

@@ -157,7 +157,7 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
         explanation=annotations[PREFIX + "explanation"],
         annotations=annotations,
         status=status,
-        figures=predicted_ranges(part(status, "recommendation").get("predicted")),
+        predicted=predicted_ranges(part(status, "recommendation").get("predicted")),
         strategy=axes_of("" if advice.strategy is None else format_strategy(advice.strategy)),
         trainer=trainer_of(request.framework),
         arguments=words,

@@ -49,7 +49,7 @@ from mofa_operator.decide.observation import (
     predicted_tokens,
     seen_tokens,
 )
-from mofa_operator.decide.status import left, moment
+from mofa_operator.decide.status import moment, time_left
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written, figure
@@ -76,7 +76,7 @@ class Learned:
     """Observed over predicted, as it is expected of the next job, with its 80 % bounds. [1]"""
     each: float
     """Logarithm by which four of five next jobs differ from it at most. [1]"""
-    jobs: int
+    job_count: int
     """Jobs that it rests on. [1]"""
 
 
@@ -114,10 +114,10 @@ def learned(
     scatter = max(job_sd, _scatter(weights, clipped, mean))
     found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
     each = math.hypot(math.log(found.upper / found.target), EIGHTY * scatter)
-    return Learned(factor=found, each=each, jobs=len(evidence))
+    return Learned(factor=found, each=each, job_count=len(evidence))
 
 
-def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
+def ratio_of(seen: float, expected: float, applied: float = 1.0) -> float:
     """Logarithm of observed over predicted step time, without the prediction's factor, Ours. [1]
 
     Steps of 11.16 s that were predicted at 11.16 s with a factor of 1.116: the model alone still
@@ -126,7 +126,7 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
     >>> round(ratio_of(11.16, 11.16, applied=1.116), 4) == round(math.log(1.116), 4)
     True
     """
-    return math.log(observed / predicted * applied)
+    return math.log(seen / expected * applied)
 
 
 def remembered(
@@ -217,7 +217,7 @@ class TaughtCalibration:
     """`status.calibration`; empty where nothing was learned."""
     residual: str = ""
     """`status.residual`: median of the jobs that run; empty where none does."""
-    again: float | None = None
+    requeue_after: float | None = None
     """Look again after this. [s]"""
 
 
@@ -288,11 +288,11 @@ def calibration(
     spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
     memory = _factor(held, stands.memory_ratio, since, now, influence, **spreads) if held else None
     moved = step.has_moved or (memory is not None and memory.has_moved)
-    wait = left(stands.time, settings.quiet, now)
+    wait = time_left(stands.time, settings.quiet, now)
     if not moved and not _renewed(before, evidence, len(stands.evidence)):
-        return TaughtCalibration(written=written, residual=status.residual, again=AGAIN)
+        return TaughtCalibration(written=written, residual=status.residual, requeue_after=AGAIN)
     if wait > 0:
-        return TaughtCalibration(written=written, residual=status.residual, again=wait)
+        return TaughtCalibration(written=written, residual=status.residual, requeue_after=wait)
     last = now if moved or since is None else since
     residual = ""
     if current:
@@ -303,13 +303,13 @@ def calibration(
             "lower": f"{min(step.used, step.learned.factor.lower):.3f}",
             "upper": f"{max(step.used, step.learned.factor.upper):.3f}",
             **_of_memory(memory),
-            "jobs": step.learned.jobs,
+            "jobs": step.learned.job_count,
             "time": moment(now),
             **({"movedTime": moment(last)} if _are_several(evidence) else {}),
             "evidence": [_row(one) for one in evidence],
         },
         residual=residual,
-        again=AGAIN,
+        requeue_after=AGAIN,
     )
 
 

@@ -32,7 +32,7 @@ class _LastAdvice:
 def news(
     snapshot: JobSnapshot,
     answer: Answer,
-    seen: ObservedStatus,
+    shown: ObservedStatus,
     changed: Mapping[str, str],
     material: float,
 ) -> tuple[Note, ...]:
@@ -41,7 +41,7 @@ def news(
     `changed` are keys that somebody overwrote, and who; `material` is the least relative change of
     an interval. [1]
     """
-    note = _advised(snapshot, answer, material) or _drift(snapshot, seen) or _overwritten(changed)
+    note = _advised(snapshot, answer, material) or _drift(snapshot, shown) or _overwritten(changed)
     return () if note is None else (note,)
 
 
@@ -117,7 +117,7 @@ def _change(snapshot: JobSnapshot, before: _LastAdvice, answer: Answer, material
 
 def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> Note | None:
     """A job that begins to differ from its prediction: one Event each time."""
-    accurate, before = seen.found[1], standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
+    accurate, before = seen.new_conditions[1], standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifted = before is not None and before.reason == Reason.DRIFTING
     if accurate.reason != Reason.DRIFTING or drifted:
         return None

@@ -49,7 +49,7 @@ _TEN_YEARS: Final = 315_360_000.0
 class HistoryReading:
     """What one look says of the past."""
 
-    memory: History | None
+    history: History | None
     """Evidence that may be remembered; None where nothing may."""
     condition: NewCondition
     """The condition HistoryComplete."""
@@ -77,7 +77,7 @@ class _Look:
     @cached_property
     def _known(self) -> History | None:
         """The sum of the stored ledger; few looks need it."""
-        return ledger.memory(self._stored, self._window)
+        return ledger.history_of(self._stored, self._window)
 
     def reading(self) -> HistoryReading:
         """The reading."""
@@ -86,7 +86,7 @@ class _Look:
             reason, why = Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
             stands = standing(self._snapshot.profile, aspect)
             unread = stands or NewCondition(aspect, "Unknown", reason, why)
-            return HistoryReading(memory=None, condition=unread, days=self._stored)
+            return HistoryReading(history=None, condition=unread, days=self._stored)
         if isinstance(history, NoHistory):
             known = {reason.value: reason for reason in Reason}
             reason = known.get(history.reason, Reason.HISTORY_UNAVAILABLE)
@@ -100,7 +100,7 @@ class _Look:
             return self._judged(history, alone, self._stored)
         window = max(self._window, history.window)
         days = ledger.merged(self._stored, history.days, self._watched, window, self._snapshot.now)
-        return self._judged(history, ledger.memory(days, history.window) or alone, days)
+        return self._judged(history, ledger.history_of(days, history.window) or alone, days)
 
     def _judged(self, history: History, fresh: History, days: tuple[Day, ...]) -> HistoryReading:
         """A reading that makes sense."""
@@ -139,7 +139,7 @@ class _Look:
     ) -> HistoryReading:
         """A reading that may be remembered."""
         condition = NewCondition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
-        return HistoryReading(memory=fresh, condition=condition, days=days, usable=True)
+        return HistoryReading(history=fresh, condition=condition, days=days, usable=True)
 
     def _without(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
@@ -154,11 +154,11 @@ class _Look:
         if days is None:
             days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
         found = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
-        return HistoryReading(memory=self._of_ledger(days), condition=found, days=days)
+        return HistoryReading(history=self._of_ledger(days), condition=found, days=days)
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
         """The reading where no Prometheus is configured: it rests on the watch."""
-        history, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
+        history, dates = reading.history, [day.date for day in reading.days if day.witness == WATCH]
         if history is None or not dates:
             return reading
         words = [
@@ -174,7 +174,7 @@ class _Look:
         A watch's first hours say nothing until something fails: exposure alone is written once a
         day is worth it.
         """
-        ledger_sum = ledger.memory(days, self._window)
+        ledger_sum = ledger.history_of(days, self._window)
         if ledger_sum is None or ledger_sum.node_days <= 0 or self._has_lost_exposure(ledger_sum):
             return None
         if self._before is not None:
@@ -338,7 +338,7 @@ def contradiction(profile: LiveProfile, memory: History | None, reports: Reports
     ]
     if not fresh:
         return None
-    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
+    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence_ratio))
     return Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
         message=_contradicted(report, memory),

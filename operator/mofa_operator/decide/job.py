@@ -75,7 +75,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         figures=_figures(snapshot, answer, seen),
         outcome=answer.reason,
         digest=answer.digest,
-        again=seen.again,
+        requeue_after=seen.requeue_after,
         taught=taught(snapshot, answer, settings),
     )
 
@@ -202,7 +202,13 @@ def _status(
     ready, *others = _answered(snapshot, answer)
     if refusal:
         ready = NewCondition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
-    found = [ready, *others, *seen.found, seen.memory, *launch_verified(snapshot, answer)]
+    found = [
+        ready,
+        *others,
+        *seen.new_conditions,
+        seen.memory_condition,
+        *launch_verified(snapshot, answer),
+    ]
     status: Written = {
         **answer.status,
         "computedTime": computed,
@@ -292,8 +298,8 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
     return JobFigures(
         key=job.key,
         profile=answer.profile,
-        predicted=answer.figures,
-        odds=answer.says.odds,
+        predicted=answer.predicted,
+        chances=answer.says.odds,
         strategy=answer.strategy,
         checkpoint_interval=answer.checkpoint_interval,
         objective_ettr=job.objective if isinstance(job, LiveTrainingJob) else None,

@@ -132,7 +132,7 @@ def merged(
     )
 
 
-def memory(days: Iterable[Day], window: float) -> History | None:
+def history_of(days: Iterable[Day], window: float) -> History | None:
     """The sum of days; None where there are none. `window` in [s]."""
     every = of_days(days)
     if not every:

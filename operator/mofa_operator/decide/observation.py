@@ -26,7 +26,15 @@ from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
-from mofa_operator.decide.status import NewCondition, State, digits, left, moment, moved, standing
+from mofa_operator.decide.status import (
+    NewCondition,
+    State,
+    digits,
+    moment,
+    moved,
+    standing,
+    time_left,
+)
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, ObservedFigures, Written, figure
 from mofa_operator.settings import LoopSettings
@@ -73,13 +81,13 @@ class ObservedStatus:
     """`status.observed`; empty where nothing was ever seen."""
     record: str
     """The operator's own record of the run, written together with `observed`."""
-    found: tuple[NewCondition, NewCondition]
+    new_conditions: tuple[NewCondition, NewCondition]
     """The conditions ObservationAvailable and PredictionAccurate."""
-    memory: NewCondition
+    memory_condition: NewCondition
     """The condition MemoryAccurate."""
     due: float | None = None
     """When the next step is due, if it would be seen; in seconds of the epoch. [s]"""
-    again: float | None = None
+    requeue_after: float | None = None
     """Time until a change may be written. [s]"""
 
     @property
@@ -88,8 +96,8 @@ class ObservedStatus:
 
         Memory that cannot be means that other devices are seen, so the job is not Healthy.
         """
-        word = _HEALTH.get(self.found[1].reason, "")
-        is_doubtful = word == Health.HEALTHY and self.memory.reason == Reason.IMPLAUSIBLE
+        word = _HEALTH.get(self.new_conditions[1].reason, "")
+        is_doubtful = word == Health.HEALTHY and self.memory_condition.reason == Reason.IMPLAUSIBLE
         return Health.DRIFTING if is_doubtful else word
 
 
@@ -107,7 +115,11 @@ def observed_status(
         unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
         unseen = unseen or replace(found[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
         return ObservedStatus(
-            observed=stands, record=job.record, found=found, memory=unseen, due=shown_due
+            observed=stands,
+            record=job.record,
+            new_conditions=found,
+            memory_condition=unseen,
+            due=shown_due,
         )
     fresh = _written(running, residual(running, answer), snapshot.now)
     old = job.status.observed if isinstance(job, LiveTrainingJob) else ObservedFigures()
@@ -119,10 +131,10 @@ def observed_status(
     return ObservedStatus(
         observed=fresh if is_written else stands,
         record=running.record if is_written else job.record,
-        found=(available, _stuck(snapshot, step_due) or accurate),
-        memory=memory_found(shown, answer),
+        new_conditions=(available, _stuck(snapshot, step_due) or accurate),
+        memory_condition=memory_found(shown, answer),
         due=shown_due,
-        again=wait or None,
+        requeue_after=wait or None,
     )
 
 
@@ -156,12 +168,12 @@ def predicted_memory(answer: Answer) -> Range | None:
 def _of_layout(answer: Answer) -> Mapping[str, Range]:
     """Predictions of the layout in spec.current, else of the advised one."""
     today = answer.says.current
-    return answer.figures if today is None else today.predicted
+    return answer.predicted if today is None else today.predicted
 
 
 def doubted(seen: float, answer: Answer) -> str:
     """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
-    tokens, mfu = answer.figures.get("tokens_per_second"), answer.figures.get("mfu")
+    tokens, mfu = answer.predicted.get("tokens_per_second"), answer.predicted.get("mfu")
     reached = mfu.target * seen / tokens.target if tokens and mfu and tokens.target else 0.0
     if reached > MOST_MFU:
         return (
@@ -195,7 +207,7 @@ def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
 
 
 def drifts(
-    observed: float, predicted: Range, *, threshold: float = 0.15, drifting: bool = False
+    seen: float, predicted: Range, *, threshold: float = 0.15, drifting: bool = False
 ) -> bool:
     """Whether an observed throughput is outside its band and off the target by the threshold.
 
@@ -209,9 +221,9 @@ def drifts(
     >>> drifts(88.0, band, drifting=True)
     True
     """
-    if predicted.lower <= observed <= predicted.upper:
+    if predicted.lower <= seen <= predicted.upper:
         return False
-    off = round(abs(observed / predicted.target - 1), 2)
+    off = round(abs(seen / predicted.target - 1), 2)
     return off >= (threshold * 2 / 3 if drifting else threshold)
 
 
@@ -241,19 +253,19 @@ def _has_stepped(alive: Alive) -> bool:
 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest time of a step: as advised, as predicted of today's layout, as observed. [s]"""
-    advised, today = answer.figures.get("step_seconds"), _of_layout(answer).get("step_seconds")
+    advised, today = answer.predicted.get("step_seconds"), _of_layout(answer).get("step_seconds")
     expected = [0.0 if predicted is None else predicted.target for predicted in (advised, today)]
     return max(*map(number, expected), number(alive.step_seconds))
 
 
-def memory_found(observed: ObservedFigures, answer: Answer) -> NewCondition:
+def memory_found(shown: ObservedFigures, answer: Answer) -> NewCondition:
     """The condition MemoryAccurate of a job that runs."""
 
     def found(state: State, reason: Reason, message: str) -> NewCondition:
         return NewCondition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
-    seen, band, room = observed.memory_bytes, predicted_memory(answer), answer.room_bytes
-    is_part = observed.memory_source == ALLOCATOR  # so it is held against upper ends alone
+    seen, band, room = shown.memory_bytes, predicted_memory(answer), answer.room_bytes
+    is_part = shown.memory_source == ALLOCATOR  # so it is held against upper ends alone
     is_too_large = band is not None and band.target > room
     if band is None or (seen is None and not is_too_large):
         reason = Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED
@@ -299,7 +311,7 @@ def _wait(
     pairs.append((ratio(stands), ratio(fresh)))
     if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
-    return left(stands.time, settings.quiet, now)
+    return time_left(stands.time, settings.quiet, now)
 
 
 def _stuck(snapshot: JobSnapshot, step_due: float | None) -> NewCondition | None:

@@ -108,7 +108,7 @@ def _mode(snapshot: JobSnapshot, policies: list[Object[AdvisorPolicySpec]]) -> s
 def policy(snapshot: PolicySnapshot) -> Decision:
     """What to write about a policy."""
     stands, ready = snapshot.policy, _ready(snapshot)
-    told = {"jobs": snapshot.jobs, "conditions": conditions(stands, [ready], snapshot.now)}
+    told = {"jobs": snapshot.job_count, "conditions": conditions(stands, [ready], snapshot.now)}
     status = of_generation(stands, told)
     silent = stands.is_going or same(stands.standing, status)
     return Decision(

@@ -56,13 +56,13 @@ from mofa_operator.decide.status import (
     NewCondition,
     conditions,
     joined,
-    left,
     moment,
     moved,
     of_generation,
     same,
     sentence,
     standing,
+    time_left,
 )
 from mofa_operator.decision import Decision, Note, PoolFigures
 from mofa_operator.incidents.incident import UNMATCHED
@@ -85,13 +85,13 @@ class PoolSize:
     """Nodes that advice is for. [1]"""
     since: float | None = None
     """Since when another number of nodes is ready, in seconds of the epoch; None = the same. [s]"""
-    again: float | None = None
+    requeue_after: float | None = None
     """Time until the size may change. [s]"""
 
 
 def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
     """The size of a pool, given the one that stands."""
-    pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
+    pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
     old, since = _standing(pool)
     size, wait = _size(snapshot, settings, old, since) if old else (nodes.ready, None)
     if nodes.ready == size:
@@ -100,7 +100,7 @@ def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
         since = now
     due = [at + settings.steady - now for at in _turns(nodes)]
     again = min((one for one in (*due, wait) if one is not None and one > 0), default=None)
-    return PoolSize(nodes=size, since=since, again=wait or again)
+    return PoolSize(nodes=size, since=since, requeue_after=wait or again)
 
 
 def _standing(pool: LiveProfile) -> tuple[int, float | None]:
@@ -117,7 +117,7 @@ def _size(
     snapshot: ProfileSnapshot, settings: LoopSettings, old: int, since: float | None
 ) -> tuple[int, float | None]:
     """The size, and the time until it can follow the nodes that are ready. [1, s]"""
-    pool, nodes, now = snapshot.profile, snapshot.nodes, snapshot.now
+    pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
     if pool.created is not None and now - pool.created < settings.steady:
         return max(old, nodes.ready), None
     low, high = _bounds(nodes, now, settings.steady)
@@ -125,10 +125,10 @@ def _size(
         return old, None
     edited = pool.generation is not None and pool.status.generation != pool.generation
     if old > high and not edited:
-        known = nodes.known + settings.steady - now
+        known = nodes.known_since + settings.steady - now
         seen = settings.steady if since is None else since + settings.steady - now
-        if (left := min(known, seen)) > 0:  # some went while nobody looked
-            return old, left
+        if (time_left := min(known, seen)) > 0:  # some went while nobody looked
+            return old, time_left
     due = sorted(at + settings.steady - now for at in _turns(nodes))
     over = [one for one in due if one <= 0]
     soon = [one for one in due if over and 0 < one <= over[0] + settings.settle_longest]
@@ -216,22 +216,22 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     try:
         spec = parse(ClusterProfileSpec, pool.body.get("spec"), "spec")
     except InputError as error:
-        return _decided(snapshot, _unread(snapshot, size, str(error)), again=size.again)
+        return _decided(snapshot, _unread(snapshot, size, str(error)), again=size.requeue_after)
     before = remembered(pool)
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *of_days(reading.days))
-    wait = _wait_before_writing(spec, before, reading.memory, newest, snapshot, settings)
+    wait = _wait_before_writing(spec, before, reading.history, newest, snapshot, settings)
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
-    kept = reading.memory if wait == 0 else before
+    kept = reading.history if wait == 0 else before
     known = newest if is_written else of_profile(pool)
     reports = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete, stands = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
     if stands is not None and wait != 0 and _says_the_same(stands, complete):
         complete = stands
-    nodes_ready = ready(spec, snapshot.nodes, size, settings)
+    nodes_ready = ready(spec, snapshot.node_count, size, settings)
     found = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
     taught = {
@@ -249,9 +249,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         stood = pool.status.history_time
         is_new = is_written or seconds(stood) is None
         status["historyTime"] = moment(snapshot.now) if is_new else stood
-    evidence = reading.memory or kept
+    evidence = reading.history or kept
     soon = _SOON if is_written and pool.unmoved else None
-    again = [one for one in (wait, pause, soon, learned.again, size.again) if one]
+    again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
     event = contradiction(pool, kept, reports)
     return _decided(
         snapshot,
@@ -260,7 +260,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         event=event or _episode(complete, stands, usable=reading.usable),
         figures=PoolFigures(
             snapshot=snapshot,
-            evidence=evidence,
+            history=evidence,
             rates=assessed(spec, evidence, newest),
             recovery=recoveries(spec, evidence),
             calibration=learned.written,
@@ -274,7 +274,7 @@ def _with_asked_factors(written: Written, snapshot: ProfileSnapshot) -> Written:
     pool, factors = snapshot.profile, taught_factors(written)
     kept = {name: value for name, value in written.items() if name != "asked"}
     are_in_use = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
-    is_asked = factors and (are_in_use or not snapshot.jobs)
+    is_asked = factors and (are_in_use or not snapshot.job_count)
     return kept | {"asked": " ".join(factors.values())} if is_asked else kept
 
 
@@ -323,12 +323,12 @@ def _wait_before_writing(
 
 def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     """How long until the history may be written again. [s]"""
-    return left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
+    return time_left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
 
 
 def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]) -> Written:
     """What every status of a profile has."""
-    count = snapshot.nodes
+    count = snapshot.node_count
     nodes: Written = {
         "total": count.total,
         "ready": count.ready,
@@ -372,7 +372,7 @@ def _decided(
         notes=() if event is None or silent else (event,),
         figures=figures,
         outcome=status["conditions"][0]["reason"],
-        again=again,
+        requeue_after=again,
     )
 
 

@@ -145,8 +145,8 @@ def with_release(
     if is_gated(job):
         wait = _wait(snapshot, job, wants, answer, settings)
         if wait > 0:
-            again = wait if decision.again is None else min(wait, decision.again)
-            return replace(decision, again=again)
+            again = wait if decision.requeue_after is None else min(wait, decision.requeue_after)
+            return replace(decision, requeue_after=again)
         return replace(decision, release=_gated(job, wants, answer, snapshot.now, settings))
     if not wants or answer is None or not answer.strategy or is_paused(job):
         return decision

@@ -76,7 +76,7 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
     return before != after and abs(after - before) >= least * abs(before)
 
 
-def left(since: float | None, quiet: float, now: float) -> float:
+def time_left(since: float | None, quiet: float, now: float) -> float:
     """Time until what was written at a moment may be written again; 0 = that is unknown. [s]
 
     >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
@@ -114,14 +114,16 @@ class NewCondition:
     message: str = ""
 
 
-def conditions(stands: LiveObject, found: Iterable[NewCondition], now: float) -> list[Written]:
+def conditions(
+    stands: LiveObject, new_conditions: Iterable[NewCondition], now: float
+) -> list[Written]:
     """Conditions as rows; the time of one whose state stays is kept.
 
     `now` in seconds of the epoch. [s]
     """
     known = {one.type: one for one in stands.conditions}
     rows: list[Written] = []
-    for one in found:
+    for one in new_conditions:
         before = known.get(one.aspect.value)
         since = before.since if before is not None and before.status == one.state else ""
         row = {

@@ -52,25 +52,29 @@ def axes_of(strategy: str) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {}
 
 
-def read_answer(snapshot: JobSnapshot, known: Answer) -> Answer | None:
+def read_answer(snapshot: JobSnapshot, new_answer: Answer) -> Answer | None:
     """The answer in a job's annotations; None where it is incomplete or somebody changed it.
 
-    `known` is the answer to the same question without a search.
+    `new_answer` is the answer to the same question without a search.
     """
     job = snapshot.job
     outputs = {name: value for name, value in job.annotations.items() if name in OUTPUTS}
     recommendation = _recommendation(outputs.get(PREFIX + "recommendation", ""))
-    if outputs.get(HASH) != known.digest or job.foreign or not _is_whole(outputs, recommendation):
+    if (
+        outputs.get(HASH) != new_answer.digest
+        or job.foreign
+        or not _is_whole(outputs, recommendation)
+    ):
         return None
     outcome = outputs[PREFIX + "status"]
     interval = figure(outputs.get(PREFIX + "checkpoint-interval-seconds"))
     strategy = axes_of(outputs.get(PREFIX + "strategy", ""))
     answer = replace(
-        known,
+        new_answer,
         outcome=outcome,
         explanation=outputs[PREFIX + "explanation"],
         annotations={name: value for name, value in outputs.items() if name != COMPUTED},
-        reason=ready_reason(outcome, known.reason),
+        reason=ready_reason(outcome, new_answer.reason),
         strategy=strategy,
         checkpoint_interval=interval if strategy else None,
     )
@@ -91,16 +95,16 @@ def as_answered(question: Question, job: LiveObject) -> Question:
     return replace(question, profiles=tuple(profiles))
 
 
-def matters(stored: Answer, answer: Answer, material: float) -> bool:
+def matters(old_answer: Answer, answer: Answer, material: float) -> bool:
     """Whether strategy, interval (by `material`) or a figure's band makes a write worth it. [1]"""
-    if (stored.reason, stored.strategy) != (answer.reason, answer.strategy):
+    if (old_answer.reason, old_answer.strategy) != (answer.reason, answer.strategy):
         return True
-    if moved(stored.checkpoint_interval, answer.checkpoint_interval, material):
+    if moved(old_answer.checkpoint_interval, answer.checkpoint_interval, material):
         return True
-    if moved(_steps(stored), _steps(answer), material):
+    if moved(_steps(old_answer), _steps(answer), material):
         return True
     return not all(
-        _is_within(stored.figures.get(name), answer.figures.get(name)) for name in _FIGURES
+        _is_within(old_answer.predicted.get(name), answer.predicted.get(name)) for name in _FIGURES
     )
 
 
@@ -145,7 +149,7 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
     return replace(
         answer,
         status=said | {"inputs": {**inputs, "failure": rates}},
-        figures=figures,
+        predicted=figures,
         arguments=_words(at(status, "recommendation", "launch", "args")),
         caveats=(sure.message,) if sure.message and not doubts and answer.strategy else (),
     )
@@ -165,7 +169,7 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
     return replace(
         answer,
         status={**answer.status, "recommendation": {"odds": odds}},
-        figures=figures,
+        predicted=figures,
         arguments=_words(told.get("launch")),
     )
 

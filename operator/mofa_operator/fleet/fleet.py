@@ -48,7 +48,7 @@ class ClusterSeen:
     """The same as the operator has it, for questions."""
     jobs: Mapping[Key, LiveObject]
     """Jobs of every kind, one for each gang of pods: what another job made is left out."""
-    nodes: Mapping[str, NodeFacts]
+    node_facts: Mapping[str, NodeFacts]
     """Nodes by name."""
     absent: frozenset[Kind]
     """Kinds that the cluster does not have."""
@@ -94,7 +94,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
         store=store,
         jobs=jobs,
         beside=await _beside(api, jobs.values()),
-        nodes=nodes,
+        node_facts=nodes,
         absent=frozenset(kind for kind, found in zip(asked, lists, strict=True) if found is None),
         refused={
             kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)

@@ -60,7 +60,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
     held = _held(fleet)
     found, mine = [], set[str]()
     for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
-        nodes = count_nodes(profile.spec.node_selector, fleet.nodes.items())
+        nodes = count_nodes(profile.spec.node_selector, fleet.node_facts.items())
         mine |= set(nodes.names)
         jobs = held.get(profile.key.name, [])
         status = profile.status
@@ -80,7 +80,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
                 notes=tuple(_wrong(profile)),
             )
         )
-    lone = pools_of(facts for name, facts in fleet.nodes.items() if name not in mine)
+    lone = pools_of(facts for name, facts in fleet.node_facts.items() if name not in mine)
     found += (
         PoolLine(
             pool="",
@@ -150,14 +150,14 @@ def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, st
     of_pool = profile.spec.node_selector
     if any(of_pool.get(label, value) != value for label, value in selector.items()):
         return False
-    members = count_nodes(of_pool, fleet.nodes.items()).names
-    labels = (fleet.nodes[name].labels for name in members)
+    members = count_nodes(of_pool, fleet.node_facts.items()).names
+    labels = (fleet.node_facts[name].labels for name in members)
     return not members or any(selector.items() <= node.items() for node in labels)
 
 
 def is_kept(site: Site) -> bool:
     """Whether an operator outside the cluster keeps the ClusterProfiles as they are now."""
-    nodes = site.fleet.nodes
+    nodes = site.fleet.node_facts
     found = []
     for profile in site.fleet.store.profiles():
         counted, says = count_nodes(profile.spec.node_selector, nodes.items()), profile.status
@@ -182,8 +182,8 @@ def _few(names: list[str]) -> str:
 
 def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     about = "nodes"
-    bare = [name for name, facts in fleet.nodes.items() if facts.gpus and not facts.product]
-    idle = [name for name, facts in fleet.nodes.items() if facts.product and not facts.gpus]
+    bare = [name for name, facts in fleet.node_facts.items() if facts.gpus and not facts.product]
+    idle = [name for name, facts in fleet.node_facts.items() if facts.product and not facts.gpus]
     if bare:
         yield weaker(
             about,
@@ -197,10 +197,10 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
             f"{len(idle)} nodes have the label {PRODUCT} and offer no GPUs: {_few(idle)}",
             "kubectl get pods -A -l app=nvidia-device-plugin-daemonset",
         )
-    if fleet.nodes and not any(facts.gpus for facts in fleet.nodes.values()):
+    if fleet.node_facts and not any(facts.gpus for facts in fleet.node_facts.values()):
         yield broken(about, "no node offers GPUs", _FEATURES)
-    elif not bare and not idle and fleet.nodes:
-        yield ok(about, f"{sum(bool(f.gpus) for f in fleet.nodes.values())} nodes offer GPUs")
+    elif not bare and not idle and fleet.node_facts:
+        yield ok(about, f"{sum(bool(f.gpus) for f in fleet.node_facts.values())} nodes offer GPUs")
 
 
 def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
@@ -208,7 +208,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return
     if not every:
-        products = {one.product for one in fleet.nodes.values() if one.gpus and one.product}
+        products = {one.product for one in fleet.node_facts.values() if one.gpus and one.product}
         known = any(presets.meanings("devices", product) for product in products)
         by_hand = (
             "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"
@@ -219,7 +219,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     members: dict[str, list[str]] = {}
     for profile in every:
         name, selector = profile.key.name, profile.spec.node_selector
-        found = count_nodes(selector, fleet.nodes.items())
+        found = count_nodes(selector, fleet.node_facts.items())
         for node in found.names:
             members.setdefault(node, []).append(name)
         edit = f"kubectl edit clusterprofile {name}"
@@ -227,7 +227,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
             labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
             said = labels or "any with GPUs"
             yield broken(about, f"{name} selects no node: {said}", edit)
-        yield from _as_stated(profile, [fleet.nodes[node] for node in found.names])
+        yield from _as_stated(profile, [fleet.node_facts[node] for node in found.names])
     shared = [node for node, names in members.items() if len(names) > 1]
     if shared:
         both = " and ".join(sorted(members[shared[0]]))
@@ -237,7 +237,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
             f"{_few(shared)}",
             f"kubectl edit clusterprofile {members[shared[0]][-1]}",
         )
-    lone = [name for name, facts in fleet.nodes.items() if facts.gpus and name not in members]
+    lone = [name for name, facts in fleet.node_facts.items() if facts.gpus and name not in members]
     if lone:
         found_lone = f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}"
         yield weaker(about, found_lone, _takes_in(fleet, every, lone))
@@ -247,10 +247,10 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 
 def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
     """The command that brings a node into a pool: of nodes with its GPU, else one of its own."""
-    name, product = lone[0], fleet.nodes[lone[0]].product
+    name, product = lone[0], fleet.node_facts[lone[0]].product
     for profile in profiles:
         selector = profile.spec.node_selector
-        members = count_nodes(selector, fleet.nodes.items())
+        members = count_nodes(selector, fleet.node_facts.items())
         if selector and product in members.products:
             labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
             return f"kubectl label --overwrite node {name} {labels}"

@@ -105,14 +105,16 @@ def _counting(one: Wanted) -> str:
     return " or ".join(f"count(last_over_time({series}[{_WINDOW}]))" for series in one.series)
 
 
-def judged(samples: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Diagnosis]:
+def judged(
+    sample_counts: Mapping[str, int] | SourceUnreachable, address: str
+) -> Iterator[Diagnosis]:
     """What that means."""
-    if isinstance(samples, SourceUnreachable):
-        yield broken("Prometheus", str(samples), "start it, or give another --prometheus")
+    if isinstance(sample_counts, SourceUnreachable):
+        yield broken("Prometheus", str(sample_counts), "start it, or give another --prometheus")
         return
     yield ok("Prometheus", f"{address} answers")
     for one in WANTED:
-        if count := samples[one.about]:
+        if count := sample_counts[one.about]:
             yield ok(one.about, f"{count} series like {one.series[0]}")
         else:
             make = broken if one.needed else weaker

@@ -94,13 +94,13 @@ class Spending:
     """GPUs of all its pods. [1]"""
     hours: float
     """Time in which it held them. [h]"""
-    stuck: float = 0.0
+    stuck_hours: float = 0.0
     """GPU-hours since its step was overdue. [h]"""
-    stopped: float | None = None
+    stopped_hours: float | None = None
     """GPU-hours lost to interruptions and recovery. [h]"""
     since: str = ""
     """Since when they are counted; empty where no operator counts them."""
-    slow: float | None = None
+    slow_hours: float | None = None
     """GPU-hours lost to its layout. [h]"""
     status: str = ""
     """What its answer says: Recommended, LowConfidence, NoRecommendation, InvalidInput; empty =
@@ -111,16 +111,16 @@ class Spending:
     """Why its GPUs cannot be read."""
 
     @property
-    def held(self) -> float:
+    def gpu_hours(self) -> float:
         """GPU-hours that it held. [h]"""
         return self.gpus * self.hours
 
     @property
-    def lost(self) -> float | None:
+    def gpu_hours_lost(self) -> float | None:
         """GPU-hours lost, as far as is known; None where nothing is. [h]"""
-        if self.stopped is None and self.slow is None and not self.stuck:
+        if self.stopped_hours is None and self.slow_hours is None and not self.stuck_hours:
             return None
-        return self.stuck + (self.stopped or 0.0) + (self.slow or 0.0)
+        return self.stuck_hours + (self.stopped_hours or 0.0) + (self.slow_hours or 0.0)
 
 
 def spending(
@@ -148,10 +148,10 @@ def spending(
         state=state,
         gpus=gpus,
         hours=min(seconds / HOUR, MOST),
-        stuck=stuck * each,
-        stopped=None if stopped is None else stopped * each,
+        stuck_hours=stuck * each,
+        stopped_hours=None if stopped is None else stopped * each,
         since=speaker.status.observed.since if speaker is not None else "",
-        slow=None if slow is None else slow * each,
+        slow_hours=None if slow is None else slow * each,
         status=told.get("status", ""),
         health=speaker.status.health if speaker is not None else "",
         wrong=wrong,
@@ -235,7 +235,7 @@ def _stopped(
         since = moment_of(shown.since)
         return None if room and since is not None and since < begun else min(shown.lost, trained)
     counters = [one for one in seen.counters.values() if one.exact]
-    restarts = sum(one.value * one.level.seconds for one in counters)
+    restarts = sum(one.value * one.recovery_class.seconds for one in counters)
     return min(restarts, trained) if counters else None
 
 
@@ -273,15 +273,19 @@ def change(
         return _unasked(stance, job)
     if spending.status == INVALID:
         return told.get("explanation", "")
-    if spending.stuck:
+    if spending.stuck_hours:
         return "its steps have stopped: look at its pods' logs"
     parts = [
-        (spending.slow or 0.0, _layout(told)),
-        (spending.stopped or 0.0, _fails(job.key, shown=shown)),
+        (spending.slow_hours or 0.0, _layout(told)),
+        (spending.stopped_hours or 0.0, _fails(job.key, shown=shown)),
         _saves(spending, told, speaker),
     ]
     share, found = max(parts)
-    return found if share > _SMALL * spending.held or spending.status == "NoRecommendation" else ""
+    return (
+        found
+        if share > _SMALL * spending.gpu_hours or spending.status == "NoRecommendation"
+        else ""
+    )
 
 
 def _layout(told: Told) -> str:
@@ -310,7 +314,7 @@ def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tupl
         return 0.0, ""
     ratio = used / advised
     costs = (1.0 - share) * ((ratio + 1.0 / ratio) / 2.0 - 1.0)
-    return min(1.0, costs) * spent.held, f"save every {advised:.0f} s, not every {used:.0f} s"
+    return min(1.0, costs) * spent.gpu_hours, f"save every {advised:.0f} s, not every {used:.0f} s"
 
 
 def _unasked(stance: Handling, job: LiveObject) -> str:

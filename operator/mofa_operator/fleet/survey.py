@@ -82,7 +82,7 @@ def answers_of(
 class JobLoss:
     """One job."""
 
-    spent: Spending
+    spending: Spending
     """What it held and lost."""
     told: Told
     """What is advised for it."""
@@ -118,13 +118,19 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
         spent = spending(job, speaker, told, fleet.now, fleet.beside.get(key, NOTHING))
         job_handling = handling(fleet, key)
         lines.append(
-            JobLoss(spent=spent, told=told, change=change(spent, told, job_handling, job, speaker))
+            JobLoss(
+                spending=spent, told=told, change=change(spent, told, job_handling, job, speaker)
+            )
         )
     return sorted(lines, key=_order)
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:
     """Sort key of a line: the largest loss first, then unknown losses by GPU time held."""
-    spent = line.spent
-    lost = -1.0 if spent.lost is None or spent.state is JobState.ASKS else spent.lost
-    return -lost, -spent.held, spent.key
+    spent = line.spending
+    lost = (
+        -1.0
+        if spent.gpu_hours_lost is None or spent.state is JobState.ASKS
+        else spent.gpu_hours_lost
+    )
+    return -lost, -spent.gpu_hours, spent.key

@@ -44,7 +44,7 @@ class Incident:
     """Nodes of a domain; of a job, the nodes that caused it."""
     fault: Incident | None = None
     """Of a job: the incident of a node or domain that caused it."""
-    level: RecoveryClass | None = None
+    recovery_class: RecoveryClass | None = None
     """Of a job: what had to be made anew."""
     timed: bool = True
     """Whether its end was seen; else the end is an estimate."""
@@ -80,7 +80,7 @@ def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[
         near = [
             (away, not incident.cause.counts, number)
             for number, incident in enumerate(found)
-            if (away := distance(incident, text)) is not None
+            if (away := time_apart(incident, text)) is not None
         ]
         if near:
             *_, number = min(near)
@@ -88,7 +88,7 @@ def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[
     return found
 
 
-def distance(incident: Incident, text: str) -> float | None:
+def time_apart(incident: Incident, text: str) -> float | None:
     """Time between an incident's start and the moment in an id; None for another incident. [s]"""
     away = abs(incident.start - moment_of(text))
     same = f"{incident.kind}/{incident.name}" == text.rpartition("@")[0]
@@ -111,6 +111,7 @@ def _with_cause(incident: Incident, cause: IncidentCause) -> Incident:
         incident,
         cause=cause,
         deduced=incident.deduced or incident.cause,
-        level=incident.level or (RecoveryClass.PROCESS if incident.kind == "job" else None),
+        recovery_class=incident.recovery_class
+        or (RecoveryClass.PROCESS if incident.kind == "job" else None),
         evidence=(f"overruled; deduced was {incident.cause.word}", *incident.evidence),
     )

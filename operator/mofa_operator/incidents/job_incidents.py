@@ -63,17 +63,17 @@ class JobIncidents:
         self._pool = pool
         self._by_node = by_node
 
-    def of(self, pods: Mapping[str, PodTimeline]) -> list[Incident]:
+    def of(self, pod_timelines: Mapping[str, PodTimeline]) -> list[Incident]:
         """Incidents of the jobs of these pods, in order."""
         incidents: list[Incident] = []
-        for job, members in sorted(by_job(pods).items()):
+        for job, members in sorted(by_job(pod_timelines).items()):
             helpers = helper_exits(members)
             incidents += [
                 Incident(
                     kind="job",
                     name=job,
                     start=helper.exit.at,
-                    end=helper.exit.again,
+                    end=helper.exit.restarted_at,
                     cause=causes.SIDECAR,
                     evidence=(f"container {helper.exit.container} alone restarted",),
                 )
@@ -109,8 +109,8 @@ class JobIncidents:
         joined: list[JobOutage] = []
         for outage in outages:
             running = joined[-1].running if joined else None
-            resumed = None if running is None else self._stall(joined[-1], running).resumed
-            if resumed is not None and resumed > outage.start + self._pool.step:
+            resumed = None if running is None else self._stall(joined[-1], running).resumed_at
+            if resumed is not None and resumed > outage.start + self._pool.sample_spacing:
                 joined[-1] = replace(joined[-1], later=(*joined[-1].later, *outage.outages))
             else:
                 joined.append(outage)
@@ -132,7 +132,7 @@ class JobIncidents:
         if running is None:
             return None
         stall = self._stall(outage, running)
-        stopped, resumed = stall.stopped, None if stall.resumed == inf else stall.resumed
+        stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         deduction = self._deduction(outage, stopped, last)
         fault, start = deduction.fault, outage.start
         unseen = any(a <= start <= b for a, b in self._pool.silences)
@@ -140,7 +140,7 @@ class JobIncidents:
             return None  # the cause is unknown, so it is neither exposure nor a failure
         if fault is not None and last < fault.start <= start <= fault.start + REACTION:
             start = fault.start
-        if stopped is not None and stopped <= outage.start + self._pool.step:
+        if stopped is not None and stopped <= outage.start + self._pool.sample_spacing:
             start = stopped
         elif deduction.cause is causes.NCCL_TIMEOUT and stopped is None and fault is None:
             start -= COLLECTIVE
@@ -153,7 +153,7 @@ class JobIncidents:
             "queue": made - left if outage.replaced else None,
             "start": running - max(made, outage.start),
             "load": None if resumed is None else resumed - running,
-            "redo": stall.redone or None,
+            "redo": stall.redone_seconds or None,
         }
         nodes: tuple[str, ...] = ()
         if fault is not None:
@@ -167,7 +167,7 @@ class JobIncidents:
             evidence=deduction.evidence,
             nodes=nodes,
             fault=fault,
-            level=outage.level,
+            recovery_class=outage.level,
             timed=resumed is not None,
             phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
             stood=len(outage.nodes - {""}),
@@ -175,16 +175,16 @@ class JobIncidents:
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
         """When the job trained last before an outage and first after, by steps, else GPUs."""
-        start, step = outage.start, self._pool.step
+        start, step = outage.start, self._pool.sample_spacing
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:
             near = [
                 stall
                 for stall in self._pool.stalls[outage.job]
-                if (stall.stopped or 0.0) <= start + slack and (stall.resumed or 0.0) >= start
+                if (stall.stopped_at or 0.0) <= start + slack and (stall.resumed_at or 0.0) >= start
             ]
-            return min(near, key=lambda s: abs(start - (s.stopped or 0.0)), default=Stall())
-        busy = self._pool.busy
+            return min(near, key=lambda s: abs(start - (s.stopped_at or 0.0)), default=Stall())
+        busy = self._pool.gpu_busy
         spans = [span for node in outage.nodes for span in busy.get(node, ())]
         if any(a < start and b > running for a, b in spans):
             return Stall()
@@ -204,7 +204,7 @@ class JobIncidents:
             word = (fault.deduced or fault.cause).word
             evidence = f"{word} of {fault.name} {max(0.0, lag):.0f} s before"
             by_fault = Deduction(fault.cause, (evidence, *fault.evidence), fault)
-            at_once = lag <= AT_ONCE + 2 * self._pool.step
+            at_once = lag <= AT_ONCE + 2 * self._pool.sample_spacing
             if at_once or (last < fault.start and lag <= REACTION):
                 return by_fault
         decided = self._decision(outage, outage.start if stopped is None else stopped)
@@ -227,7 +227,7 @@ class JobIncidents:
 
     def _fault(self, outage: JobOutage) -> Incident | None:
         """The nearest incident of a node that the job ran on, also one overruled as no failure."""
-        slack = 2 * self._pool.step + 60.0
+        slack = 2 * self._pool.sample_spacing + 60.0
         last = outage.outages[-1].start
         near = [
             incident
@@ -243,12 +243,12 @@ class JobIncidents:
     def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
         """A preemption, drain or eviction; `stopped` is when work stopped. [s]"""
         gone = [place.pod for place in outage.outages]
-        nodes, step = outage.nodes, self._pool.step
+        nodes, step = outage.nodes, self._pool.sample_spacing
         if any(pod.preempted for pod in gone):
             return Deduction(causes.PREEMPTION, ("a pod was preempted",))
         asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
-        for node in sorted(nodes & self._pool.nodes.keys()) if outage.replaced else ():
-            for cordon in self._pool.nodes[node].cordons:
+        for node in sorted(nodes & self._pool.node_timelines.keys()) if outage.replaced else ():
+            for cordon in self._pool.node_timelines[node].cordons:
                 if -(step if asked else 0.0) <= stopped - cordon.start <= DRAINING + step:
                     before = max(0.0, outage.start - cordon.start)
                     return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
@@ -257,7 +257,7 @@ class JobIncidents:
         if any(pod.evicted for pod in gone):
             return Deduction(causes.EVICTION, ("a pod was evicted",))
         taken: defaultdict[str, set[str]] = defaultdict(set)
-        for pod in self._pool.pods.values():
+        for pod in self._pool.pod_timelines.values():
             follows = -60 <= pod.created - outage.start <= 300
             if follows and pod.job != outage.job and pod.node in nodes:
                 taken[pod.job].add(pod.node)
@@ -327,7 +327,7 @@ def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
             loads[""].append(incident.phases["load"])
     return [
         incident
-        if incident.timed or incident.level is None
+        if incident.timed or incident.recovery_class is None
         else _with_loading(incident, loads.get(incident.name) or loads.get(""))
         for incident in incidents
     ]

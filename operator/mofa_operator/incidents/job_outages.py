@@ -50,7 +50,7 @@ class JobOutage:
     """Its places that went out, in order."""
     places: int
     """Places of the job. [1]"""
-    before: tuple[PodTimeline, ...]
+    pods_before: tuple[PodTimeline, ...]
     """Pods that ran when it began."""
     later: tuple[PlaceOutage, ...] = ()
     """Places that went out again before the job trained."""
@@ -87,7 +87,7 @@ class JobOutage:
     @property
     def nodes(self) -> set[str]:
         """Nodes that it ran on."""
-        return {pod.node for pod in self.before}
+        return {pod.node for pod in self.pods_before}
 
     @property
     def exits(self) -> list[ContainerExit]:
@@ -112,14 +112,17 @@ class HelperExit(NamedTuple):
 
 
 def job_outages(
-    job: str, pods: Sequence[PodTimeline], helpers: Sequence[HelperExit], pool: PoolTimelines
+    job: str,
+    pod_timelines: Sequence[PodTimeline],
+    helpers: Sequence[HelperExit],
+    timelines: PoolTimelines,
 ) -> list[JobOutage]:
     """Outages of a job, in order; restarts of helpers are none."""
-    places = _places(pods)
+    places = _places(pod_timelines)
     outages = [
         outage
         for number, successive in enumerate(places)
-        for outage in _place_outages(number, successive, helpers, pool)
+        for outage in _place_outages(number, successive, helpers, timelines)
     ]
     groups: list[list[PlaceOutage]] = []
     all_running = 0.0
@@ -135,7 +138,7 @@ def job_outages(
             job=job,
             outages=tuple(group),
             places=len(places),
-            before=_pods_before(group, pods, pool.step),
+            pods_before=_pods_before(group, pod_timelines, timelines.sample_spacing),
         )
         for group in groups
     ]
@@ -151,12 +154,12 @@ def _pods_before(
     return tuple({**first, **{id(pod): pod for pod in alive}}.values())
 
 
-def helper_exits(pods: Sequence[PodTimeline]) -> list[HelperExit]:
+def helper_exits(pod_timelines: Sequence[PodTimeline]) -> list[HelperExit]:
     """Restarts of one container while nothing else of its pod or job restarted."""
-    if len(pods) < 2:
+    if len(pod_timelines) < 2:
         return []
-    exits = [HelperExit(pod, stop) for pod in pods for stop in pod.exits]
-    ends = [(pod, at) for pod in pods for at in (pod.over, pod.created) if at]
+    exits = [HelperExit(pod, stop) for pod in pod_timelines for stop in pod.exits]
+    ends = [(pod, at) for pod in pod_timelines for at in (pod.over, pod.created) if at]
     training = _training_containers(exits)
 
     def is_helper(pod: PodTimeline, container_exit: ContainerExit) -> bool:
@@ -215,12 +218,12 @@ def _place_outages(
     helpers: Sequence[HelperExit],
     pool: PoolTimelines,
 ) -> list[PlaceOutage]:
-    found, step, until = [], pool.step, pool.known[-1].end
+    found, step, until = [], pool.sample_spacing, pool.sampled[-1].end
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None
         ignored = [helper.exit for helper in helpers if helper.pod is pod]
         found += [
-            PlaceOutage(stop.at, stop.again, place, pod, exit=stop)
+            PlaceOutage(stop.at, stop.restarted_at, place, pod, exit=stop)
             for stop in pod.exits
             if stop not in ignored
         ]
@@ -237,9 +240,9 @@ def _place_outages(
     return found
 
 
-def by_job(pods: Mapping[str, PodTimeline]) -> dict[str, list[PodTimeline]]:
+def by_job(pod_timelines: Mapping[str, PodTimeline]) -> dict[str, list[PodTimeline]]:
     """Pods by job."""
     found: defaultdict[str, list[PodTimeline]] = defaultdict(list)
-    for pod in pods.values():
+    for pod in pod_timelines.values():
         found[pod.job].append(pod)
     return dict(found)

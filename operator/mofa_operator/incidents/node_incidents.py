@@ -71,7 +71,7 @@ NVSentinel, "Integration Guide", node conditions.
 
 def node_incidents(node: NodeTimeline, rules: IncidentRules) -> list[Incident]:
     """All incidents of a node, in order."""
-    near = 2 * node.step + _SIGN
+    near = 2 * node.sample_spacing + _SIGN
     found: list[Incident] = []
     events = *_outages(node, rules.shortest_outage_seconds), *_faults(node, rules)
     for event in sorted(events, key=lambda event: event.start):
@@ -119,7 +119,9 @@ def _until_repaired(node: NodeTimeline, incident: Incident) -> Incident:
     """An outage with the cordon that followed: it lasts until that cordon ends."""
     if incident.cause not in OUTAGES or incident.cause is causes.NODE_LOST:
         return incident
-    ends = [b for a, b in node.cordons if incident.start - node.step <= a <= incident.end < b]
+    ends = [
+        b for a, b in node.cordons if incident.start - node.sample_spacing <= a <= incident.end < b
+    ]
     evidence = (*incident.evidence, "cordoned after it went not ready")
     return replace(incident, end=max(ends), evidence=evidence) if ends else incident
 
@@ -137,7 +139,7 @@ class _Boot:
 
 def _boots(node: NodeTimeline) -> list[_Boot]:
     runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
-    found, last, alive = [], node.seen[0].start, 0.0
+    found, last, alive = [], node.presence[0].start, 0.0
     for run in runs:
         if run.value - last > 30.0:  # a clock that is set moves the boot time by seconds
             found.append(_Boot(alive or run.value - SHUT_DOWN, run.value))
@@ -158,7 +160,9 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         own = [
             boot
             for boot in boots
-            if span.start - 2 * node.step - 120 <= boot.at <= span.end + node.step
+            if span.start - 2 * node.sample_spacing - 120
+            <= boot.at
+            <= span.end + node.sample_spacing
         ]
         used.update(own)
         repeats = before is not None and before.value == 0 and run.end == run.start
@@ -178,7 +182,7 @@ def _bounds(
     node: NodeTimeline, run: ValueRun, before: ValueRun | None, after: ValueRun | None
 ) -> Span:
     """From when a node did not work until it was ready; a silent exporter is no outage."""
-    half, gap = node.step / 2, 3 * node.step
+    half, gap = node.sample_spacing / 2, 3 * node.sample_spacing
     start, end = run.start - half, run.end + half
     if before is not None and run.start - before.end <= gap:
         start = (before.end + run.start) / 2
@@ -202,7 +206,7 @@ def _outage(
     if _planned(node, last_ready, start):
         return of_node(node.name, start, end, causes.DRAIN, "cordoned before it went not ready")
     gone = node.gone
-    if is_last and gone is not None and gone - end <= max(600.0, 3 * node.step):
+    if is_last and gone is not None and gone - end <= max(600.0, 3 * node.sample_spacing):
         return of_node(node.name, start, gone, causes.NODE_LOST, "not ready, then deleted")
     if boots or _went_dark(node, span):
         cause = causes.NODE_DOWN if span.seconds > A_REBOOT else causes.REBOOT
@@ -241,7 +245,10 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
 
 def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
     """Whether a cordon stood when the node was last ready."""
-    return any(a <= last_ready and b >= min(last_ready, start) - node.step for a, b in node.cordons)
+    return any(
+        a <= last_ready and b >= min(last_ready, start) - node.sample_spacing
+        for a, b in node.cordons
+    )
 
 
 # ------------------------------------------------------------------------------ faults of its parts
@@ -330,7 +337,7 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
     """GPUs whose series end while other GPUs' go on, or that the kubelet no longer offers."""
     gap, gpus = node.gap(XID), node.of(XID)
     for line in gpus:
-        ends = [*(run.start for run in line.runs[1:]), node.known[-1].end]
+        ends = [*(run.start for run in line.runs[1:]), node.sampled[-1].end]
         for run, end in zip(line.runs, ends, strict=True):
             others = joined(
                 Span(other.start, other.end)
@@ -354,11 +361,11 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
 def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence: str) -> Incident:
     """A fault of a part: it lasts until the cordon for its repair ends, or `BRIEF` without one."""
     for cordon in node.cordons:
-        if cordon.start < at - node.step and at < cordon.end:
+        if cordon.start < at - node.sample_spacing and at < cordon.end:
             evidence = (*evidence, "under a cordon")
             return of_node(node.name, at, cordon.end, causes.DRAIN, *evidence)
     for cordon in node.cordons:
-        if at - node.step <= cordon.start <= at + TO_CORDON:
+        if at - node.sample_spacing <= cordon.start <= at + TO_CORDON:
             later = f"cordoned {max(0.0, cordon.start - at) / 60:.0f} min later"
             return of_node(node.name, at, cordon.end, cause, *evidence, later)
     return of_node(node.name, at, at + BRIEF, cause, *evidence)
@@ -368,15 +375,15 @@ def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence
 
 
 def domains(
-    incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], step: float
+    incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], sample_spacing: float
 ) -> list[Incident]:
-    """Incidents of nodes, outages of a domain as one; `step` is between samples. [s]"""
+    """Incidents of nodes, outages of a domain as one; `sample_spacing` is between samples. [s]"""
     is_down = (causes.NODE_DOWN, causes.REBOOT)
     down = sorted((i for i in incidents if i.cause in is_down), key=lambda i: i.start)
     rest = [i for i in incidents if i.cause not in is_down]
     groups: list[list[Incident]] = []
     for incident in down:
-        if groups and incident.start - groups[-1][0].start <= step + 60.0:
+        if groups and incident.start - groups[-1][0].start <= sample_spacing + 60.0:
             groups[-1].append(incident)
         else:
             groups.append([incident])

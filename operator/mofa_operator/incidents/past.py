@@ -12,9 +12,9 @@ from mofa_operator.incidents.incident import (
     PHASES,
     UNMATCHED,
     Incident,
-    distance,
     moment_of,
     overruled,
+    time_apart,
 )
 from mofa_operator.incidents.job_incidents import JobIncidents
 from mofa_operator.incidents.node_incidents import domains, node_incidents
@@ -29,13 +29,13 @@ class Past:
     """All incidents in order, failures or not."""
     exposed: Mapping[str, Sequence[Span]]
     """When each node was ready, not cordoned and not failing."""
-    training: Mapping[str, Sequence[Span]]
+    training_spans: Mapping[str, Sequence[Span]]
     """When each node had a training pod."""
     job_seconds: Mapping[str, float]
     """Node-time of each job. [node s]"""
-    known: tuple[Span, ...]
+    sampled: tuple[Span, ...]
     """When any node was sampled."""
-    pods: Mapping[str, PodTimeline]
+    pod_timelines: Mapping[str, PodTimeline]
     """Pods of training jobs by uid, on any node."""
     warnings: tuple[str, ...]
     """What is doubtful, in sentences."""
@@ -43,10 +43,10 @@ class Past:
     @property
     def pool_pods(self) -> list[PodTimeline]:
         """Pods on nodes of the pool."""
-        return [pod for pod in self.pods.values() if pod.node in self.exposed]
+        return [pod for pod in self.pod_timelines.values() if pod.node in self.exposed]
 
     @property
-    def lost(self) -> dict[str, float]:
+    def lost_node_seconds(self) -> dict[str, float]:
         """Node-time in which jobs stood still, by cause; a resubmission loses none. [node s]"""
         found: defaultdict[str, float] = defaultdict(float)
         for incident in self.incidents:
@@ -62,29 +62,37 @@ class Past:
         return {name: seen for name, seen in times.items() if seen}
 
 
-def past(pool: PoolTimelines, rules: IncidentRules) -> Past:
+def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
     """The past that the time lines of a pool show, by the rules of its profile."""
-    first, until = pool.known[0].start, pool.known[-1].end
-    nodes = pool.nodes.values()
+    first, until = timelines.sampled[0].start, timelines.sampled[-1].end
+    nodes = timelines.node_timelines.values()
     found = [incident for node in nodes for incident in node_incidents(node, rules)]
-    found = domains(found, {node.name: node.labels for node in nodes}, pool.step)
+    found = domains(found, {node.name: node.labels for node in nodes}, timelines.sample_spacing)
     found = overruled(found, rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for incident in found:
         for name in incident.nodes or (incident.name,):
             by_node[name].append(incident)
-    pods = {uid: pod for uid, pod in pool.pods.items() if pod.node in pool.nodes}
-    found += overruled(JobIncidents(pool, by_node).of(pods), rules.overruled)
+    pods = {
+        uid: pod
+        for uid, pod in timelines.pod_timelines.items()
+        if pod.node in timelines.node_timelines
+    }
+    found += overruled(JobIncidents(timelines, by_node).of(pods), rules.overruled)
     training: defaultdict[str, list[Span]] = defaultdict(list)
     job_seconds: defaultdict[str, float] = defaultdict(float)
     for pod in pods.values():
-        spans = overlap([pod.running(pool.step)], pool.known)
+        spans = overlap([pod.running(timelines.sample_spacing)], timelines.sampled)
         training[pod.node] += spans
         job_seconds[pod.job] += sum(span.seconds for span in spans)
     return Past(
         incidents=tuple(
             sorted(
-                (incident for incident in found if incident.start >= first - pool.step),
+                (
+                    incident
+                    for incident in found
+                    if incident.start >= first - timelines.sample_spacing
+                ),
                 key=lambda incident: (incident.start, incident.kind, incident.name),
             )
         ),
@@ -95,14 +103,14 @@ def past(pool: PoolTimelines, rules: IncidentRules) -> Past:
             )
             for node in nodes
         },
-        training={name: joined(spans) for name, spans in training.items()},
+        training_spans={name: joined(spans) for name, spans in training.items()},
         job_seconds=dict(job_seconds),
-        known=pool.known,
-        pods=pool.pods,
+        sampled=timelines.sampled,
+        pod_timelines=timelines.pod_timelines,
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled
             if first <= moment_of(text) < until
-            and all(distance(incident, text) is None for incident in found)
+            and all(time_apart(incident, text) is None for incident in found)
         ),
     )

@@ -45,14 +45,14 @@ def joined(spans: Iterable[Span], apart: float = 0.0) -> list[Span]:
     return found
 
 
-def without(span: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     """What is left of spans after the holes are cut out.
 
     >>> [tuple(span) for span in without([Span(0, 10)], [Span(2, 3), Span(8, 12)])]
     [(0, 2), (3, 8)]
     """
     cut, found = joined(holes), []
-    for start, end in joined(span):
+    for start, end in joined(stretch):
         at = start
         for a, b in cut:
             if b > at and a < end:
@@ -273,9 +273,9 @@ class NodeTimeline:
     """Usual time between samples of a signal. [s]"""
     labels: Mapping[str, str]
     """Its labels, as kube-state-metrics publishes them."""
-    seen: tuple[Span, ...]
+    presence: tuple[Span, ...]
     """When the node was there and sampled."""
-    known: tuple[Span, ...]
+    sampled: tuple[Span, ...]
     """When any node of the pool was sampled."""
 
     def of(self, signal: Signal) -> list[SignalTimeline]:
@@ -286,10 +286,10 @@ class NodeTimeline:
 
     def gap(self, signal: Signal) -> float:
         """Usual time between samples of a signal; that of readiness where too few are there. [s]"""
-        return self.spacing.get(signal, self.step)
+        return self.spacing.get(signal, self.sample_spacing)
 
     @cached_property
-    def step(self) -> float:
+    def sample_spacing(self) -> float:
         """Time between two samples of its readiness. [s]"""
         return self.spacing.get(READY, 60.0) or 60.0
 
@@ -309,23 +309,23 @@ class NodeTimeline:
             if not "".join(line.part).startswith(("ToBeDeleted", "DeletionCandidate"))
             for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
-        return joined(spans, 2 * self.step)
+        return joined(spans, 2 * self.sample_spacing)
 
     @cached_property
     def not_ready(self) -> list[Span]:
         """When it was not ready."""
-        return spans_of(self.ready, 0.0, self.step)
+        return spans_of(self.ready, 0.0, self.sample_spacing)
 
     @property
     def gone(self) -> float | None:
         """When it was deleted; None = it is still there. [s]"""
-        last, whole = self.seen[-1].end, self.known[-1].end
-        return last if whole - last > max(600.0, 3 * self.step) else None
+        last, whole = self.presence[-1].end, self.sampled[-1].end
+        return last if whole - last > max(600.0, 3 * self.sample_spacing) else None
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
         """When failures would count: ready, not cordoned, not failing; `shortest_outage` in [s]."""
         down = [span for span in self.not_ready if span.seconds >= shortest_outage]
-        return without(self.seen, [*self.cordons, *down, *failing])
+        return without(self.presence, [*self.cordons, *down, *failing])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,7 +333,7 @@ class ContainerExit:
     """A container that ended and was started again; moments in seconds of the epoch."""
 
     at: float
-    again: float
+    restarted_at: float
     """When it was started again. [s]"""
     container: str = ""
     code: int | None = None
@@ -389,25 +389,25 @@ class PodTimeline:
             **{flag: getattr(self, flag) or getattr(other, flag) for flag in flags},
         )
 
-    def running(self, step: float) -> Span:
-        """From its start to its end; `step` is the time between samples. [s]"""
+    def running(self, sample_spacing: float) -> Span:
+        """From its start to its end; `sample_spacing` is the time between samples. [s]"""
         start = self.started if self.started is not None else self.created
-        return Span(start, max(start, self.ended(step)))
+        return Span(start, max(start, self.ended(sample_spacing)))
 
-    def ended(self, step: float) -> float:
+    def ended(self, sample_spacing: float) -> float:
         """When it ended, or half a step after it was last seen. [s]"""
-        return self.over if self.over is not None else self.last + step / 2
+        return self.over if self.over is not None else self.last + sample_spacing / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A time in which the steps of a job stood still; None = the end was not seen."""
 
-    stopped: float | None = None
+    stopped_at: float | None = None
     """Half a step after the last one. [s]"""
-    resumed: float | None = None
+    resumed_at: float | None = None
     """The first sign of a new step; infinite = there was none yet. [s]"""
-    redone: float = 0.0
+    redone_seconds: float = 0.0
     """Time of the steps that were trained again. [s]"""
 
 
@@ -415,19 +415,19 @@ class Stall:
 class PoolTimelines:
     """Everything that is known of the nodes and jobs of a pool."""
 
-    nodes: Mapping[str, NodeTimeline]
-    pods: Mapping[str, PodTimeline]
+    node_timelines: Mapping[str, NodeTimeline]
+    pod_timelines: Mapping[str, PodTimeline]
     """Pods of training jobs by uid, on any node."""
-    busy: Mapping[str, Sequence[Span]]
+    gpu_busy: Mapping[str, Sequence[Span]]
     """When the GPUs of a node worked, where that was asked."""
     stalls: Mapping[str, Sequence[Stall]]
     """When the steps of a job stood still, where they are published."""
-    known: tuple[Span, ...]
+    sampled: tuple[Span, ...]
     """When any node was sampled."""
-    step: float
+    sample_spacing: float
     """Time between samples. [s]"""
 
     @property
     def silences(self) -> list[Span]:
         """When no node was sampled."""
-        return without([Span(self.known[0].start, self.known[-1].end)], self.known)
+        return without([Span(self.sampled[0].start, self.sampled[-1].end)], self.sampled)

@@ -138,7 +138,11 @@ def _recoveries(figures: PoolFigures) -> Value:
 def _lost(figures: PoolFigures) -> Value:
     """Node-days by cause."""
     reading = figures.reading
-    return None if reading is None else {cause: at / DAY for cause, at in reading.lost.items()}
+    return (
+        None
+        if reading is None
+        else {cause: at / DAY for cause, at in reading.lost_node_seconds.items()}
+    )
 
 
 def _predicted(name: str) -> Callable[..., Value]:
@@ -188,7 +192,7 @@ JOBS: Final = (
     _gauge("mofa_job_odds_ratio", (*JOB, "outcome"), "1",
         "Chance by measured runs that the advised strategy fits the devices (outcome fits), or is "
         "better than today's layout (outcome beats; only where spec.current says one).",
-        lambda f, _: {"fits": f.odds.fits, "beats": f.odds.beats}),
+        lambda f, _: {"fits": f.chances.fits, "beats": f.chances.beats}),
     _gauge("mofa_job_observed_tokens_per_second", (*JOB, "source"), "1/s",
         "Tokens per second of the whole job, as its throughput source says; source names it.",
         lambda f, _: f.running and {f.running.source: f.running.tokens_per_second}),
@@ -254,13 +258,13 @@ JOBS: Final = (
 POOLS: Final = (
     _gauge("mofa_pool_nodes", ("pool",), "1",
         "Nodes that match the profile's selector.",
-        lambda f: f.snapshot.nodes.total),
+        lambda f: f.snapshot.node_count.total),
     _gauge("mofa_pool_ready_nodes", ("pool",), "1",
         "Nodes of the profile that are ready and not cordoned.",
-        lambda f: f.snapshot.nodes.ready),
+        lambda f: f.snapshot.node_count.ready),
     _gauge("mofa_pool_member", ("pool", "node"), "1",
         "1 for every node of the profile: the series that rules and dashboards join on.",
-        lambda f: dict.fromkeys(f.snapshot.nodes.names, 1.0)),
+        lambda f: dict.fromkeys(f.snapshot.node_count.names, 1.0)),
     _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d",
         "Failures per node and day that the profile assumes, by recovery class.",
         lambda f: {one.name: one.assumed for one in f.rates}),
@@ -270,7 +274,7 @@ POOLS: Final = (
         _rates),
     _gauge("mofa_pool_exposure_node_days", ("pool",), "d",
         "Node-days of history in which a failure would have been seen.",
-        lambda f: f.evidence and f.evidence.node_days),
+        lambda f: f.history and f.history.node_days),
     _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1",
         "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, "
         "LowerThanAssumed or InsufficientData.",
@@ -278,7 +282,7 @@ POOLS: Final = (
     _gauge("mofa_pool_contradiction_ratio", CLASS, "1",
         "Evidence against the assumption over what a verdict needs, by recovery class and of "
         "their total; at 1 the verdict turns.",
-        lambda f: {one.name: one.evidence for one in f.rates}),
+        lambda f: {one.name: one.evidence_ratio for one in f.rates}),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s",
         "Recovery time by recovery class; bound is lower, mean or upper.",
         _recoveries),
@@ -292,7 +296,7 @@ POOLS: Final = (
         _lost),
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1",
         "Share of the history window for which there is data.",
-        lambda f: f.evidence and f.evidence.coverage),
+        lambda f: f.history and f.history.coverage),
     _gauge("mofa_pool_prior_weight_ratio", CLASS, "1",
         "Share of the failure rate that is assumption and not history, by recovery class.",
         lambda f: {one.name: one.prior_weight for one in f.rates}),

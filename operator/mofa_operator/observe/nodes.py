@@ -93,7 +93,9 @@ def _gpus(allocatable: Mapping[str, object]) -> int:
     return 0
 
 
-def count_nodes(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
+def count_nodes(
+    selector: Mapping[str, str], node_facts: Iterable[tuple[str, NodeFacts]]
+) -> NodeCount:
     """How many nodes match a pool's selector, how many are ready, and what they offer.
 
     >>> up = NodeFacts(labels={"pool": "east"}, ready=True, cordoned=False, gpus=8)
@@ -102,7 +104,7 @@ def count_nodes(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFact
     >>> counted.ready, counted.total, counted.names
     (1, 2, ('a', 'b'))
     """
-    pool = {name: facts for name, facts in nodes if facts.counts_as(selector) is not None}
+    pool = {name: facts for name, facts in node_facts if facts.counts_as(selector) is not None}
     members = pool.values()
     return NodeCount(
         total=len(members),
@@ -114,7 +116,7 @@ def count_nodes(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFact
     )
 
 
-def pools_of(nodes: Iterable[NodeFacts]) -> list[dict[str, Any]]:
+def pools_of(node_facts: Iterable[NodeFacts]) -> list[dict[str, Any]]:
     """Pools that a cluster seems to have, largest first: nodes of one GPU product and GPU count.
 
     >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
@@ -123,7 +125,7 @@ def pools_of(nodes: Iterable[NodeFacts]) -> list[dict[str, Any]]:
     [{'product': 'NVIDIA-H100-80GB-HBM3', 'gpus_per_node': 8, 'nodes': 2, 'ready': 2}]
     """
     total, ready = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
-    for facts in nodes:
+    for facts in node_facts:
         if facts.product and facts.gpus:
             total[facts.product, facts.gpus] += 1
             ready[facts.product, facts.gpus] += facts.ready and not facts.cordoned
@@ -164,15 +166,15 @@ class Attendance:
         if now - since < self._patience:
             self._turns[node] = _Turn(there=there, since=min(since, now), belonged=None)
 
-    def turned(self, node: str, *, there: bool, known: float) -> None:
-        """Take in that a node came or went; before `known` it may have done so unseen. [s]"""
+    def turned(self, node: str, *, there: bool, known_since: float) -> None:
+        """Take in that a node came or went; before `known_since` it may have done so unseen. [s]"""
         now = self._clock()
         last = self._turns.get(node)
         if last is not None and not self._is_open(last, now):
             last = None
         self._turns = {name: one for name, one in self._turns.items() if self._is_open(one, now)}
         if last is None:
-            belonged = None if there and now - known < self._patience else not there
+            belonged = None if there and now - known_since < self._patience else not there
             self._turns[node] = _Turn(there=there, since=now, belonged=belonged)
         elif last.there != there and last.belonged is there:
             del self._turns[node]  # it is again as it was
@@ -263,7 +265,7 @@ class Pools:
         if profile not in self._counts:
             counted = count_nodes(self._selectors[profile], self._nodes.items())
             times = self._attendance[profile].times()
-            self._counts[profile] = replace(counted, **times, known=self._known)
+            self._counts[profile] = replace(counted, **times, known_since=self._known)
         return self._counts[profile]
 
     def shared(self, profile: str) -> dict[str, tuple[str, ...]]:
@@ -291,7 +293,7 @@ class Pools:
         selector, book = self._selectors[profile], self._attendance[profile]
         was, there = (facts is not None and facts.serves(selector) for facts in (before, after))
         if new and was != there:
-            book.turned(name, there=there, known=self._known)
+            book.turned(name, there=there, known_since=self._known)
         if new or after is None or after.counts_as(selector) is None or there != after.ready:
             return
         if (since := moment_of(after.turned)) is not None:

@@ -48,20 +48,20 @@ class Line:
     """Tokens of the whole job. [1/s]"""
     tokens_per_gpu: float | None = None
     """Tokens of one GPU. [1/s]"""
-    samples: float | None = None
+    samples_per_second: float | None = None
     """Sequences of the whole job. [1/s]"""
     batch: int | None = None
     """Sequences in a step. [1]"""
     sequence: int | None = None
     """Tokens in a sequence. [1]"""
     gpus: int | None = None
-    memory: float | None = None
+    memory_bytes: float | None = None
     """Most device memory that its allocator has reserved. [B]"""
-    saved: int | None = None
+    checkpoint_step: int | None = None
     """Step of a checkpoint that is complete. [1]"""
     saves: bool = False
     """A checkpoint is complete, of the last finished step."""
-    resumed: int | None = None
+    resumed_step: int | None = None
     """Step from which training goes on. [1]"""
     starts: bool = False
     """The trainer starts, or starts again."""
@@ -69,7 +69,9 @@ class Line:
     @property
     def has_speed(self) -> bool:
         """Whether it has a speed."""
-        return not (self.seconds is self.tokens is self.tokens_per_gpu is self.samples is None)
+        return not (
+            self.seconds is self.tokens is self.tokens_per_gpu is self.samples_per_second is None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,11 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
         _form("memory (MB)", r"\bmax reserved:\s*<mebibytes>"),
         _form(
             "saved checkpoint from iteration",
-            r"successfully saved checkpoint from iteration\s+<saved>",
+            r"successfully saved checkpoint from iteration\s+<checkpoint_step>",
         ),
         _form(
             "successfully loaded checkpoint",
-            r"successfully loaded checkpoint from .{0,4096} at iteration\s+<resumed>",
+            r"successfully loaded checkpoint from .{0,4096} at iteration\s+<resumed_step>",
         ),
         _form(
             " ...",
@@ -122,15 +124,15 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\bglobal_step\s*[:=]\s*<index>",
             r"\bglobal_batch_size\s*[:=]\s*<batch>",
             r"\btokens_per_sec_per_gpu\s*[:=]\s*<tokens_per_gpu>",
-            r"\bmax_memory_reserved\s*[:=]\s*<memory>",
+            r"\bmax_memory_reserved\s*[:=]\s*<memory_bytes>",
         ),
         _form(
             "finalized successfully",
-            r"checkpoint save for step <saved> .{0,4096}finalized successfully",
+            r"checkpoint save for step <checkpoint_step> .{0,4096}finalized successfully",
         ),
         _form(
             "uccessfully saved checkpoint",
-            r"[Ss]uccessfully saved checkpoint from iteration\s+<saved>",
+            r"[Ss]uccessfully saved checkpoint from iteration\s+<checkpoint_step>",
         ),
         _form("Restoring states from", r"(?P<starts>Restoring states from the checkpoint)"),
     ),
@@ -155,16 +157,22 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
         ),
     ),
     "deepspeed": (
-        _form("CurrSamplesPerSec=", r"\bglobal_step=<since_start>,", "CurrSamplesPerSec=<samples>"),
+        _form(
+            "CurrSamplesPerSec=",
+            r"\bglobal_step=<since_start>,",
+            "CurrSamplesPerSec=<samples_per_second>",
+        ),
         _form(
             "iter time (s):",
             r"\bsteps: <step>",
             r"iter time \(s\): <seconds>",
-            r"samples/sec: <samples>",
+            r"samples/sec: <samples_per_second>",
         ),
         _form(", skipped=", r"\bstep=<step>, skipped="),
-        _form("is ready now", r"Checkpoint global_step<saved> is ready now"),
-        _form("Loaded checkpoint from", r"Loaded checkpoint from \S{0,4096}global_step<resumed>"),
+        _form("is ready now", r"Checkpoint global_step<checkpoint_step> is ready now"),
+        _form(
+            "Loaded checkpoint from", r"Loaded checkpoint from \S{0,4096}global_step<resumed_step>"
+        ),
         _form(
             " ...",
             r"\btrain_batch_size \.{3,}\s*<batch>\s*$",
@@ -180,12 +188,12 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\btokens_per_sec_per_gpu:\s*<tokens_per_gpu>",
         ),
         _form("Peak reserved", r"Peak reserved:?\s*<mebibytes>\s*MiB"),
-        _form("Saving checkpoint at", r"Saving checkpoint at \S{0,4096}/<saved>\s*$"),
+        _form("Saving checkpoint at", r"Saving checkpoint at \S{0,4096}/<checkpoint_step>\s*$"),
         _form(
             "[Start training]",
             r"global_batch_size: <batch>",
             r"sequence_length: <sequence>",
-            r"start_iteration_step: <resumed>",
+            r"start_iteration_step: <resumed_step>",
             r"(?P<starts>\[Start training\])",
         ),
     ),
@@ -194,16 +202,24 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
 FAMILIES: Final = tuple(_FAMILIES)
 """Trainers whose lines are known, in the order in which they are tried."""
 
-_WHOLE: Final = ("step", "since_start", "batch", "sequence", "gpus", "saved", "resumed")
+_WHOLE: Final = (
+    "step",
+    "since_start",
+    "batch",
+    "sequence",
+    "gpus",
+    "checkpoint_step",
+    "resumed_step",
+)
 _POSITIVE: Final = (
     "seconds",
     "tokens",
     "tokens_per_gpu",
-    "samples",
+    "samples_per_second",
     "batch",
     "sequence",
     "gpus",
-    "memory",
+    "memory_bytes",
 )
 _BYTES: Final = {"mebibytes": 2**20, "gibibytes": 2**30}
 _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -260,11 +276,11 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
         known["seconds"] = known.pop("milliseconds") / 1e3
     for unit, size in _BYTES.items():
         if unit in known:
-            known["memory"] = known.pop(unit) * size
+            known["memory_bytes"] = known.pop(unit) * size
     if "index" in known:  # counted from 0
         known["step"] = known.pop("index") + 1
     if "first" in known:
-        known["resumed"] = max(0.0, known.pop("first") - 1)
+        known["resumed_step"] = max(0.0, known.pop("first") - 1)
     if all(axis in known for axis in _MESH):
         product = 1.0
         for axis in _MESH:

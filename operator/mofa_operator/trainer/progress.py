@@ -48,7 +48,7 @@ class Progress:
     """Where the tokens per second come from."""
     missing: str = ""
     """Options without which tokens per second are unknown."""
-    memory: float | None = None
+    memory_bytes: float | None = None
     """Most device memory that an allocator reserved since the start, of logged ranks. [B]"""
     speeds: int = 0
     """Lines with a speed that gave tokens per second. [1]"""
@@ -80,11 +80,11 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
     """The progress after a line written at `at` [s]; `job_facts` is what the user states."""
     now = replace(progress, family=line.family)
     if line.starts:
-        now = replace(now, memory=None)
-    if line.memory is not None:
-        now = replace(now, memory=max(line.memory, now.memory or 0.0))
-    if line.starts or line.resumed is not None:
-        resumed = line.resumed if line.resumed is not None else now.resumed
+        now = replace(now, memory_bytes=None)
+    if line.memory_bytes is not None:
+        now = replace(now, memory_bytes=max(line.memory_bytes, now.memory_bytes or 0.0))
+    if line.starts or line.resumed_step is not None:
+        resumed = line.resumed_step if line.resumed_step is not None else now.resumed
         now = replace(now, starting=True, resumed=resumed)
     if line.has_speed:
         now = _with_speed(now, speed(line, job_facts.or_else(now.facts)))
@@ -97,7 +97,7 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
         step = line.since_start
     if step is not None:
         now = _with_step(now, step, at)
-    saved = now.step if line.saves else line.saved
+    saved = now.step if line.saves else line.checkpoint_step
     return now if saved is None else _with_checkpoint(now, saved)
 
 
@@ -120,14 +120,14 @@ def speed(line: Line, facts: Facts) -> Speed:
     elif line.tokens_per_gpu is not None and known.gpus is not None:
         tokens = line.tokens_per_gpu * known.gpus
         basis = f"the trainer's number for one GPU times {known.gpus}"
-    elif line.samples is not None and known.sequence is not None:
-        tokens = line.samples * known.sequence
+    elif line.samples_per_second is not None and known.sequence is not None:
+        tokens = line.samples_per_second * known.sequence
         basis = f"sequences per second of the job times {known.sequence}"
     else:
         return Speed(tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, known))
     seconds = line.seconds
-    if seconds is None and line.samples is not None and known.batch is not None:
-        seconds = known.batch / line.samples
+    if seconds is None and line.samples_per_second is not None and known.batch is not None:
+        seconds = known.batch / line.samples_per_second
     if seconds is None and step is not None:
         seconds = step / tokens
     return Speed(tokens_per_second=tokens, step_seconds=seconds, basis=basis)
@@ -141,7 +141,7 @@ def _missing(line: Line, known: Facts) -> str:
     """Options that have to be given."""
     if line.tokens_per_gpu is not None:
         wanted = {"--gpus": known.gpus}
-    elif line.samples is not None:
+    elif line.samples_per_second is not None:
         wanted = {"--sequence": known.sequence}
     else:
         wanted = {"--sequence": known.sequence, "--global-batch": known.batch}

@@ -25,7 +25,7 @@ _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
     "mofa_train_reserved_memory_bytes": (
-        "memory",
+        "memory_bytes",
         "Most device memory that an allocator has reserved.",
     ),
 }

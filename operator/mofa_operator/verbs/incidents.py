@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
     from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
     from mofa_model.manifest.surroundings import named_profile
-    from mofa_operator.incidents.incident import distance
+    from mofa_operator.incidents.incident import time_apart
     from mofa_operator.incidents.past import Past
     from mofa_operator.incidents.timelines import Span
     from mofa_operator.observe.history.history import pool_past
@@ -116,7 +116,7 @@ def run(arguments: Namespace) -> int:
             f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
         )
     for text in stated:
-        if not any(distance(one, text) is not None for one in found.incidents):
+        if not any(time_apart(one, text) is not None for one in found.incidents):
             raise BadValue(
                 "--overrule",
                 text,
@@ -141,7 +141,9 @@ def run(arguments: Namespace) -> int:
             name: {"median_seconds": median(times), "count": len(times)}
             for name, times in found.phases.items()
         },
-        "lost_node_days": {cause: time / units.DAY for cause, time in sorted(found.lost.items())},
+        "lost_node_days": {
+            cause: time / units.DAY for cause, time in sorted(found.lost_node_seconds.items())
+        },
         "notes": list(found.warnings),
     }
     notes = [*_recovery_lines(found.phases), *(f"{text}." for text in found.warnings)]
@@ -179,8 +181,12 @@ def _written(one: Incident) -> dict[str, Any]:
         found["recovery_seconds"] = one.seconds
     if one.kind != "node":
         found["nodes"] = list(one.nodes)
-    if one.level is not None:
-        found |= {"level": one.level.value, "recovery_seen": one.timed, "phases": dict(one.phases)}
+    if one.recovery_class is not None:
+        found |= {
+            "level": one.recovery_class.value,
+            "recovery_seen": one.timed,
+            "phases": dict(one.phases),
+        }
     return found
 
 

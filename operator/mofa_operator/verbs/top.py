@@ -51,10 +51,10 @@ def run(arguments: Namespace) -> int:
     fleet, names = cluster_options.read(arguments, read)
     with output.progress("answering jobs", 1.0) as tell:
         lines = survey(fleet, names, tell)
-    shown = [line for line in lines if arguments.all or line.spent.state.holds]
+    shown = [line for line in lines if arguments.all or line.spending.state.holds]
     document = {
         "jobs": [_written(line) for line in shown],
-        "total": _total([line.spent for line in shown]),
+        "total": _total([line.spending for line in shown]),
         "absent": sorted(kind.resource for kind in fleet.absent),
         "refused": {kind.resource: why for kind, why in sorted(fleet.refused.items())},
     }
@@ -66,17 +66,17 @@ def _total(every: list[Spending]) -> dict[str, Any]:
     return {
         "jobs": len(every),
         "gpus": sum(one.gpus for one in every if one.state.holds),
-        "gpu_hours": sum(one.held for one in every),
-        "lost_gpu_hours": sum(one.lost or 0.0 for one in every),
-        "stuck_gpu_hours": sum(one.stuck for one in every),
-        "stopped_gpu_hours": sum(one.stopped or 0.0 for one in every),
-        "slow_gpu_hours": sum(one.slow or 0.0 for one in every),
-        "unknown_gpu_hours": sum(one.held for one in every if one.slow is None),
+        "gpu_hours": sum(one.gpu_hours for one in every),
+        "lost_gpu_hours": sum(one.gpu_hours_lost or 0.0 for one in every),
+        "stuck_gpu_hours": sum(one.stuck_hours for one in every),
+        "stopped_gpu_hours": sum(one.stopped_hours or 0.0 for one in every),
+        "slow_gpu_hours": sum(one.slow_hours or 0.0 for one in every),
+        "unknown_gpu_hours": sum(one.gpu_hours for one in every if one.slow_hours is None),
     }
 
 
 def _written(line: JobLoss) -> dict[str, Any]:
-    spent = line.spent
+    spent = line.spending
     return {
         "kind": spent.key.kind.kind,
         "namespace": spent.key.namespace,
@@ -86,12 +86,12 @@ def _written(line: JobLoss) -> dict[str, Any]:
         "health": spent.health,
         "gpus": spent.gpus,
         "hours": spent.hours,
-        "gpu_hours": spent.held,
-        "lost_gpu_hours": spent.lost,
-        "stuck_gpu_hours": spent.stuck,
-        "stopped_gpu_hours": spent.stopped,
+        "gpu_hours": spent.gpu_hours,
+        "lost_gpu_hours": spent.gpu_hours_lost,
+        "stuck_gpu_hours": spent.stuck_hours,
+        "stopped_gpu_hours": spent.stopped_hours,
         "stopped_since": spent.since,
-        "slow_gpu_hours": spent.slow,
+        "slow_gpu_hours": spent.slow_hours,
         "change": line.change,
     }
 
@@ -113,14 +113,25 @@ def _table(fleet: ClusterSeen, shown: list[JobLoss]) -> Table:
             Column("what to change", align="left"),
         ),
         rows=tuple(_row(line) for line in shown),
-        notes=tuple(_notes(fleet, [line.spent for line in shown])),
+        notes=tuple(_notes(fleet, [line.spending for line in shown])),
     )
 
 
 def _row(line: JobLoss) -> tuple[Cell, ...]:
-    spent = line.spent
-    share = spent.lost / spent.held if spent.lost is not None and spent.held else None
-    figures = (spent.held, spent.lost, share, spent.stuck or None, spent.stopped, spent.slow)
+    spent = line.spending
+    share = (
+        spent.gpu_hours_lost / spent.gpu_hours
+        if spent.gpu_hours_lost is not None and spent.gpu_hours
+        else None
+    )
+    figures = (
+        spent.gpu_hours,
+        spent.gpu_hours_lost,
+        share,
+        spent.stuck_hours or None,
+        spent.stopped_hours,
+        spent.slow_hours,
+    )
     state = " ".join(filter(None, (spent.state.value, spent.health)))
     name = f"{spent.key.namespace}/{spent.key.kind.kind.lower()}/{spent.key.name}"
     return (name, spent.gpus, *figures, state, spent.status, line.change)

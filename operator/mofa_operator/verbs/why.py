@@ -50,8 +50,8 @@ def run(arguments: Namespace) -> int:
         "stance": stance.name.lower(),
         "answered_by": "the operator" if seen.told else "this command" if told else "nobody",
         "answer": dict(told) | {"recommendation": json.loads(told.get("recommendation", "null"))},
-        "lost_gpu_hours": spent.lost,
-        "gpu_hours": spent.held,
+        "lost_gpu_hours": spent.gpu_hours_lost,
+        "gpu_hours": spent.gpu_hours,
         "interruptions": _interruptions(speaker),
         "health": spent.health,
         "conditions": [

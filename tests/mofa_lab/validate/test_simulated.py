@@ -24,7 +24,7 @@ def scenario(rate=1e-4, tiers=3, **more):
         "slowdown": 0.02,
     }
     given["causes"] = tuple(
-        Cause(name=name, share=share, recoveries=(BACK,), tier=min(i, tiers - 1))
+        Cause(name=name, share=share, recovery_laws=(BACK,), tier=min(i, tiers - 1))
         for i, (name, share) in enumerate(parts)
     )
     return Scenario(rate=rate, **(given | more))
@@ -46,7 +46,7 @@ def test_a_copy_in_flight_is_lost_with_a_failure():
         rate=0.1,
         tiers=1,
         background=(1e4,),
-        causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),),
+        causes=(Cause(name="job", share=1.0, recovery_laws=(BACK,)),),
     )
     assert simulate_ettr(plan, seed=1).ettr == 0
 
@@ -62,7 +62,7 @@ def test_missed_copies_in_a_row_are_counted_to_the_end(error):
     value = ettr(tiers, shares, 1e3)
     at_once = RecoveryTime(mean=0.0, law="deterministic")
     causes = tuple(
-        Cause(name=str(i), share=share, recoveries=(at_once,), tier=i)
+        Cause(name=str(i), share=share, recovery_laws=(at_once,), tier=i)
         for i, share in enumerate((0.3, 0.4, 0.3))
     )
     seen = simulate_ettr(

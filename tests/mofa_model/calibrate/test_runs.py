@@ -126,7 +126,7 @@ def test_runs_of_one_chip_move_no_other(tmp_path):
 
 def test_memory_that_was_measured_moves_the_memory_that_is_predicted():
     case = runs.case_of(ROW | {"memory_gib": 70})
-    paths = {item.entry.path for item in runs.refine([case])[0].constants}
+    paths = {item.entry.path for item in runs.refine([case])[0].written}
     assert any(path.startswith("memory.") for path in paths)
 
 

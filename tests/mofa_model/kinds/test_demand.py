@@ -47,7 +47,7 @@ def read(name):
 def test_gpus_of_all_pods_of_one_pod_and_of_every_size(name, gpus, pod, sizes):
     job, every = read(name)
     found = demand_of(job, Beside(every))
-    assert (found.gpus, found.pod, found.sizes) == (gpus, pod, sizes)
+    assert (found.gpus, found.gpus_per_pod, found.sizes) == (gpus, pod, sizes)
     assert bool(found.unread) != bool(gpus)
 
 
@@ -102,7 +102,7 @@ def test_a_train_job_takes_from_its_runtime_what_it_does_not_say():
         "command": ["torchrun", "t.py"],
     }
     found = demand_of(job, Beside(every))
-    assert (found.gpus, found.pod, found.words, found.said) == (
+    assert (found.gpus, found.gpus_per_pod, found.words, found.said) == (
         16,
         8,
         ("torchrun", "t.py"),

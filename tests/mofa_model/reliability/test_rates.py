@@ -79,8 +79,8 @@ def test_leaving_open_recoveries_out_would_bias_the_mean_low():
     cut = 250.0
     done, still = times[times <= cut], np.full(np.sum(times > cut), cut)
     law = observed.RecoveryTime(mean=300.0, cv=1.0)
-    found = observed.recovery_posterior(done, still, prior=law)
-    blind = observed.recovery_posterior(done, prior=law)
+    found = observed.recovery_posterior(done, still, prior_law=law)
+    blind = observed.recovery_posterior(done, prior_law=law)
     assert found.mean.lower < 300 < found.mean.upper
     assert blind.mean.upper < 200
 

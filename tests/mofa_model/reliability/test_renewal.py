@@ -116,7 +116,7 @@ def test_clustered_failures_raise_ettr_at_the_same_mean(plain_job, law, ettr):
 @pytest.mark.parametrize("period", [5.0, 200.0, 4000.0])
 def test_lattice_sums_are_sums(shape, period):
     rate, law = 1e-3, RecoveryTime(mean=300.0, cv=1.0)
-    source = (laws.FailureSource(name="job", share=1.0, recoveries=(law,), tier=0),)
+    source = (laws.FailureSource(name="job", share=1.0, recovery_laws=(law,), tier=0),)
     run = laws.run_after(
         source, rate, FailureLaw(kind="weibull", shape=shape), during_recovery=True
     )

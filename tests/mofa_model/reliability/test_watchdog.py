@@ -47,8 +47,8 @@ def test_a_simulated_run_that_waits_for_a_timeout_loses_what_the_model_says(plai
         RecoveryTime(mean=900.0, law="deterministic"),
     )
     causes = (
-        Cause(name="crash", share=0.6, recoveries=(back,), tier=0),
-        Cause(name="hang", share=0.4, recoveries=(wait, back), tier=0),
+        Cause(name="crash", share=0.6, recovery_laws=(back,), tier=0),
+        Cause(name="hang", share=0.4, recovery_laws=(wait, back), tier=0),
     )
     given = Scenario(
         rate=rate,

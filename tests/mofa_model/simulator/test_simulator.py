@@ -27,7 +27,7 @@ def scenario(rate=1e-4, tiers=3, **more):
         "slowdown": 0.02,
     }
     given["causes"] = tuple(
-        Cause(name=name, share=share, recoveries=(BACK,), tier=min(i, tiers - 1))
+        Cause(name=name, share=share, recovery_laws=(BACK,), tier=min(i, tiers - 1))
         for i, (name, share) in enumerate(parts)
     )
     return Scenario(rate=rate, **(given | more))
@@ -88,7 +88,7 @@ def test_failures_have_the_asked_mean(law):
 
 def test_shares_that_do_not_add_to_one_are_refused():
     with pytest.raises(BadValue, match="add to one"):
-        scenario(causes=(Cause(name="job", share=0.7, recoveries=(BACK,)),))
+        scenario(causes=(Cause(name="job", share=0.7, recovery_laws=(BACK,)),))
 
 
 def test_what_would_take_hours_is_refused():

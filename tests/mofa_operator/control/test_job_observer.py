@@ -133,7 +133,7 @@ def test_what_the_device_holds_counts_before_what_an_allocator_says():
         store.put(TRAINING_JOB, training_job())
         told = Running(source="mofa", tokens_per_second=1000.0, memory_bytes=5e10)
         pods = [
-            Gang(observation=Observation(), nodes=frozenset(), memory=memory)
+            Gang(observation=Observation(), nodes=frozenset(), memory_bytes=memory)
             for memory in (None, 6e10)
         ]
         answers = iter([{JOB_ID: Telemetry(running=told, gang=gang)} for gang in pods])

@@ -77,7 +77,7 @@ class TestOutcomes:
         assert found.strategy["tp"] == found.annotations[PREFIX + "strategy"].split(",")[
             0
         ].removeprefix("tp=")
-        predicted = found.figures["tokens_per_second"]
+        predicted = found.predicted["tokens_per_second"]
         assert predicted.lower <= predicted.target <= predicted.upper
         assert (
             f"{predicted.target:.0f}" == found.annotations[PREFIX + "predicted-tokens-per-second"]

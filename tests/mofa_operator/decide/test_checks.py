@@ -103,7 +103,7 @@ def answer(**changes):
     told = {STRATEGY: "tp=8", INTERVAL: "40"}
     given = Answer(
         digest="d", outcome="Recommended", explanation="it fits", annotations=told, status={}, reason="Recommended",
-        figures={"ettr": Range(lower=0.90, target=0.95, upper=0.97)}, strategy={"tp": "8"}, profile="east", arguments=("--tp=8",), trainer="megatron",
+        predicted={"ettr": Range(lower=0.90, target=0.95, upper=0.97)}, strategy={"tp": "8"}, profile="east", arguments=("--tp=8",), trainer="megatron",
     )  # fmt: skip
     return replace(given, **changes)
 
@@ -172,7 +172,10 @@ def test_launch_arguments_are_told_in_mode_apply_and_where_they_were_verified():
 def test_what_nobody_asks_about_is_let_go_once_a_policy_has_had_its_moment():
     given = snapshot(asks=False, now=NOW - 29.0)
     assert not needs_answer(given, SETTINGS)
-    assert (answered(given, None, SETTINGS).state, answered(given, None, SETTINGS).again) == (
+    assert (
+        answered(given, None, SETTINGS).state,
+        answered(given, None, SETTINGS).requeue_after,
+    ) == (
         "",
         1.0,
     )

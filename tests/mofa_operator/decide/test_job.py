@@ -671,7 +671,7 @@ class TestObserved:
         assert running.writes == writes + 1
         self.see(running, 1.0, after=599)
         assert running.writes == writes + 1
-        assert running.decide(JOB).again == 1
+        assert running.decide(JOB).requeue_after == 1
         self.see(running, 1.01, after=1)
         assert running.writes == writes + 2
 

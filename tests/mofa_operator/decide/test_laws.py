@@ -223,7 +223,7 @@ def test_what_is_done_is_done_and_a_restart_writes_nothing(events, whole):
         for key in everything(world):
             decision = world.decide(key)
             assert decision.is_silent, f"time alone writes to {key}"
-            assert decision.again is None
+            assert decision.requeue_after is None
             assert world.decide(key, fresh).is_silent
 
 

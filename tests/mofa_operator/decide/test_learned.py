@@ -45,7 +45,7 @@ def band(lower, upper):
 
 def test_without_jobs_the_factor_is_one():
     factor = told([])
-    assert (factor.factor.target, factor.jobs) == (1.0, 0)
+    assert (factor.factor.target, factor.job_count) == (1.0, 0)
     assert math.log(factor.factor.upper) == pytest.approx(1.2816 * SYSTEMS, rel=1e-3)
 
 

@@ -69,7 +69,7 @@ def told(moments, since, until, witness="Prometheus"):
 
 
 def failures(days, window=WINDOW):
-    memory = ledger.memory(days, window)
+    memory = ledger.history_of(days, window)
     return {} if memory is None else {name: one.failures for name, one in memory.classes.items()}
 
 
@@ -127,7 +127,7 @@ class TestLaws:
         watch = told(past, max(since), MIDNIGHT + 3600, "Watch")
         kept = ledger.merged((), server, watch, WINDOW, MIDNIGHT + 3600)
         trimmed = ledger.trimmed(kept, MIDNIGHT + 3600)
-        assert ledger.memory(trimmed, WINDOW) == ledger.memory(kept, WINDOW)
+        assert ledger.history_of(trimmed, WINDOW) == ledger.history_of(kept, WINDOW)
         assert days_in(ledger.written(trimmed)) == trimmed
         assert ledger.trimmed(trimmed, MIDNIGHT + 3600) == trimmed
 
@@ -142,7 +142,7 @@ class TestRetention:
             kept = ledger.trimmed(
                 ledger.merged(kept, told(past, now - 15 * DAY, now), (), WINDOW, now), now
             )
-        memory = ledger.memory(kept, WINDOW)
+        memory = ledger.history_of(kept, WINDOW)
         assert {name: one.failures for name, one in memory.classes.items()} == {
             "process": 0,
             "pod": 2 * 31,
@@ -225,7 +225,11 @@ class Pool:
     def _snapshot(self, history, watched):
         nodes = NodeCount(total=NODES, ready=NODES, gpus={8: NODES}, names=("a",))
         return ProfileSnapshot(
-            profile=self.stands, nodes=nodes, history=history, watched=tuple(watched), now=self.now
+            profile=self.stands,
+            node_count=nodes,
+            history=history,
+            watched=tuple(watched),
+            now=self.now,
         )
 
     @property
@@ -377,7 +381,7 @@ class TestProfile:
         days = ledger.written(
             [Day(date=date_of(NOW), witness="Watch", covered=DAY, classes=classes)]
         )
-        memory = ledger.memory(days_in(days), WINDOW)
+        memory = ledger.history_of(days_in(days), WINDOW)
         spec = cluster_profile({k: v for k, v in profile(ready=None).items() if k != "status"}).spec
         found = {one.name: one for one in assessed(spec, memory)}
         assert found["pod"].expected == pytest.approx(6.0)
@@ -430,7 +434,7 @@ class TestMove:
         before, rows = pool.stands.days, pool.rows
         decision = self.decided(pool)
         assert pool.ledger["status"]["days"] == decision.status["days"], "both stand for a moment"
-        assert decision.again <= 2.0
+        assert decision.requeue_after <= 2.0
         assert "days" not in self.decided(pool).status
         assert (pool.stands.days, pool.rows) == (before, rows)
         assert decide(pool._snapshot(OUTAGE, ()), SETTINGS).is_silent
@@ -467,7 +471,8 @@ class TestMove:
         pool = Pool()
         pool.look(history(self.DAYS))
         fewer = replace(
-            pool._snapshot(history(self.DAYS), ()), nodes=NodeCount(total=NODES, ready=NODES - 1)
+            pool._snapshot(history(self.DAYS), ()),
+            node_count=NodeCount(total=NODES, ready=NODES - 1),
         )
         decision = decide(fewer, SETTINGS)
         assert decision.status is not None

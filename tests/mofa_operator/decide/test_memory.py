@@ -21,7 +21,7 @@ def told(low, target, high):
     """An answer with a prediction. [GiB]"""
     return Answer(
         digest="d", outcome="Recommended", explanation="", annotations={}, status={},
-        figures={"memory_bytes": Range(lower=low * GIB, target=target * GIB, upper=high * GIB)}, device_bytes=DEVICE, room_bytes=ROOM,
+        predicted={"memory_bytes": Range(lower=low * GIB, target=target * GIB, upper=high * GIB)}, device_bytes=DEVICE, room_bytes=ROOM,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def shown(seen, source="Device"):
         (None, WITHIN, "Unknown", "NoObservation", "no series tells the device memory of its pods"),
         (
             60,
-            dataclasses.replace(WITHIN, figures={}),
+            dataclasses.replace(WITHIN, predicted={}),
             "Unknown",
             "Observed",
             "there is no prediction",

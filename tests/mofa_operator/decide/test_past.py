@@ -44,7 +44,7 @@ def lived(pool, counts, first, last, window=WINDOW, step=1):
         }
         snapshot = ProfileSnapshot(
             profile=profile_with(body, book),
-            nodes=NodeCount(total=64, ready=64, cordoned=0, gpus={8: 64}),
+            node_count=NodeCount(total=64, ready=64, cordoned=0, gpus={8: 64}),
             history=History(
                 classes=seen,
                 node_days=64.0 * len(days),

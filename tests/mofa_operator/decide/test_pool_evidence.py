@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_operator.decide.ledger import failures, memory, remembered, written
+from mofa_operator.decide.ledger import failures, history_of, remembered, written
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
 
@@ -35,7 +35,7 @@ def test_its_days_are_the_ledger_and_are_written_as_they_were():
     days = EAST.days
     assert written(days) == STATUS["days"]
     rows = [row for day in STATUS["days"] for row in day["classes"]]
-    whole = memory(days, 2_592_000.0)
+    whole = history_of(days, 2_592_000.0)
     assert failures(whole) == sum(row["failures"] for row in rows)
     exposed = sum(float(row["exposureNodeDays"]) for row in rows if row["name"] == "pod")
     assert whole.classes["pod"].node_days == pytest.approx(exposed, abs=0.05)

@@ -67,13 +67,15 @@ class Site:
 
     def look(self):
         seen = ProfileSnapshot(
-            profile=live(CLUSTER_PROFILE, self.body), nodes=self.pools.count("east"), now=self.now
+            profile=live(CLUSTER_PROFILE, self.body),
+            node_count=self.pools.count("east"),
+            now=self.now,
         )
         decision = decide(seen, SETTINGS)
         if decision.status is not None:
             self.body = applied(self.body, decision)
         self.notes += decision.notes
-        self.again = None if decision.again is None else self.now + decision.again
+        self.again = None if decision.requeue_after is None else self.now + decision.requeue_after
 
     def until(self, at):
         """Time goes on; the operator looks again whenever it said that it would."""

@@ -77,7 +77,10 @@ class Pool:
 
     def snapshot(self, seen):
         return ProfileSnapshot(
-            profile=live(CLUSTER_PROFILE, self.body), nodes=self.nodes, history=seen, now=self.now
+            profile=live(CLUSTER_PROFILE, self.body),
+            node_count=self.nodes,
+            history=seen,
+            now=self.now,
         )
 
     @property
@@ -323,7 +326,7 @@ class TestMemory:
         pool.look(history(20, 43, 7, node_days=13300.0), after=60)
         assert pool.writes == 2
         decision = pool.look(history(20, 47, 7, node_days=13300.0), after=500)
-        assert (pool.writes, decision.again) == (2, 100.0)
+        assert (pool.writes, decision.requeue_after) == (2, 100.0)
         pool.look(history(20, 47, 7, node_days=13300.0), after=100)
         assert pool.writes == 3
         assert pool.status["historyTime"] == "2023-11-15T00:24:20Z"

@@ -292,7 +292,7 @@ def test_a_moment_is_left_for_what_is_applied_with_the_job():
     body = waiting(JOB_SET, age=0.5)
     decision = decided(JOB_SET, body, NOTHING)
     assert decision.release is None
-    assert decision.again == pytest.approx(
+    assert decision.requeue_after == pytest.approx(
         SETTINGS.settle - 0.5, abs=1.0
     )  # timestamps have whole seconds
     assert decided(JOB_SET, body, ADVICE).release is not None
@@ -304,7 +304,7 @@ def test_a_paused_job_waits_for_the_bound_and_no_longer(annotations):
     body["metadata"]["annotations"] |= annotations
     decision = decided(JOB_SET, body, None)
     assert decision.release is None
-    assert decision.again == pytest.approx(SETTINGS.gate_longest - 10.0, abs=1.0)
+    assert decision.requeue_after == pytest.approx(SETTINGS.gate_longest - 10.0, abs=1.0)
     assert decided(JOB_SET, body, None, NOW + 300.0).release.outcome == "expired"
 
 

@@ -102,7 +102,7 @@ def test_what_is_read_back_decides_as_a_search_does():
                 for name, band in fresh.figures.predicted.items()
                 for end in ("lower", "target", "upper")
             ),
-            (read.figures.odds.fits, fresh.figures.odds.fits),
+            (read.figures.chances.fits, fresh.figures.chances.fits),
         ):
             assert one == (other if of_status or other is None else pytest.approx(other, rel=2e-3))
 

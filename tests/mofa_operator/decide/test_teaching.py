@@ -56,7 +56,7 @@ def test_nothing_is_written_while_nothing_changes_and_evidence_of_a_job_that_run
     status = stand(job("a"))
     same = calibrated(status, [job("a", NOW + 3600)], NOW + 3600, SETTINGS)
     assert same.written == status["calibration"]
-    assert same.again
+    assert same.requeue_after
     day = calibrated(status, [job("a", NOW + OLD)], NOW + OLD, SETTINGS)
     assert day.written["evidence"][0]["time"] > status["calibration"]["evidence"][0]["time"]
     assert day.written["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]
@@ -66,7 +66,7 @@ def test_a_second_job_waits_for_its_time_to_be_written():
     status = stand(job("a"))
     soon = calibrated(status, [job("a"), job("b")], NOW + 60, SETTINGS)
     assert soon.written == status["calibration"]
-    assert soon.again == pytest.approx(SETTINGS.quiet - 60)
+    assert soon.requeue_after == pytest.approx(SETTINGS.quiet - 60)
     then = calibrated(status, [job("a"), job("b")], NOW + SETTINGS.quiet, SETTINGS)
     assert then.written["jobs"] == 2
 

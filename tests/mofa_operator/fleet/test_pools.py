@@ -22,7 +22,7 @@ def seen(profiles, job, nodes):
     return ClusterSeen(
         store=store,
         jobs={key: live(JOB_SET, job)},
-        nodes={body["metadata"]["name"]: facts_of(body) for body in nodes},
+        node_facts={body["metadata"]["name"]: facts_of(body) for body in nodes},
         absent=frozenset(),
         refused={},
         beside={},

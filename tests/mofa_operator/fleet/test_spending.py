@@ -70,9 +70,9 @@ def test_a_job_on_thirty_two_gpus_for_ten_hours_loses_the_hour_that_was_seen_and
     lost = [{"cause": "Failure", "seconds": 3000}, {"cause": "Preemption", "seconds": 600}]
     spoken = live(TRAINING_JOB, speaker(**since(lost=lost, interruptions=3)))
     found = spending(job(), spoken, told(), NOW)
-    assert (found.gpus, found.held, found.stopped) == (32, 320, pytest.approx(32))
-    assert found.slow == pytest.approx((320 - 32) * (1 - 4 / 5))
-    assert found.lost == pytest.approx(32 + 57.6)
+    assert (found.gpus, found.gpu_hours, found.stopped_hours) == (32, 320, pytest.approx(32))
+    assert found.slow_hours == pytest.approx((320 - 32) * (1 - 4 / 5))
+    assert found.gpu_hours_lost == pytest.approx(32 + 57.6)
     assert found.since == stamp(MADE)
 
 
@@ -80,13 +80,13 @@ def test_a_healthy_job_minutes_old_has_lost_nothing_to_failures():
     """Its ETTR of the first thirty seconds was 0.38, and 20.4 of its 32.8 GPU-hours were called lost."""
     spoken = live(TRAINING_JOB, speaker(**since(ettr="0.380", tokensPerSecond=100)))
     found = spending(job(), spoken, told(), NOW)
-    assert (found.stopped, found.lost) == (0.0, 0.0)
+    assert (found.stopped_hours, found.gpu_hours_lost) == (0.0, 0.0)
     assert change(found, told(), Handling.ADVISE, job(), spoken) == ""
 
 
 def test_what_is_predicted_to_be_lost_is_no_loss_and_no_failure_is_looked_for():
     found = spending(job(), None, told(), NOW)
-    assert found.stopped == 0, "its object counts no restart"
+    assert found.stopped_hours == 0, "its object counts no restart"
     assert change(found, told(), Handling.ADVISE, job(), None) == "take tp=8"
     steady = told(recommendation="{}")
     assert change(spending(job(), None, steady, NOW), steady, Handling.ADVISE, job(), None) == ""
@@ -105,7 +105,7 @@ def test_what_was_lost_before_a_job_made_room_for_others_is_not_held_against_the
         (away, None),
     ):  # it waited in a queue at first, or it ran before
         found = spending(job(status=resumed), live(TRAINING_JOB, speaker(**shown)), told(), NOW)
-        assert (found.hours, found.stopped) == (1.0, None if hours is None else 32.0 * hours)
+        assert (found.hours, found.stopped_hours) == (1.0, None if hours is None else 32.0 * hours)
 
 
 def test_an_interval_four_times_too_long_is_told_where_it_costs_more_than_a_fiftieth():
@@ -125,7 +125,7 @@ def test_a_job_whose_layout_most_likely_beats_the_advice_loses_nothing_to_it_and
     kept = json.loads(said["recommendation"]) | {"odds": {"fits": 0.91, "beats": 0.04}}
     said = {**said, "recommendation": json.dumps(kept), "explanation": "keep what you run"}
     found = spending(job(), None, said, NOW)
-    assert found.slow == 0.0
+    assert found.slow_hours == 0.0
     assert "take" not in change(found, said, Handling.ADVISE, job(), None)
 
 
@@ -137,13 +137,13 @@ def test_a_stuck_job_loses_everything_since_its_step_was_overdue():
     }  # fmt: skip
     spoken = live(TRAINING_JOB, body)
     found = spending(job(), spoken, told(), NOW)
-    assert (found.stuck, found.stopped) == (64, 0)
+    assert (found.stuck_hours, found.stopped_hours) == (64, 0)
     assert "logs" in change(found, told(), Handling.ADVISE, job(), spoken)
 
 
 def test_a_job_of_which_nobody_says_anything_loses_what_its_restarts_cost_and_the_rest_is_open():
     found = spending(job(status={"restarts": 3}), None, {}, NOW)
-    assert (found.slow, found.stopped) == (None, pytest.approx(3 * 307 / HOUR * 32))
+    assert (found.slow_hours, found.stopped_hours) == (None, pytest.approx(3 * 307 / HOUR * 32))
     said = change(found, {}, Handling.NOT_ASKED, job(), None)
     assert said.endswith(
         "jobsets.jobset.x-k8s.io/llama3-70b-seven advisor.mofa.dev/model=llama3-70b"

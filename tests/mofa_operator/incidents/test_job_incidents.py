@@ -40,7 +40,7 @@ def pod(slot=0, attempt="0", at=START - DAY, until=END, node=None, **more):
 
 def exits(*given, again=20.0):
     return tuple(
-        ContainerExit(at=START + at, again=START + at + again, container="main", code=code)
+        ContainerExit(at=START + at, restarted_at=START + at + again, container="main", code=code)
         for at, code in given
     )
 
@@ -58,8 +58,8 @@ def life(name, **told):
         signals=frozenset(signals[word] for word in told),
         spacing=dict.fromkeys(signals.values(), STEP),
         labels={},
-        seen=seen,
-        known=seen,
+        presence=seen,
+        sampled=seen,
     )
 
 
@@ -79,12 +79,12 @@ def stills(*spans, redone=0.0):
 def pool_of(*pods, busy=None, stalls=None, **nodes):
     lines = [nodes.get(name) or life(name) for name in NODES]
     return PoolTimelines(
-        nodes={one.name: one for one in lines},
-        pods={f"uid-{n}": one for n, one in enumerate(pods)},
-        busy=busy or {},
+        node_timelines={one.name: one for one in lines},
+        pod_timelines={f"uid-{n}": one for n, one in enumerate(pods)},
+        gpu_busy=busy or {},
         stalls=stalls or {},
-        known=(Span(START, END),),
-        step=STEP,
+        sampled=(Span(START, END),),
+        sample_spacing=STEP,
     )
 
 
@@ -100,7 +100,7 @@ def counts(found):
     made = {"process": 0, "pod": 0, "job": 0}
     for one in found:
         if one.cause.counts:
-            made[one.level.value] += 1
+            made[one.recovery_class.value] += 1
     return made
 
 
@@ -224,7 +224,11 @@ def test_the_first_container_that_ends_says_why_and_all_alike_a_collective(first
 def test_a_container_that_was_killed_for_memory_is_its_programs_affair():
     killed = (
         ContainerExit(
-            at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"
+            at=START + 9000,
+            restarted_at=START + 9030,
+            container="main",
+            code=137,
+            reason="OOMKilled",
         ),
     )
     assert only(seen(pod(exits=killed), pod(slot=1, exits=exits((9020, 134))))) == "oom-killed"
@@ -232,14 +236,18 @@ def test_a_container_that_was_killed_for_memory_is_its_programs_affair():
 
 def test_a_helper_that_restarts_alone_stops_no_training():
     helper = (
-        ContainerExit(at=START + 9000, again=START + 9012, container="log-shipper", code=137),
+        ContainerExit(
+            at=START + 9000, restarted_at=START + 9012, container="log-shipper", code=137
+        ),
     )
     found = seen(pod(exits=helper, containers=2), *(pod(slot=n, containers=2) for n in (1, 2)))
     assert only(found) == "sidecar"
 
 
 def test_a_helper_is_told_by_its_name_where_others_are_seen_to_end_together():
-    helper = ContainerExit(at=START + 9000, again=START + 9012, container="log-shipper", code=137)
+    helper = ContainerExit(
+        at=START + 9000, restarted_at=START + 9012, container="log-shipper", code=137
+    )
     first = pod(exits=(helper, *exits((9500, 137))), containers=2)
     found = seen(first, *(pod(slot=n, exits=exits((9500 + n, 134)), containers=2) for n in (1, 2)))
     assert [one.cause for one in found] == [causes.SIDECAR, causes.PROCESS_CRASH]
@@ -334,7 +342,7 @@ def test_who_waits_for_a_pod_on_a_node_with_a_fault_and_gives_up_when_it_is_move
     waits = [pod(slot=n, exits=exits((9031 + n, 134), (10260 + n, 1))) for n in (1, 2)]
     came = pod(slot=0, node="d", at=START + 10240)
     (found,) = seen(moved, came, *waits, a=life("a", xid=fault, cordon=cordon))
-    assert (found.cause, found.level.value) == (causes.GPU_LOST, "pod")
+    assert (found.cause, found.recovery_class.value) == (causes.GPU_LOST, "pod")
     assert found.start < START + 9031 < START + 10262 < found.end
 
 
@@ -385,11 +393,11 @@ def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence
 def test_lost_time_is_nodes_times_standstill_by_cause_and_a_users_pause_is_none():
     crash = [pod(slot=n, exits=exits((10000 + n, 137))) for n in range(3)]
     past_of = past(pool_of(*crash), IncidentRules())
-    assert past_of.lost == {"process-crash": pytest.approx(3 * (22 + 240))}
+    assert past_of.lost_node_seconds == {"process-crash": pytest.approx(3 * (22 + 240))}
     assert past_of.phases == {"start": (22.0,)}
     old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
     new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
-    assert past(pool_of(*old, *new), IncidentRules()).lost == {}
+    assert past(pool_of(*old, *new), IncidentRules()).lost_node_seconds == {}
 
 
 def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():
@@ -422,7 +430,7 @@ def test_an_interruption_that_was_none_counts_where_somebody_says_so_and_a_momen
     (one,) = seen(*old, *new)
     assert one.cause is causes.RESUBMISSION
     (told,) = seen(*old, *new, rules={"overruled": {one.id: "hang"}})
-    assert (told.cause, told.level.value, told.evidence[0]) == (
+    assert (told.cause, told.recovery_class.value, told.evidence[0]) == (
         causes.HANG,
         "job",
         "overruled; deduced was resubmission",

@@ -59,8 +59,8 @@ def life(name="a", step=60.0, labels=None, seen=DAY, **told):
         signals=frozenset(WORDS[word][0] for word in told),
         spacing={one: step for one, _ in WORDS.values()},
         labels=labels or {},
-        seen=(Span(START, START + seen),),
-        known=(Span(START, END),),
+        presence=(Span(START, START + seen),),
+        sampled=(Span(START, END),),
     )
 
 

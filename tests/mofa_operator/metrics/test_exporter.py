@@ -41,7 +41,7 @@ def full_job(name="llama"):
             ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), BAND
         ),
         strategy={"tp": "8", "pp": "16", "dp": "16", "recompute": "selective"},
-        odds=Chances(fits=0.94, beats=0.6),
+        chances=Chances(fits=0.94, beats=0.6),
         checkpoint_interval=600.0,
         objective_ettr=0.9,
         residual=-0.05,
@@ -63,7 +63,7 @@ def profile(nodes=("a", "b", "c"), ready=2):
     """A pool of which nothing is known but its nodes."""
     snapshot = ProfileSnapshot(
         profile=live(CLUSTER_PROFILE, {"metadata": {"name": "h100-east"}}),
-        nodes=NodeCount(total=len(nodes), ready=ready, names=nodes),
+        node_count=NodeCount(total=len(nodes), ready=ready, names=nodes),
         now=NOW,
     )
     return PoolFigures(snapshot=snapshot)
@@ -158,7 +158,9 @@ def test_a_prediction_has_three_bounds(exporter):
 def reads_nodes_alone(declared):
     """Whether a metric of pools can be read where there is nothing but nodes."""
     try:
-        declared.read(SimpleNamespace(snapshot=SimpleNamespace(nodes=profile().snapshot.nodes)))
+        declared.read(
+            SimpleNamespace(snapshot=SimpleNamespace(node_count=profile().snapshot.node_count))
+        )
     except AttributeError:
         return False
     return True

@@ -30,10 +30,12 @@ def test_mebibytes_are_bytes_by_pod_whatever_the_labels_are_called():
 
 def test_a_job_holds_what_the_fullest_of_its_living_pods_holds():
     pods = {
-        f"ml/a-{slot}/u{slot}": Pod(job=("ml", "a"), attempt="0", slot=str(slot), node=f"n{slot}")
+        f"ml/a-{slot}/u{slot}": Pod(
+            job_name=("ml", "a"), attempt="0", slot=str(slot), node=f"n{slot}"
+        )
         for slot in range(3)
     }
     starts = {"ml/a-0/u0": 700.0, "ml/a-1/u1": 700.0}
     held = {"ml/a-0": 60e9, "ml/a-1": 61e9, "ml/a-2": 79e9}
-    assert gang(pods, {}, starts, held).memory == 61e9, "the third is gone"
-    assert gang(pods, {}, starts).memory is None
+    assert gang(pods, {}, starts, held).memory_bytes == 61e9, "the third is gone"
+    assert gang(pods, {}, starts).memory_bytes is None

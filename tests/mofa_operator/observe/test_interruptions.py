@@ -38,12 +38,12 @@ def steps(step, at):
 
 
 def restarts(n, *, level="job", name="JobSet.restarts", **told):
-    return Observation(counters={name: Counter(value=n, level=level)}, **told)
+    return Observation(counters={name: Counter(value=n, recovery_class=level)}, **told)
 
 
 def sign(at, level, cause="", *, seen_at=None):
     return (at if seen_at is None else seen_at), Observation(
-        signs=(Sign(at=at, level=level, cause=cause),)
+        signs=(Sign(at=at, recovery_class=level, cause=cause),)
     )
 
 
@@ -145,7 +145,7 @@ def test_signs_that_come_after_the_counter_find_its_incidents():
         (0, restarts(0)), (18000, restarts(2)), sign(7200, "pod", "preemption", seen_at=18001)
     )
     late = after_look(
-        late, Observation(signs=(Sign(at=14400.0, level="pod", cause="failure"),)), 18002
+        late, Observation(signs=(Sign(at=14400.0, recovery_class="pod", cause="failure"),)), 18002
     )
     assert interruptions(late) == {("job", "preemption"): 1, ("job", "failure"): 1}
 
@@ -153,7 +153,7 @@ def test_signs_that_come_after_the_counter_find_its_incidents():
 def test_a_count_over_pods_is_one_incident_for_many_pods():
     def look(n):
         return Observation(
-            counters={"JobSet.jobRestarts": Counter(value=n, level="pod", exact=False)}
+            counters={"JobSet.jobRestarts": Counter(value=n, recovery_class="pod", exact=False)}
         )
 
     assert interruptions(live((0, look(0)), (60, look(8)), (61, look(16)))) == {

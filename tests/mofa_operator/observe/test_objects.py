@@ -45,12 +45,14 @@ def of_job(body, now):
 
 
 def signs(*expected):
-    return tuple(Sign(at=NOON + at, level=level, cause=cause) for at, level, cause in expected)
+    return tuple(
+        Sign(at=NOON + at, recovery_class=level, cause=cause) for at, level, cause in expected
+    )
 
 
 def test_a_job_set_counts_by_class():
     told = of_job(job_set(2, jobs=[0, 3, 1], in_place=5), NOON)
-    assert {name: (c.value, c.level, c.exact) for name, c in told.counters.items()} == {
+    assert {name: (c.value, c.recovery_class, c.exact) for name, c in told.counters.items()} == {
         "JobSet.restarts": (2, "job", True),
         "JobSet.jobRestarts": (4, "pod", False),
         "JobSet.inPlace": (5, "process", True),

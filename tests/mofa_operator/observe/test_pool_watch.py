@@ -77,7 +77,7 @@ def pool_of(uid, selector, nodes=None, days=None, rules=None):
     """A pool as its profile selects it."""
     spec = {"nodeSelector": selector, "incidents": rules}
     body = {"metadata": {"uid": uid}, "spec": spec, "status": {"days": days}}
-    return WatchedPool(profile=live(CLUSTER_PROFILE, body), nodes=nodes or up())
+    return WatchedPool(profile=live(CLUSTER_PROFILE, body), node_facts=nodes or up())
 
 
 def of(kind, body, named, now):

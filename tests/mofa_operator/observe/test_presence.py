@@ -52,7 +52,10 @@ def test_a_job_of_which_nothing_says_that_it_is_there_is_not():
 
 
 def test_each_of_object_pods_and_trainer_says_that_a_job_is_there_and_only_the_trainer_that_it_is_watched():
-    pods = {"a": Pod(job=JOB, attempt="0", slot="0"), "b": Pod(job=JOB, attempt="0", slot="1")}
+    pods = {
+        "a": Pod(job_name=JOB, attempt="0", slot="0"),
+        "b": Pod(job_name=JOB, attempt="0", slot="1"),
+    }
     whole = gang(pods, {}, {"a": 700.0, "b": 800.0})
     by_object = Watching().look(1000.0, target=job_set(2))
     by_pods = Watching().look(1000.0, Telemetry(gang=whole))
@@ -65,8 +68,8 @@ def test_each_of_object_pods_and_trainer_says_that_a_job_is_there_and_only_the_t
 
 def test_pods_that_have_nodes_and_do_not_run_are_watched_and_pods_that_wait_for_nodes_are_in_a_queue():
     starts = {"a": 700.0, "b": 0.0}
-    crashing = {name: Pod(job=JOB, attempt="0", slot=name, node=f"n-{name}") for name in "ab"}
-    waiting = crashing | {"b": Pod(job=JOB, attempt="0", slot="b")}
+    crashing = {name: Pod(job_name=JOB, attempt="0", slot=name, node=f"n-{name}") for name in "ab"}
+    waiting = crashing | {"b": Pod(job_name=JOB, attempt="0", slot="b")}
     found = Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, starts)))
     assert (found.since, found.watched) == (1000.0, True)
     assert Watching().look(1000.0, Telemetry(gang=gang(waiting, {}, starts))) is None
@@ -110,7 +113,10 @@ def test_a_resumed_job_starts_anew():
 def test_the_last_step_is_dated_by_its_series_else_when_it_was_first_seen():
     dated, plain = Watching(), Watching()
     path = (FinishedStep(90.0, 6, 95.0), FinishedStep(95.0, 7, 100.0))
-    assert dated.look(100.0, Telemetry(there=0.0, running=running(7), path=path)).step_at == 95.0
+    assert (
+        dated.look(100.0, Telemetry(there=0.0, running=running(7), finished_steps=path)).step_at
+        == 95.0
+    )
     assert plain.look(100.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
     assert plain.look(160.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
     stood = plain.look(1000.0, Telemetry(there=0.0))
@@ -118,7 +124,7 @@ def test_the_last_step_is_dated_by_its_series_else_when_it_was_first_seen():
 
 
 def test_step_nought_is_no_step():
-    flat = Telemetry(there=10.0, path=(FinishedStep(10.0, 0, 15.0),))
+    flat = Telemetry(there=10.0, finished_steps=(FinishedStep(10.0, 0, 15.0),))
     assert Watching().look(1000.0, flat).step_at is None
 
 

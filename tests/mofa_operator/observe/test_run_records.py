@@ -21,7 +21,7 @@ LLAMA = live(TRAINING_JOB, DAY)
 
 def pod(slot, created, *, attempt="0", restarts=0, **more):
     return Pod(
-        job=JOB,
+        job_name=JOB,
         attempt=attempt,
         slot=str(slot),
         node=f"n{slot}",
@@ -94,7 +94,9 @@ def test_one_interruption_of_each_class_is_counted_once_and_timed_to_the_distanc
 )
 def test_a_pod_that_made_room_gives_its_cause_to_what_replaces_it(made_room, cause):
     told = gang({"a": pod(0, 0.0, **made_room), "b": pod(0, 100.0)}, {}).observation
-    assert [(sign.at, sign.level, sign.cause) for sign in told.signs] == [(100.0, "pod", cause)]
+    assert [(sign.at, sign.recovery_class, sign.cause) for sign in told.signs] == [
+        (100.0, "pod", cause)
+    ]
 
 
 def test_only_what_ended_an_attempt_gives_its_cause_to_the_next_one():
@@ -103,7 +105,9 @@ def test_only_what_ended_an_attempt_gives_its_cause_to_the_next_one():
         "b": pod(0, 50.0),
         "c": pod(0, 100.0, attempt="1"),
     }
-    assert [(sign.at, sign.level, sign.cause) for sign in gang(pods, {}).observation.signs] == [
+    assert [
+        (sign.at, sign.recovery_class, sign.cause) for sign in gang(pods, {}).observation.signs
+    ] == [
         (50.0, "pod", "preemption"),
         (100.0, "job", ""),
     ]
@@ -136,7 +140,7 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_
         pods, ends = TRUTH["pod"](203.0, now)
         look = Telemetry(
             running=Running(source="mofa", step_seconds=STEP),
-            path=training.path(max(0.0, now - 60.0), now),
+            finished_steps=training.path(max(0.0, now - 60.0), now),
             gang=gang(pods, ends),
         )
         return lives.after(live(TRAINING_JOB, body), None, look, now)
@@ -166,7 +170,7 @@ def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption()
         told = lives.after(
             LLAMA,
             None,
-            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path),
+            Telemetry(running=Running(source="mofa", step_seconds=STEP), finished_steps=path),
             float(now),
         )
     assert told.interruptions == {}
@@ -180,7 +184,7 @@ def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
         .after(
             LLAMA,
             None,
-            Telemetry(running=told, path=(FinishedStep(9990.0, 5000, 9995.0),)),
+            Telemetry(running=told, finished_steps=(FinishedStep(9990.0, 5000, 9995.0),)),
             11_000.0,
         )
         .record
@@ -212,7 +216,7 @@ def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspende
         target = live(JOB_SET, {"status": {"conditions": told}})
         path = training.path(max(1800.0, now - 60.0), float(now)) if is_up else ()
         seen = (
-            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path)
+            Telemetry(running=Running(source="mofa", step_seconds=STEP), finished_steps=path)
             if is_up
             else Telemetry()
         )

@@ -272,7 +272,7 @@ class TestNodes:
         for one in (node("a"), node("b", cordoned=True), node("c", ready=False), node("d", gpus=4)):
             store.put(NODE, one)
         store.put(NODE, node("other", product="NVIDIA-A100"))
-        found = store.snapshot(EAST, NOW).nodes
+        found = store.snapshot(EAST, NOW).node_count
         assert (found.total, found.ready, found.cordoned) == (4, 2, 1)
         assert (found.gpus, found.products) == ({4: 1, 8: 3}, (H100,))
         assert found.names == ("a", "b", "c", "d")

@@ -29,13 +29,16 @@ def test_stretches_cover_the_window_once_and_their_seams_stand_still(window):
 def test_a_stall_is_one_even_over_a_seam():
     edges = [
         StepEdges(
-            job=JOB,
+            job_name=JOB,
             stopped=((START + 1000, 50), (START + 5000, 220)),
             resumed=((START + 1400, 40),),
-            step=20.0,
+            step_seconds=20.0,
         ),
         StepEdges(
-            job=JOB, stopped=((START + 9000, 300),), resumed=((START + 5300, 220),), step=20.0
+            job_name=JOB,
+            stopped=((START + 9000, 300),),
+            resumed=((START + 5300, 220),),
+            step_seconds=20.0,
         ),
     ]
     assert stalls(edges) == {

@@ -91,26 +91,26 @@ def test_a_recorded_log_tells_what_happened_in_it(
 
 
 def test_what_an_allocator_reserved_is_read_where_a_trainer_says_it():
-    assert told("torchtitan.log").memory == pytest.approx(47.28 * 2**30)
-    assert told("nemo.log", Facts(sequence=8192)).memory == 127785762816
-    assert told("megatron.log").memory is None
+    assert told("torchtitan.log").memory_bytes == pytest.approx(47.28 * 2**30)
+    assert told("nemo.log", Facts(sequence=8192)).memory_bytes == 127785762816
+    assert told("megatron.log").memory_bytes is None
     rank = b"[Rank 0] (after 2 iterations) memory (MB) | allocated: 8241.6 | max allocated: 13271.2 | reserved: 15126.0 | max reserved: 15226.0"
-    assert Reader().read(rank).memory == 15226 * 2**20
+    assert Reader().read(rank).memory_bytes == 15226 * 2**20
     stage = b"12/08/2024 [INFO|DP=0|PP=0|TP=0]: Memory usage: 835.84MiB. Peak allocated 9000.5MiB. Peak reserved: 9512.0MiB"
-    assert Reader().read(stage).memory == 9512 * 2**20
+    assert Reader().read(stage).memory_bytes == 9512 * 2**20
 
 
 def test_of_the_ranks_in_a_log_the_fullest_counts_since_the_last_start():
     progress = Progress()
     for line in (
-        Line(family="x", memory=5e9),
-        Line(family="x", memory=7e9),
-        Line(family="x", memory=6e9),
+        Line(family="x", memory_bytes=5e9),
+        Line(family="x", memory_bytes=7e9),
+        Line(family="x", memory_bytes=6e9),
     ):
         progress = with_line(progress, line, Facts(), 0.0)
-    assert progress.memory == 7e9
+    assert progress.memory_bytes == 7e9
     progress = with_line(progress, Line(family="x", starts=True), Facts(), 0.0)
-    assert progress.memory is None
+    assert progress.memory_bytes is None
 
 
 @pytest.mark.parametrize("row", RECORDED, ids=[row[0] for row in RECORDED])
@@ -147,9 +147,9 @@ LINES = {
         Line(family="torchtitan", step=1000, tokens_per_gpu=6512.0),
     b"- INFO - Building device mesh with parallelism: pp=2, dp_replicate=1, dp_shard=8, cp=2, tp=4, ep=1, etp=1":
         Line(family="torchtitan", gpus=128),
-    b"- INFO - Training starts at step 51": Line(family="torchtitan", resumed=50),
+    b"- INFO - Training starts at step 51": Line(family="torchtitan", resumed_step=50),
     b"[INFO] [timer.py:264:stop] epoch=0/micro_step=80/global_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.5, MemAllocated=21.4GB":
-        Line(family="deepspeed", since_start=10, samples=35.5),
+        Line(family="deepspeed", since_start=10, samples_per_second=35.5),
     b"[INFO] [logging.py:128:log_dist] [Rank 0] step=10, skipped=0, lr=[6e-05]": Line(family="deepspeed", step=10),
     b"[INFO|DP=0|PP=0|TP=0]: iteration: 7 / 15 | consumed_tokens: 7.3M | elapsed_time_per_iteration_ms: 8.34K |"
     b" tokens_per_sec: 126K | tokens_per_sec_per_gpu: 1.97K | global_batch_size: 1.02K |":
@@ -211,7 +211,7 @@ def test_numbers_for_one_gpu_are_multiplied_by_the_gpus_of_the_job():
     "line, missing",
     [
         (Line(family="torchtitan", tokens_per_gpu=1.0), "--gpus"),
-        (Line(family="deepspeed", samples=1.0), "--sequence"),
+        (Line(family="deepspeed", samples_per_second=1.0), "--sequence"),
         (Line(family="megatron", seconds=1.0, batch=8), "--sequence"),
         (Line(family="megatron", seconds=1.0), "--sequence and --global-batch"),
     ],

@@ -31,31 +31,33 @@ def test_lines_of_several_ranks_are_no_restart():
 
 def test_a_restart_from_the_last_step_that_was_logged_costs_what_was_not():
     # every tenth step is logged: 100 was the last, training resumed from 90
-    resumed = Line(family="megatron", resumed=90)
+    resumed = Line(family="megatron", resumed_step=90)
     assert told(step(90), step(100), START, resumed, step(100)).redone == 10
     assert told(step(90), step(100), START, step(100)).redone == 10
 
 
 def test_a_start_that_goes_on_where_it_ended_is_no_restart_that_costs():
-    resumed = Line(family="megatron", resumed=100)
+    resumed = Line(family="megatron", resumed_step=100)
     progress = told(step(90), step(100), resumed, step(110))
     assert (progress.restarts, progress.redone) == (0, 0)
 
 
 def test_a_start_from_nothing_costs_everything():
     assert (
-        told(step(10), step(20), Line(family="megatron", starts=True, resumed=0), step(10)).redone
+        told(
+            step(10), step(20), Line(family="megatron", starts=True, resumed_step=0), step(10)
+        ).redone
         == 20
     )
 
 
 def test_a_checkpoint_that_every_rank_reports_counts_once():
-    saved = Line(family="deepspeed", saved=50)
+    saved = Line(family="deepspeed", checkpoint_step=50)
     assert told(step(50), saved, saved, saved).saves == 1
 
 
 def test_a_checkpoint_that_is_made_again_after_a_restart_counts_again():
-    saved = Line(family="megatron", saved=20)
+    saved = Line(family="megatron", checkpoint_step=20)
     progress = told(step(20), saved, step(25), step(11), step(20), saved)
     assert (progress.saves, progress.saved) == (2, 20)
 
@@ -63,11 +65,11 @@ def test_a_checkpoint_that_is_made_again_after_a_restart_counts_again():
 def test_the_interval_between_checkpoints_is_seen_across_a_restart():
     progress = told(
         step(20),
-        Line(family="megatron", saved=20),
+        Line(family="megatron", checkpoint_step=20),
         step(35),
         step(21),
         step(40),
-        Line(family="megatron", saved=40),
+        Line(family="megatron", checkpoint_step=40),
     )
     assert progress.save_spacing == 20
 
@@ -78,7 +80,7 @@ def test_a_checkpoint_without_a_step_is_of_the_last_one():
 
 
 def test_steps_since_the_start_count_only_where_no_line_says_the_step():
-    timer = Line(family="deepspeed", since_start=10, samples=1.0)
+    timer = Line(family="deepspeed", since_start=10, samples_per_second=1.0)
     assert told(timer).step == 10
     assert told(Line(family="deepspeed", step=510), timer).step == 510
 

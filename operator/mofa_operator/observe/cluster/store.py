@@ -253,11 +253,11 @@ class Store:
         if isinstance(stands, LiveProfile):
             return ProfileSnapshot(
                 profile=stands,
-                nodes=self.nodes(key.name),
+                node_count=self.nodes(key.name),
                 shared=self._pools.shared(key.name),
                 **self._measured.of_profile(key.name),
                 influence=self.policies.influence(),
-                jobs=len(self._dependents.of_profile(key.name)),
+                job_count=len(self._dependents.of_profile(key.name)),
                 all_asked=not self.pending.left(key.name),
                 now=now,
             )
@@ -267,7 +267,7 @@ class Store:
             profile = self.policies.profile(key)
             missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._dependents.under(key)
-            return PolicySnapshot(policy=stands, jobs=jobs, profile_missing=missing, now=now)
+            return PolicySnapshot(policy=stands, job_count=jobs, profile_missing=missing, now=now)
         return self._existing(stands, named, now) if key.kind in JOBS else None
 
     def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:

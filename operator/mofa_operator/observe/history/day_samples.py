@@ -66,14 +66,14 @@ def window_days(now: float, window: float) -> list[Span]:
     return days_of(Span(math.floor((now - window) / step) * step, end))
 
 
-def days_of(span: Span) -> list[Span]:
+def days_of(stretch: Span) -> list[Span]:
     """A piece of time, day by day in UTC.
 
     >>> [day.seconds for day in days_of(Span(86000.0, 173000.0))]
     [400.0, 86400.0, 200.0]
     """
-    midnights = range(math.floor(span.start / DAY) + 1, math.ceil(span.end / DAY))
-    bounds = [span.start, *(float(day * DAY) for day in midnights), span.end]
+    midnights = range(math.floor(stretch.start / DAY) + 1, math.ceil(stretch.end / DAY))
+    bounds = [stretch.start, *(float(day * DAY) for day in midnights), stretch.end]
     return [Span(a, b) for a, b in pairwise(bounds)]
 
 
@@ -81,12 +81,12 @@ def days_of(span: Span) -> list[Span]:
 class DaySamples:
     """What the samples of one day show of a pool."""
 
-    day: Span
+    stretch: Span
     nodes: frozenset[str] = frozenset()
     """Nodes that belonged to the pool."""
-    covered: tuple[Span, ...] = ()
+    sampled: tuple[Span, ...] = ()
     """When the readiness of any node was sampled."""
-    present: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    sampled_by_node: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     """When the readiness of each node was sampled."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes."""
@@ -96,78 +96,89 @@ class DaySamples:
     """Usual time between samples of a signal. [s]"""
     reporting: Mapping[Signal, frozenset[str]] = field(default_factory=dict)
     """Nodes that a signal's exporter reports."""
-    pods: Mapping[str, PodTimeline] = field(default_factory=dict)
+    pod_timelines: Mapping[str, PodTimeline] = field(default_factory=dict)
     """Pods of training jobs by uid, on any node."""
-    busy: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    gpu_busy: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     """When the GPUs of a node worked, where that was asked."""
     edges: tuple[StepEdges, ...] = ()
     """Where the steps of jobs stopped and went on."""
-    step: float = float(GRID)
+    sample_spacing: float = float(GRID)
     """Time between samples of nodes. [s]"""
     warnings: tuple[str, ...] = ()
     """What the server warned of."""
 
 
-def pool_timelines(days: Sequence[DaySamples]) -> PoolTimelines:
+def pool_timelines(day_samples: Sequence[DaySamples]) -> PoolTimelines:
     """The days of a pool as one time line of each node and pod."""
     runs: defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]] = defaultdict(list)
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
-    for day in days:
+    for day in day_samples:
         for line in day.timelines:
             runs[line.node, line.signal, line.part] += line.runs
         for signal, gap in day.spacing.items():
             gaps[signal].append(gap)
-        for node, spans in day.busy.items():
+        for node, spans in day.gpu_busy.items():
             busy[node] += spans
-        for uid, pod in day.pods.items():
+        for uid, pod in day.pod_timelines.items():
             pods[uid] = pods[uid].merged(pod) if uid in pods else pod
     spacing = {signal: median(many) for signal, many in gaps.items()}
     timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
     for (node, signal, part), many in runs.items():
         silence = signal.silence * spacing.get(signal, 60.0)
         timelines[node].append(SignalTimeline(node, signal, part, joined_runs(many, silence)))
-    known = tuple(joined((span for day in days for span in day.covered), 1.0))
+    known = tuple(joined((span for day in day_samples for span in day.sampled), 1.0))
     nodes = {
         node: NodeTimeline(
             name=node,
             timelines=tuple(timelines[node]),
             signals=frozenset(
-                signal for day in days for signal, there in day.reporting.items() if node in there
+                signal
+                for day in day_samples
+                for signal, there in day.reporting.items()
+                if node in there
             ),
             spacing=spacing,
-            labels=next((day.labels[node] for day in reversed(days) if node in day.labels), {}),
-            seen=tuple(joined((span for day in days for span in day.present.get(node, ())), 1.0)),
-            known=known,
+            labels=next(
+                (day.labels[node] for day in reversed(day_samples) if node in day.labels), {}
+            ),
+            presence=tuple(
+                joined(
+                    (span for day in day_samples for span in day.sampled_by_node.get(node, ())), 1.0
+                )
+            ),
+            sampled=known,
         )
-        for node in sorted(frozenset().union(*(day.nodes for day in days)))
+        for node in sorted(frozenset().union(*(day.nodes for day in day_samples)))
     }
     return PoolTimelines(
-        nodes=nodes,
-        pods=pods,
-        busy={node: joined(spans, 1.0) for node, spans in busy.items()},
-        stalls=stalls(edge for day in days for edge in day.edges),
-        known=known,
-        step=median(day.step for day in days if day.covered),
+        node_timelines=nodes,
+        pod_timelines=pods,
+        gpu_busy={node: joined(spans, 1.0) for node, spans in busy.items()},
+        stalls=stalls(edge for day in day_samples for edge in day.edges),
+        sampled=known,
+        sample_spacing=median(day.sample_spacing for day in day_samples if day.sampled),
     )
 
 
-def blind_spots(pool: PoolTimelines) -> Iterator[str]:
+def blind_spots(timelines: PoolTimelines) -> Iterator[str]:
     """What cannot be seen for want of an exporter, and on how many nodes, in sentences."""
     for signal in SIGNALS:
-        blind = sum(signal not in node.signals for node in pool.nodes.values())
+        blind = sum(signal not in node.signals for node in timelines.node_timelines.values())
         if signal.alone and blind:
             yield (
-                f"{signal.alone} are not seen on {blind} of {len(pool.nodes)} nodes: "
+                f"{signal.alone} are not seen on {blind} of {len(timelines.node_timelines)} nodes: "
                 f"they have no series {signal.metric}"
             )
 
 
-async def read_day(prometheus: Prometheus, pool: Pool, naming: NodeNaming, day: Span) -> DaySamples:
+async def read_day(
+    prometheus: Prometheus, pool: Pool, naming: NodeNaming, stretch: Span
+) -> DaySamples:
     """The samples of one day."""
-    found = await _DayReader(prometheus, pool, naming, day).read()
-    return replace(found, edges=tuple(await step_edges(prometheus, pool, day)))
+    found = await _DayReader(prometheus, pool, naming, stretch).read()
+    return replace(found, edges=tuple(await step_edges(prometheus, pool, stretch)))
 
 
 class _DayReader:
@@ -184,7 +195,7 @@ class _DayReader:
         counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
         sampled = frozenset(s.label(by) for s in counted.samples)
         if not sampled:
-            return DaySamples(day=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
+            return DaySamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
         infos, members, labelled = await together(
             ask(f"last_over_time({self._pool.series('kube_node_info')}{self._within})"),
             ask(self._members()),
@@ -212,17 +223,17 @@ class _DayReader:
         )
         busy = await self._busy(series, pods, grid)
         return DaySamples(
-            day=self._day,
+            stretch=self._day,
             nodes=nodes,
-            covered=covered,
-            present={node: present.get(node, ()) for node in nodes},
+            sampled=covered,
+            sampled_by_node={node: present.get(node, ()) for node in nodes},
             labels={s.label(by): s.labels for s in labelled.samples if s.label(by) in nodes},
             timelines=tuple(series.timelines),
             spacing=series.spacing,
             reporting=series.reporting,
-            pods=pods,
-            busy=busy,
-            step=step,
+            pod_timelines=pods,
+            gpu_busy=busy,
+            sample_spacing=step,
             warnings=tuple(dict.fromkeys(ask.warnings)),
         )
 

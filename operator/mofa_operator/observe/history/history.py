@@ -57,12 +57,12 @@ async def history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known: KnownDays | None = None,
-    nodes: KnownNodes | None = None,
+    known_days: KnownDays | None = None,
+    known_nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
-        return await read_history(prometheus, profile, now, known, nodes)
+        return await read_history(prometheus, profile, now, known_days, known_nodes)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
 
@@ -71,10 +71,10 @@ async def read_history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known: KnownDays | None = None,
-    nodes: KnownNodes | None = None,
+    known_days: KnownDays | None = None,
+    known_nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
-    """As `history`, but raises SourceUnreachable and InputError; `nodes` are the API server's."""
+    """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes."""
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
     pool = Pool.of(
         spec.prometheus.matchers,
@@ -83,36 +83,38 @@ async def read_history(
         spec.prometheus.exporter_namespaces,
     )
     window = float(spec.prometheus.window_seconds)
-    found = await pool_past(prometheus, pool, Span(now - window, now), spec.incidents, known, nodes)
+    found = await pool_past(
+        prometheus, pool, Span(now - window, now), spec.incidents, known_days, known_nodes
+    )
     return found if isinstance(found, NoHistory) else _history(found, window_days(now, window))
 
 
 async def pool_past(
     prometheus: Prometheus,
     pool: Pool,
-    window: Span,
+    stretch: Span,
     rules: IncidentRules,
-    known: KnownDays | None = None,
-    nodes: KnownNodes | None = None,
+    known_days: KnownDays | None = None,
+    known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Past | NoHistory:
     """What happened to a pool in a window; `progress` is called with each share that was read."""
-    now = window.end
+    now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     left_out = await untrusted(Asking(prometheus, now), pool)
     if not by_cluster:  # no node now, a day ago, a week ago
-        return await _no_history(prometheus, pool, window, seen=False, left_out=left_out)
+        return await _no_history(prometheus, pool, stretch, seen=False, left_out=left_out)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
         message = f"{several}; set spec.prometheus.matchers.cluster"
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=message)
-    nodes = nodes or KnownNodes()
-    naming = await node_naming(prometheus, pool, nodes, now)
+    known_nodes = known_nodes or KnownNodes()
+    naming = await node_naming(prometheus, pool, known_nodes, now)
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
-    wanted = window_days(now, window.seconds)
-    kept = KnownDays() if known is None else known
+    wanted = window_days(now, stretch.seconds)
+    kept = KnownDays() if known_days is None else known_days
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def samples_of(day: Span) -> DaySamples:
@@ -130,10 +132,10 @@ async def pool_past(
 
     days = await together(*(samples_of(day) for day in wanted))
     names = frozenset().union(*(day.nodes for day in days))
-    covered = any(day.covered for day in days)
+    covered = any(day.sampled for day in days)
     if not names or not covered:
-        return await _no_history(prometheus, pool, window, seen=covered)
-    if wrong := unknown_nodes(names, nodes):
+        return await _no_history(prometheus, pool, stretch, seen=covered)
+    if wrong := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     timelines = pool_timelines(days)
     found = past(timelines, rules)
@@ -149,10 +151,10 @@ async def pool_past(
 
 
 async def _no_history(
-    prometheus: Prometheus, pool: Pool, window: Span, *, seen: bool, left_out: str = ""
+    prometheus: Prometheus, pool: Pool, stretch: Span, *, seen: bool, left_out: str = ""
 ) -> NoHistory:
     """Why there is nothing, and what would help; `seen` is whether any node was sampled."""
-    span, now = min(window.seconds, prometheus.longest), window.end
+    span, now = min(stretch.seconds, prometheus.longest), stretch.end
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
         hint = left_out or (
@@ -189,23 +191,23 @@ def _history(found: Past, days: Sequence[Span]) -> History:
     """The history that a past comes to."""
     window = days[-1].end - days[0].start
     ready = {node: length(spans) for node, spans in found.exposed.items()}
-    busy = sum(map(length, found.training.values()))
+    busy = sum(map(length, found.training_spans.values()))
     rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
-    exposed = found.training if rests_on_jobs else found.exposed
+    exposed = found.training_spans if rests_on_jobs else found.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     failures = [incident for incident in found.incidents if incident.cause.counts]
     of_nodes = [incident for incident in failures if incident.kind != "job"]
     counts_restarts = any(pod.containers for pod in found.pool_pods)
     if rests_on_jobs:
         by_class = {
-            level.value: [i for i in failures if i.kind == "job" and i.level is level]
+            level.value: [i for i in failures if i.kind == "job" and i.recovery_class is level]
             for level in (RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB)
             if counts_restarts or level is not RecoveryClass.PROCESS
         }
     else:  # the loss of a node replaces its pods; a domain fails once
         by_class = {RecoveryClass.POD.value: of_nodes}
     missing: tuple[str, ...] = ()
-    if found.pods and not any(pod.node for pod in found.pods.values()):
+    if found.pod_timelines and not any(pod.node for pod in found.pod_timelines.values()):
         missing = ("kube_pod_info",)
     elif not rests_on_jobs and not found.pool_pods:
         missing = ("kube_pod_labels of training pods",)
@@ -216,7 +218,7 @@ def _history(found: Past, days: Sequence[Span]) -> History:
         classes={name: _evidence(exposure, many) for name, many in by_class.items()},
         node_days=exposure,
         window=window,
-        coverage=min(1.0, length(found.known) / window),
+        coverage=min(1.0, length(found.sampled) / window),
         by_node=dict(Counter(name for i in of_nodes for name in i.nodes or (i.name,))),
         node_days_by_node={
             node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds
@@ -226,14 +228,14 @@ def _history(found: Past, days: Sequence[Span]) -> History:
         at=days[-1].end,
         days=_by_day(found, days, exposed, by_class),
         recoveries={name: times for name, times in recoveries.items() if times},
-        lost=found.lost,
+        lost_node_seconds=found.lost_node_seconds,
         phases={name: median(times) for name, times in found.phases.items()},
     )
 
 
 def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
     """Recovery times of jobs whose end was seen. [s]"""
-    return tuple(i.seconds for i in incidents if i.timed and i.level)
+    return tuple(i.seconds for i in incidents if i.timed and i.recovery_class)
 
 
 def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence:
@@ -254,7 +256,7 @@ def _by_day(
     by_class: Mapping[str, Sequence[Incident]],
 ) -> tuple[Day, ...]:
     """The history by UTC days; an incident counts on the day it began, or the last sampled one."""
-    covered = {date_of(day.start): length(overlap(found.known, [day])) for day in days}
+    covered = {date_of(day.start): length(overlap(found.sampled, [day])) for day in days}
     last = max(date for date, seconds in covered.items() if seconds)
 
     def counted(incident: Incident) -> str:

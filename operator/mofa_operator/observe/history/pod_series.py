@@ -48,16 +48,16 @@ class _Container(NamedTuple):
 
 
 async def read_pods(
-    ask: Asking, pool: Pool, naming: NodeNaming, span: float, step: float
+    ask: Asking, pool: Pool, naming: NodeNaming, span: float, sample_spacing: float
 ) -> dict[str, PodTimeline]:
-    """Pods of training jobs by uid, in a time of length `span`, sampled every `step`. [s]"""
+    """Pods of training jobs by uid, in a time of `span`, sampled every `sample_spacing`. [s]"""
     within = f"[{duration(span)}]"
-    grid = f"[{duration(span - 1)}:{duration(step)}]"
+    grid = f"[{duration(span - 1)}:{duration(sample_spacing)}]"
     owners = await _owners(ask, pool, within)
     if not owners:
         return {}
     facts = await _facts(ask, pool, within, grid)
-    exits = await _exits(ask, pool, span, grid, step)
+    exits = await _exits(ask, pool, span, grid, sample_spacing)
     infos = await ask(f"max by ({_PLACE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
     placed = {s.label("uid"): s for s in infos.samples if naming.host(s.labels)}
     found = {}
@@ -172,7 +172,7 @@ async def _exits(
                 if end <= start + 1:
                     stop = ContainerExit(
                         at=end,
-                        again=start,
+                        restarted_at=start,
                         container=container.name,
                         code=code.get((container, at)),
                         reason=reason.get((container, at), ""),

@@ -22,12 +22,12 @@ TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 class StepEdges:
     """Where the steps of a job stopped and went on in one day."""
 
-    job: JobName
+    job_name: JobName
     stopped: tuple[Point, ...]
     """When the last steps before a stall were finished, and which. [s, 1]"""
     resumed: tuple[Point, ...]
     """First signs of a new step after a stall, and the step that training went on from. [s, 1]"""
-    step: float
+    step_seconds: float
     """Time of a step. [s]"""
 
 
@@ -41,14 +41,14 @@ class _Grid:
     """Time between two moments that are compared. [s]"""
 
 
-async def step_edges(prometheus: Prometheus, pool: Pool, day: Span) -> list[StepEdges]:
+async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[StepEdges]:
     """Stops and new starts of every job in a day.
 
     A series counts for the namespace in which the scrape places its target, and for no other. Each
     namespace has its own grid, so that what one publishes changes nothing of another; namespaces
     with equal grids share queries.
     """
-    at, span = day.end, day.seconds
+    at, span = stretch.end, stretch.seconds
     most = await prometheus.query(TRAINER.most_samples(pool, span), at)
     gaps = {s.label(NAMESPACE): 3600 / s.value for s in most.samples if s.value > 0}
     if not gaps:
@@ -68,8 +68,8 @@ async def step_edges(prometheus: Prometheus, pool: Pool, day: Span) -> list[Step
         these = matcher(NAMESPACE, any_of(sorted(namespaces)), "=~")
         picked = replace(pool, matchers=(*pool.matchers, these))
         steps = {job: time for name in namespaces for job, time in step_times[name].items()}
-        found += await _edges(prometheus, picked, day, grid, gaps, steps)
-    return sorted(found, key=lambda edges: edges.job)
+        found += await _edges(prometheus, picked, stretch, grid, gaps, steps)
+    return sorted(found, key=lambda edges: edges.job_name)
 
 
 async def _edges(
@@ -100,10 +100,10 @@ async def _edges(
                 found[job] = tuple((at - late, step) for at, step in s.points)
     return [
         StepEdges(
-            job=job,
+            job_name=job,
             stopped=stopped.get(job, ()),
             resumed=resumed.get(job, ()),
-            step=steps.get(job, 0.0),
+            step_seconds=steps.get(job, 0.0),
         )
         for job in stopped.keys() | resumed.keys()
     ]
@@ -119,9 +119,9 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
     """The stalls of each job over all days."""
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
     for one in edges:
-        marks = by_job["/".join(one.job)]
-        marks += [(at, False, one.step, number) for at, number in one.stopped]
-        marks += [(at, True, one.step, number) for at, number in one.resumed]
+        marks = by_job["/".join(one.job_name)]
+        marks += [(at, False, one.step_seconds, number) for at, number in one.stopped]
+        marks += [(at, True, one.step_seconds, number) for at, number in one.resumed]
     found: dict[str, list[Stall]] = {}
     for job, every in by_job.items():
         found[job] = []

@@ -46,12 +46,12 @@ class WatchedPool:
     """A ClusterProfile and its nodes."""
 
     profile: LiveProfile
-    nodes: Mapping[str, NodeFacts]
+    node_facts: Mapping[str, NodeFacts]
 
     @cached_property
     def gpus_per_node(self) -> int:
         """GPUs that most of its nodes offer; 0 where none offers any. [1]"""
-        sizes = Counter(facts.gpus for facts in self.nodes.values() if facts.gpus)
+        sizes = Counter(facts.gpus for facts in self.node_facts.values() if facts.gpus)
         return sizes.most_common(1)[0][0] if sizes else 0
 
 
@@ -128,7 +128,7 @@ def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float
         return None
     if not job.demand.gpus or not pool.gpus_per_node:
         return None
-    found = places(job.demand.gpus, pool.gpus_per_node, job.demand.pod)
+    found = places(job.demand.gpus, pool.gpus_per_node, job.demand.gpus_per_pod)
     return candidates[0], float(found[0]) if found else job.demand.gpus / pool.gpus_per_node
 
 
@@ -245,7 +245,7 @@ class _PoolDays:
     def look(self, pool: WatchedPool, looks: Iterable[_JobLook], now: float, flap: float) -> None:
         """Take in one more look; a node that is away for no longer than `flap` is not lost. [s]"""
         up = frozenset(
-            name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned
+            name for name, facts in pool.node_facts.items() if facts.ready and not facts.cordoned
         )
         if self._up is not None:
             self._add_exposure(len(self._up), now)
@@ -291,7 +291,7 @@ class _PoolDays:
     ) -> None:
         """Count nodes that are there, not ready, not cordoned and long away: unplanned."""
         for name in (self._up or frozenset()) - up:
-            facts = pool.nodes.get(name)
+            facts = pool.node_facts.get(name)
             if facts is not None and not facts.ready and not facts.cordoned:
                 self._down[name] = moment_of(facts.lost) or now
         for name, since in list(self._down.items()):

@@ -56,7 +56,9 @@ def after_look(record: RunRecord | None, observation: Observation, now: float) -
     for sign in observation.signs:
         record = _with_sign(record, sign)
     if observation.suspended is not None and record.has_run:
-        suspension = Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction")
+        suspension = Sign(
+            at=observation.suspended, recovery_class=RecoveryClass.JOB, cause="eviction"
+        )
         record = _with_sign(record, suspension)
     for name, counter in sorted(observation.counters.items()):
         record = _with_counter(record, name, counter, now)
@@ -74,7 +76,7 @@ def _with_sign(record: RunRecord, sign: Sign) -> RunRecord:
     after = record.ended is not None and sign.at > record.ended
     if before or after:
         return record
-    return _with(record, _at(sign.at, sign.level, sign.cause))
+    return _with(record, _at(sign.at, sign.recovery_class, sign.cause))
 
 
 def _at(moment: float, level: RecoveryClass, cause: str = "") -> RunInterruption:
@@ -85,8 +87,11 @@ def _at(moment: float, level: RecoveryClass, cause: str = "") -> RunInterruption
 def _with_counter(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
     """The record after a look at a restart counter; its increase is interruptions."""
     if name not in record.marks:  # first look: what it counted before belongs to `earlier`
-        count_before = max(counter.value, record.earlier.get(counter.level, 0))
-        earlier = {**record.earlier, **({counter.level: count_before} if count_before else {})}
+        count_before = max(counter.value, record.earlier.get(counter.recovery_class, 0))
+        earlier = {
+            **record.earlier,
+            **({counter.recovery_class: count_before} if count_before else {}),
+        }
         return replace(record, earlier=earlier, marks={**record.marks, name: (counter.value, now)})
     mark, last_look = record.marks[name]
     gained = counter.value - mark
@@ -95,13 +100,13 @@ def _with_counter(record: RunRecord, name: str, counter: Counter, now: float) ->
     evidence = RunInterruption(
         low=min(last_look, now),
         high=now,
-        level=counter.level,
+        level=counter.recovery_class,
         claims=(name,) if counter.exact else (),
     )
     for _ in range(min(gained, KEPT if counter.exact else 1)):
         record = _with(record, evidence)
     if counter.exact and gained > KEPT:
-        older = record.older.added(counter.level, "failure", count=gained - KEPT)
+        older = record.older.added(counter.recovery_class, "failure", count=gained - KEPT)
         record = replace(record, older=older)
     return replace(record, marks={**record.marks, name: (counter.value, max(last_look, now))})
 

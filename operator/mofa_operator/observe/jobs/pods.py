@@ -67,7 +67,7 @@ _NONE: Final[Mapping[str, float]] = {}
 class Pod:
     """A pod of a training job."""
 
-    job: JobName
+    job_name: JobName
     attempt: str
     """Restart attempt of its job; empty for kinds of jobs that count none."""
     slot: str
@@ -95,14 +95,14 @@ class Gang:
     """Since when all living pods run; None = some do not, or none lives. [s]"""
     placed: bool = False
     """Whether some live, and all that do have a node: none waits in a queue."""
-    memory: float | None = None
+    memory_bytes: float | None = None
     """Most memory in use on a device of a living pod; None = unknown. [B]"""
 
 
 async def gangs(
     prometheus: Prometheus,
     matchers: Mapping[str, str],
-    jobs: Mapping[JobName, float],
+    born: Mapping[JobName, float],
     now: float,
     *,
     span: float = SPAN,
@@ -111,10 +111,10 @@ async def gangs(
 ) -> dict[JobName, Gang]:
     """The pods of some jobs, by job; a job without pods has no entry.
 
-    `jobs` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted
+    `born` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted
     job of the same name. Device memory is that of `lately` [s]; `exporters` are trusted namespaces.
     """
-    namespaces = sorted({namespace for namespace, _ in jobs})
+    namespaces = sorted({namespace for namespace, _ in born})
     conditions = [matcher(name, value) for name, value in sorted(matchers.items())]
     if len(namespaces) <= _NAMESPACES and "namespace" not in matchers:
         conditions.append(matcher("namespace", any_of(namespaces), "=~"))
@@ -129,8 +129,10 @@ async def gangs(
         return {}
     by_job: defaultdict[JobName, dict[str, Pod]] = defaultdict(dict)
     async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
-        if pod.job in jobs and (pod.created is None or pod.created > jobs[pod.job] - SECOND):
-            by_job[pod.job][uid] = pod
+        if pod.job_name in born and (
+            pod.created is None or pod.created > born[pod.job_name] - SECOND
+        ):
+            by_job[pod.job_name][uid] = pod
     if not by_job:
         return {}
     used = device_memory(matchers, {namespace for namespace, _ in by_job}, exporters, lately)
@@ -162,7 +164,7 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     async for sample in in_turns(pods):
         known, labels = facts[pod_id(sample)], labels_of(sample)
         found[pod_id(sample)] = Pod(
-            job=JobName(sample.label("namespace"), sample.label(labels.job)),
+            job_name=JobName(sample.label("namespace"), sample.label(labels.job)),
             attempt=sample.label(labels.attempt),
             slot=pod_slot(sample, labels),
             node=known["node"].label("node") if "node" in known else "",
@@ -183,22 +185,24 @@ def gang(
     pods: Mapping[str, Pod],
     ends: Mapping[str, float],
     starts: Mapping[str, float] = _NONE,
-    memory: Mapping[str, float] = _NONE,
+    memory_bytes: Mapping[str, float] = _NONE,
 ) -> Gang:
     """The pods of one job.
 
     `ends` are when a container last ended [s], `starts` when the containers of living pods last
-    started, 0 where none runs [s], both by pod; `memory` is what devices of pods hold, by namespace
-    and name of the pod. [B]
+    started, 0 where none runs [s], both by pod; `memory_bytes` is what devices of pods hold, by
+    namespace and name of the pod. [B]
     """
     living = {uid: pod for uid, pod in pods.items() if uid in starts}
     begun = [starts[uid] for uid in living]
-    used = [memory[name] for uid in living if (name := uid.rpartition("/")[0]) in memory]
+    used = [
+        memory_bytes[name] for uid in living if (name := uid.rpartition("/")[0]) in memory_bytes
+    ]
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods.values():
         attempts[pod.attempt].append(pod)
     signs = {
-        Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure")
+        Sign(at=ends[uid], recovery_class=RecoveryClass.PROCESS, cause="failure")
         for uid in pods
         if uid in ends
     }
@@ -207,13 +211,13 @@ def gang(
     signs.update(_new_attempts(attempts))
     return Gang(
         observation=Observation(
-            signs=tuple(sorted(signs, key=lambda sign: (sign.at, sign.level, sign.cause))),
+            signs=tuple(sorted(signs, key=lambda sign: (sign.at, sign.recovery_class, sign.cause))),
             counters=_counters(pods, attempts, ends),
         ),
         nodes=frozenset(pod.node for pod in pods.values() if pod.node),
         since=max(begun) if begun and min(begun) > 0 else None,
         placed=bool(living) and all(pod.node for pod in living.values()),
-        memory=max(used, default=None),
+        memory_bytes=max(used, default=None),
     )
 
 
@@ -224,7 +228,7 @@ def _replacements(pods: Iterable[Pod]) -> list[Sign]:
         if pod.created is not None:
             slots[pod.slot].append((pod.created, pod))
     return [
-        Sign(at=created, level=RecoveryClass.POD, cause=_cause(before))
+        Sign(at=created, recovery_class=RecoveryClass.POD, cause=_cause(before))
         for members in slots.values()
         for (_, before), (created, _) in pairwise(sorted(members, key=lambda member: member[0]))
     ]
@@ -241,7 +245,7 @@ def _new_attempts(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
         gone = next((pod for pod in last.values() if pod.made_room), None)
         if created:
             cause = "" if gone is None else _cause(gone)
-            signs.append(Sign(at=min(created), level=RecoveryClass.JOB, cause=cause))
+            signs.append(Sign(at=min(created), recovery_class=RecoveryClass.JOB, cause=cause))
     return signs
 
 
@@ -257,10 +261,12 @@ def _counters(
     found: dict[str, Counter] = {}
     numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
     if numbers:
-        found[ATTEMPTS] = Counter(value=max(numbers), level=RecoveryClass.JOB)
+        found[ATTEMPTS] = Counter(value=max(numbers), recovery_class=RecoveryClass.JOB)
     untimed = sum(pod.restarts or 0 for uid, pod in pods.items() if uid not in ends)
     if untimed:
-        found["Pod.restarts"] = Counter(value=untimed, level=RecoveryClass.PROCESS, exact=False)
+        found["Pod.restarts"] = Counter(
+            value=untimed, recovery_class=RecoveryClass.PROCESS, exact=False
+        )
     return found
 
 

@@ -63,7 +63,7 @@ class _Memory:
     """What is remembered of one job."""
 
     record: RunRecord | None = None
-    sampled: float = 0.0
+    sampled_at: float = 0.0
     """The last sample whose step is in the record. [s]"""
     alive: Alive | None = None
     step: int | None = None
@@ -89,35 +89,37 @@ class RunRecords:
         self._memories: dict[_Identity, _Memory] = {}
 
     def after(
-        self, job: LiveObject, target: LiveObject | None, look: Telemetry, now: float
+        self, job: LiveObject, target: LiveObject | None, telemetry: Telemetry, now: float
     ) -> Running | None:
         """The figures of a job after one more look at it; None where it does not run."""
         memory = self._memories.get(_identity(job), _Memory())
-        record = memory.record or from_text(job.record) or _joined(look, now, target)
-        if record is None and target is None and look == Telemetry():
+        record = memory.record or from_text(job.record) or _joined(telemetry, now, target)
+        if record is None and target is None and telemetry == Telemetry():
             return None  # it has not begun
         report = None if target is None else _recent_report(target, now)
         observations = _observed(target, now)
         nodes: frozenset[str] = frozenset()
-        if look.gang is not None:
-            observations.append(look.gang.observation)
-            nodes = look.gang.nodes
-        if look.running is None and report is not None:
+        if telemetry.gang is not None:
+            observations.append(telemetry.gang.observation)
+            nodes = telemetry.gang.nodes
+        if telemetry.running is None and report is not None:
             observations.append(report.steps)
-        new = tuple(step for step in look.path if step.sampled > memory.sampled)
-        if look.path:  # another look may be coarser, and date a step otherwise
-            memory.sampled = max(memory.sampled, look.path[-1].sampled)
+        new = tuple(
+            step for step in telemetry.finished_steps if step.sampled_at > memory.sampled_at
+        )
+        if telemetry.finished_steps:  # another look may be coarser, and date a step otherwise
+            memory.sampled_at = max(memory.sampled_at, telemetry.finished_steps[-1].sampled_at)
         memory.record = carried(
             record,
             observations,
             new,
             now,
-            step_seconds=None if look.running is None else look.running.step_seconds,
+            step_seconds=None if telemetry.running is None else telemetry.running.step_seconds,
             nodes_lost=tuple(sorted(filter(None, (moment_of(self._lost(node)) for node in nodes)))),
         )
         self._memories[_identity(job)] = memory
-        if look.running is not None:
-            return _figures(memory.record, look.running, now)
+        if telemetry.running is not None:
+            return _figures(memory.record, telemetry.running, now)
         if report is None:
             return None
         figures = Running(source=TRAIN_JOB_STATUS, tokens_per_second=report.tokens_per_second)
@@ -127,13 +129,13 @@ class RunRecords:
         self,
         job: LiveObject,
         target: LiveObject | None,
-        look: Telemetry,
+        telemetry: Telemetry,
         running: Running | None,
         now: float,
     ) -> Alive | None:
         """Whether a job is there to train, after the look that showed what is `running`."""
         memory = self._memories.setdefault(_identity(job), _Memory())
-        found = _alive(memory, target, look, running, now)
+        found = _alive(memory, target, telemetry, running, now)
         if memory.record is not None:
             waits = found is None and running is None
             memory.record = waiting(memory.record, now, waits=waits)
@@ -189,7 +191,7 @@ def _alive(
 def carried(
     record: RunRecord | None,
     observations: Iterable[Observation],
-    path: Path,
+    finished_steps: Path,
     now: float,
     *,
     step_seconds: float | None = None,
@@ -201,7 +203,7 @@ def carried(
         {sign for observation in all_observations for sign in observation.signs},
         key=lambda sign: sign.at,
     )
-    steps = list(path)
+    steps = list(finished_steps)
 
     def with_steps(record: RunRecord | None, until: float) -> RunRecord | None:
         while steps and steps[0].after <= until:
@@ -238,7 +240,11 @@ def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord
         and figures.since < target.created - SECOND
     ):
         return None
-    step, at = (look.path[-1].step, look.path[-1].after) if look.path else (figures.step, now)
+    step, at = (
+        (look.finished_steps[-1].step, look.finished_steps[-1].after)
+        if look.finished_steps
+        else (figures.step, now)
+    )
     return RunRecord(
         since=figures.since,
         effective=figures.ettr * (now - figures.since),

@@ -109,7 +109,7 @@ class FinishedStep(NamedTuple):
     after: float
     """It was finished after this moment. [s]"""
     step: int
-    sampled: float
+    sampled_at: float
     """The sample that first showed it. [s]"""
 
 
@@ -123,7 +123,7 @@ class Telemetry:
 
     running: Running | None = None
     """What its series show, where it runs."""
-    path: Path = ()
+    finished_steps: Path = ()
     """Its steps since the last look, or from before it."""
     gang: Gang | None = None
     """Its pods."""
@@ -173,7 +173,9 @@ class TelemetryReader:
         except MofaError as error:
             return error
         return {
-            job: Telemetry(running=figures.get(job), path=paths.get(job, ()), there=there.get(job))
+            job: Telemetry(
+                running=figures.get(job), finished_steps=paths.get(job, ()), there=there.get(job)
+            )
             for job in figures.keys() | there.keys() | paths.keys()
         }
 
@@ -199,12 +201,12 @@ class TelemetryReader:
         return found
 
 
-def grouped(jobs: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobName, str]]:
+def grouped(series: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobName, str]]:
     """Jobs that share their queries, and the reasons why others are refused."""
     groups: dict[tuple[object, ...], list[JobSeries]] = {}
     refused: dict[JobName, str] = {}
     own: Counter[str] = Counter()
-    for one in sorted(jobs, key=lambda one: one.job):
+    for one in sorted(series, key=lambda one: one.job):
         stated = one.matchers.get(NAMESPACE, one.namespace)
         if stated not in (one.namespace, one.pool.get(NAMESPACE)):
             refused[one.job] = (
@@ -246,18 +248,18 @@ class _Exporter:
         picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
         return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked))
 
-    def points(self, answer: QueryResult) -> dict[JobName, tuple[Point, ...]]:
+    def points(self, result: QueryResult) -> dict[JobName, tuple[Point, ...]]:
         """The points of each job; of several unnamed series, those with the largest last value."""
         if not self.trainer.names:
-            samples = sorted(answer.samples, key=lambda sample: sample.value)
+            samples = sorted(result.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
         wanted = {one.job for one in self.jobs}
-        found = {JobName(*map(s.label, self.trainer.names)): s.points for s in answer.samples}
+        found = {JobName(*map(s.label, self.trainer.names)): s.points for s in result.samples}
         return {job: points for job, points in found.items() if job in wanted}
 
-    def values(self, answer: QueryResult) -> dict[JobName, float]:
+    def values(self, result: QueryResult) -> dict[JobName, float]:
         """The last value of each of the jobs."""
-        return {job: points[-1][1] for job, points in self.points(answer).items()}
+        return {job: points[-1][1] for job, points in self.points(result).items()}
 
 
 def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
@@ -282,10 +284,10 @@ def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
 
 
 async def running(
-    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, window: float = WINDOW
+    prometheus: Prometheus, series: Iterable[JobSeries], now: float, window: float = WINDOW
 ) -> dict[JobName, Running]:
     """The tokens per second, step time and other figures of each job that advances now."""
-    all_jobs = list(jobs)
+    all_jobs = list(series)
     answers = await together(
         *(_figures(prometheus, one, now, window) for one in _exporters(all_jobs)),
         *(_own_figures(prometheus, one, now) for one in all_jobs if one.has_own_queries),
@@ -309,9 +311,9 @@ async def _figures(
             "usual": trainer.pace(pool, window),
         }
     if trainer.checkpoint is not None:
-        queries["spacing"] = trainer.spacing(pool, DAY)
+        queries["spacing"] = trainer.steps_between_saves(pool, DAY)
     if trainer.memory is not None:
-        queries["memory"] = trainer.reserved(pool)
+        queries["memory"] = trainer.reserved_memory(pool)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
     known = dict(zip(queries, map(exporter.values, answers), strict=True))
 
@@ -385,10 +387,10 @@ async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: flo
 
 
 async def present(
-    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float
+    prometheus: Prometheus, series: Iterable[JobSeries], now: float
 ) -> dict[JobName, float]:
     """Jobs whose trainers' series exist, whether or not steps advance: since when. [s]"""
-    every = list(jobs)
+    every = list(series)
 
     async def by_exporter(exporter: _Exporter) -> dict[JobName, float]:
         return exporter.values(await prometheus.query(exporter.trainer.there(exporter.pool), now))
@@ -409,7 +411,7 @@ async def present(
 
 
 async def finished_steps(
-    prometheus: Prometheus, jobs: Iterable[JobSeries], now: float, span: float
+    prometheus: Prometheus, series: Iterable[JobSeries], now: float, span: float
 ) -> dict[JobName, Path]:
     """Steps of all jobs whose exporter counts them, in the last `span` seconds.
 
@@ -431,22 +433,22 @@ async def finished_steps(
             for job, steps in exporter.points(values).items()
         }
 
-    counting = [exporter for exporter in _exporters(jobs) if exporter.trainer.step is not None]
+    counting = [exporter for exporter in _exporters(series) if exporter.trainer.step is not None]
     answers = await together(*(of_exporter(exporter) for exporter in counting))
     return {job: path for answer in answers for job, path in answer.items()}
 
 
-def step_grid(span: float, jobs: int) -> tuple[float, float]:
+def step_grid(span: float, job_count: int) -> tuple[float, float]:
     """Time between two moments at which the steps of some jobs are read, and how far back. [s, s]
 
     >>> step_grid(900.0, 1), step_grid(900.0, 400), step_grid(900.0, 5000), step_grid(180.0, 400)
     ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
     """
-    look = min(COARSEST, max(FINEST, float(round(span * jobs / POINTS))))
-    return look, min(span, max(look, look * POINTS / jobs))
+    look = min(COARSEST, max(FINEST, float(round(span * job_count / POINTS))))
+    return look, min(span, max(look, look * POINTS / job_count))
 
 
-def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
+def path_of(steps: Sequence[Point], sample_moments: Sequence[Point]) -> Path:
     """The path of a job from its step at each moment, and when what was read had been sampled.
 
     Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished
@@ -459,7 +461,7 @@ def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
     >>> [tuple(step) for step in path]
     [(5.0, 7, 10.0), (10.0, 8, 15.0)]
     """
-    moments = dict(sampled)
+    moments = dict(sample_moments)
     shown = [(moments.get(at, at), round(value)) for at, value in steps]
     gap = min((b - a for (a, _), (b, _) in pairwise(shown) if b > a), default=0.0)
     path: list[FinishedStep] = []

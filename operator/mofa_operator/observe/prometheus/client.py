@@ -125,7 +125,7 @@ def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
     return QueryResult(samples=samples, warnings=_warnings(body, odd))
 
 
-def refusal(status: int, raw: bytes) -> str:
+def refusal(code: int, raw: bytes) -> str:
     """Why a server refused, with its own words where it has some."""
     try:
         body = _json(raw)
@@ -137,7 +137,7 @@ def refusal(status: int, raw: bytes) -> str:
         403: "does not let us in (403)",
         404: "has no query API there (404)",
     }
-    told = words.get(status, f"refuses with status {status}")
+    told = words.get(code, f"refuses with status {code}")
     return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
 
 

@@ -71,7 +71,7 @@ class TrainerSeries:
         """Tokens per second of each job. [1/s]"""
         return self._max(f"avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}])")
 
-    def reserved(self, pool: Pool) -> str:
+    def reserved_memory(self, pool: Pool) -> str:
         """Most device memory that an allocator of each job has reserved. [B]"""
         series = pool.series(_published(self.memory))
         return self._max(f"max_over_time({series}[{duration(SMOOTHED)}])")
@@ -95,7 +95,7 @@ class TrainerSeries:
             f"({self._max(f'timestamp({self._steps(pool)})')})[{duration(span)}:{duration(look)}]"
         )
 
-    def spacing(self, pool: Pool, span: float) -> str:
+    def steps_between_saves(self, pool: Pool, span: float) -> str:
         """Mean steps between two checkpoints of each job. [1]"""
         series = f"{pool.series(_published(self.checkpoint))}[{duration(span)}]"
         gained = f"max_over_time({series}) - min_over_time({series})"
