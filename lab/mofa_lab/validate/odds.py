@@ -42,8 +42,9 @@ def odds_document(
 ) -> dict[str, Any]:
     """All figures of some cases; runs of sweeps are those with a group."""
     runs = measured_runs()
-    group_of = dict(zip(runs.names, runs.groups, strict=True))
-    published = [case for case in cases if not case.group and case.id in group_of]
+    known = dict(zip(runs.names, runs.groups, strict=True))
+    group_of = {case.id: known.get(case.id, "") for case in cases}  # a run from outside has none
+    published = [case for case in cases if not case.group]
     picked = picks(published, runs, group_of, advance)
     swept = list(questions([case for case in cases if case.group], runs, group_of))
     told = (

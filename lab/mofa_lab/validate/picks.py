@@ -87,8 +87,8 @@ def apart(cases: Sequence[Case]) -> dict[str, Any]:
     return {
         "questions": len(several),
         "pairs": len(pairs),
-        "pairs_above_20": float(np.mean(np.array(pairs) > np.log(1.2))),
-        "slowest_above_20": float(np.mean(np.array(slow) > 1.2)),
+        "pairs_above_20": float(np.mean(np.array(pairs) > np.log(1.2))) if pairs else None,
+        "slowest_above_20": float(np.mean(np.array(slow) > 1.2)) if slow else None,
     }
 
 

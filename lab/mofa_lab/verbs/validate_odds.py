@@ -41,4 +41,5 @@ def run(arguments: Namespace) -> None:
         odds_report.record(arguments.record, document)
     rows = tuple(tuple(job.get(name) for name in _JOBS) for job in document["jobs"])
     told = Table(title="Published jobs", columns=tuple(map(Column, _JOBS)), rows=rows)
-    output.emit(arguments.output, [*odds_report.tables(document), told], document, records=told)
+    tables = [one for one in (*odds_report.tables(document), told) if one.rows]
+    output.emit(arguments.output, tables or [told], document, records=told)

@@ -12,6 +12,7 @@ from mofa_lab.validate import odds, odds_report
 from mofa_lab.validate.cases import load
 from mofa_lab.validate.picks import picks, unseen
 from mofa_model.bands.table import measured_runs
+from mofa_model.cli import main
 
 ROOT = Path(__file__).parents[3]
 CASES = ROOT / "lab/data/cases"
@@ -69,6 +70,22 @@ def test_a_published_job_is_asked_without_its_group():
     assert case.id not in without.names
     assert len(without.names) == len(runs.names) - runs.groups.count(group_of[case.id])
     assert np.isfinite(without.say).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_runs_that_the_table_does_not_know_are_asked_too_and_no_table_is_empty(tmp_path, capsys):
+    (case, *_) = json.loads((CASES / "bridge.json").read_text(encoding="utf-8"))
+    file = tmp_path / "foreign.json"
+    file.write_text(json.dumps([{**case, "id": "foreign"}]), "utf-8")
+    assert main(["validate", "odds", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "First choices for published jobs" in told
+    assert "foreign" in told
+    assert "sweep" not in told
+    assert main(["validate", "odds", str(file), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["picks"]["jobs"] == 1
+    assert document["published"]["pairs_above_20"] is None
 
 
 def test_where_nothing_supported_fits_one_axis_alone_is_new():
