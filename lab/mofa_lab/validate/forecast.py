@@ -57,6 +57,8 @@ class ForecastOutcome:
     """None where the job did not train."""
     inside: bool | None
     """Whether the step lies in its band."""
+    memory_inside: bool | None
+    """Whether the memory does; None where nobody told it."""
     fits: float
     """The chance that it fits, as it was said. [1]"""
     trained: bool
@@ -82,26 +84,29 @@ def digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def written(path: Path | str, today: date | None = None) -> dict[str, Any]:
+def forecast_of(path: Path | str, today: date | None = None) -> dict[str, Any]:
     """The forecast of a file of questions, as it stands today."""
     given = from_json(read_text(path), path)
     rows = given.get("questions") if isinstance(given, Mapping) else None
     if not isinstance(rows, list) or not rows:
         raise BadFile(path, "must hold an object with `name` and a list of `questions`")
-    names = [row.get("id") if isinstance(row, Mapping) else None for row in rows]
-    if len(set(names)) < len(names) or None in names:
+    names = [str(row.get("id") or "") if isinstance(row, Mapping) else "" for row in rows]
+    if len(set(names)) < len(names) or "" in names:
         raise BadFile(path, "every question needs an `id` of its own")
+    publishers = given.get("publishers", [])
+    if not isinstance(publishers, list) or not all(isinstance(one, str) for one in publishers):
+        raise BadValue("publishers", publishers, "give a list of names, as cases have them")
     about = Record({name: value for name, value in given.items() if name != "questions"})
     runs = measured_runs()
     content = {
         "name": about.text("name"),
         "about": about.text("about", ""),
-        "publishers": list(given.get("publishers", ())),
+        "publishers": publishers,
         "written": (today or datetime.now(UTC).date()).isoformat(),
         "constants": _constants(),
         "runs": runs.digest,
         "share": SHARE,
-        "jobs": [_predicted(row, position) for position, row in enumerate(rows, start=1)],
+        "jobs": [_prediction(row, position) for position, row in enumerate(rows, start=1)],
     }
     return {"forecast": content, "sha256": digest(content)}
 
@@ -113,7 +118,7 @@ def _constants() -> str:
     ).hexdigest()
 
 
-def _predicted(row: Mapping[str, Any], position: int) -> dict[str, Any]:
+def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
     """One question with what is predicted of it."""
     case = job_of(row, position)
     cluster = replace(case.cluster, calibration=shipped(case.key))
@@ -164,6 +169,8 @@ def load(path: Path | str) -> Mapping[str, Any]:
             path,
             f"was changed after it was written: its content has not the SHA-256 {str(document['sha256'])[:12]}…",
         )
+    if not content.keys() >= {"name", "written", "publishers", "share", "jobs"}:
+        raise BadFile(path, "is no forecast of this version: its content lacks fields")
     return content
 
 
@@ -185,28 +192,28 @@ def _measured(values: Mapping[str, Any], asked: Case) -> dict[str, Any]:
     """The figures of one result; a run of another layout, batch or size is none."""
     if "measured" in values:
         case = case_of_record(Record(values))
-        _same(case, asked)
-        told: dict[str, Any] = {"trained": not case.out_of_memory}
+        _require_same_job(case, asked)
+        measured: dict[str, Any] = {"trained": not case.out_of_memory}
         for figure in case.measured:
             if figure.quantity == "step_time_s":
-                told["step_s"] = figure.value
+                measured["step_s"] = figure.value
             elif figure.quantity == "memory_gib":
-                told["memory_gib"] = figure.value / GIB
+                measured["memory_gib"] = figure.value / GIB
     else:
         trained = values.get("trained", True)
         if not isinstance(trained, bool):
             raise BadValue("trained", trained, "give true or false")
-        told = {"trained": trained}
+        measured = {"trained": trained}
         if values.get("step_seconds") is not None:
-            told["step_s"] = seconds_of(values["step_seconds"])
+            measured["step_s"] = seconds_of(values["step_seconds"])
         if values.get("memory_gib") is not None:
-            told["memory_gib"] = number_of(values, "memory_gib")
-    if told["trained"] and "step_s" not in told:
+            measured["memory_gib"] = number_of(values, "memory_gib")
+    if measured["trained"] and "step_s" not in measured:
         raise BadValue("step_seconds", None, "give a step time, or say that the run did not train")
-    return told
+    return measured
 
 
-def _same(case: Case, asked: Case) -> None:
+def _require_same_job(case: Case, asked: Case) -> None:
     """Refuse a run of another job than the one that was asked about."""
     for name, one, other in (
         ("gpus", int(case.cluster.gpus), int(asked.cluster.gpus)),
@@ -223,41 +230,46 @@ def _same(case: Case, asked: Case) -> None:
             raise BadValue(name, one, f"the forecast is of {other}")
 
 
-def outcomes(
+def outcomes_of(
     content: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
 ) -> list[ForecastOutcome]:
     """Forecast jobs whose results are known."""
-    told = []
+    outcomes_known = []
     for job in content["jobs"]:
         found = results.get(job["question"]["id"])
         if found is None:
             continue
         step = found.get("step_s")
-        low, high = job["step_band_s"]
-        told.append(
+        outcomes_known.append(
             ForecastOutcome(
                 id=job["question"]["id"],
                 predicted_s=job["step_s"],
                 measured_s=step,
-                inside=None if step is None else bool(low <= step <= high),
+                inside=_inside(step, job["step_band_s"]),
+                memory_inside=_inside(found.get("memory_gib"), job["memory_band_gib"]),
                 fits=job["fits"],
                 trained=bool(found["trained"]),
             )
         )
-    return told
+    return outcomes_known
 
 
-def scores(content: Mapping[str, Any], told: Sequence[ForecastOutcome]) -> dict[str, Any]:
+def _inside(value: float | None, band: Sequence[float]) -> bool | None:
+    return None if value is None else bool(band[0] <= value <= band[1])
+
+
+def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> dict[str, Any]:
     """Errors, how many bands held and whether that is chance, and how true the chances to fit were."""
     from scipy.stats import binomtest
 
-    errors = [abs(one.error) for one in told if one.error is not None]
-    inside = [one.inside for one in told if one.inside is not None]
-    said = np.array([one.fits for one in told])
-    trained = np.array([one.trained for one in told], dtype=float)
+    errors = [abs(one.error) for one in outcomes if one.error is not None]
+    inside = [one.inside for one in outcomes if one.inside is not None]
+    memory = [one.memory_inside for one in outcomes if one.memory_inside is not None]
+    said = np.array([one.fits for one in outcomes])
+    trained = np.array([one.trained for one in outcomes], dtype=float)
     return {
         "jobs": len(content["jobs"]),
-        "scored": len(told),
+        "scored": len(outcomes),
         "median_error": float(np.median(errors)) if errors else None,
         "mean_error": float(np.mean(errors)) if errors else None,
         "inside": sum(inside),
@@ -265,9 +277,11 @@ def scores(content: Mapping[str, Any], told: Sequence[ForecastOutcome]) -> dict[
         "chance_of_share": float(binomtest(sum(inside), len(inside), content["share"]).pvalue)
         if inside
         else None,
-        "fits_said": float(said.mean()) if len(told) else None,
-        "fits_was": float(trained.mean()) if len(told) else None,
-        "fits_brier": float(np.mean((said - trained) ** 2)) if len(told) else None,
+        "memory_scored": len(memory),
+        "memory_inside": sum(memory),
+        "fits_said": float(said.mean()) if len(outcomes) else None,
+        "fits_was": float(trained.mean()) if len(outcomes) else None,
+        "fits_brier": float(np.mean((said - trained) ** 2)) if len(outcomes) else None,
     }
 
 
@@ -291,6 +305,8 @@ def kept_results(path: Path | str) -> Mapping[str, Mapping[str, Any]]:
     if not place.exists():
         return {}
     document = from_json(read_text(place), place)
+    if not isinstance(document, Mapping) or not isinstance(document.get("results"), Mapping):
+        raise BadFile(place, "must hold an object with `sha256` and `results`")
     if document.get("sha256") != from_json(read_text(path), path)["sha256"]:
         raise BadFile(place, f"holds results of another forecast than {path}")
     results: Mapping[str, Mapping[str, Any]] = document["results"]
@@ -311,7 +327,7 @@ def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> No
         row = Record(values if isinstance(values, Mapping) else {})
         publisher = row.inner("normalized").text("publisher", "not stated")
         for path, content in waiting:
-            if publisher in content["publishers"] and _later(row, str(content["written"])):
+            if publisher in content["publishers"] and _is_later(row, str(content["written"])):
                 raise BadValue(
                     f"{file}: {row.text('id', 'a run')}",
                     publisher,
@@ -320,17 +336,17 @@ def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> No
                 )
 
 
-def _later(row: Record, day: str) -> bool:
+def _is_later(row: Record, day: str) -> bool:
     """Whether a run was published after a day: by its date, or by its year where it has no other."""
-    told = row.get("published")
-    if told is not None:
+    day_published = row.get("published")
+    if day_published is not None:
         return row.text("published") > day
     return row.count("year", 0) > int(day[:4])
 
 
-def forecast_table(content: Mapping[str, Any], told: Sequence[ForecastOutcome] = ()) -> Table:
+def forecast_table(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome] = ()) -> Table:
     """The jobs of a forecast, with what came of them."""
-    known = {one.id: one for one in told}
+    known = {one.id: one for one in outcomes}
     return Table(
         title=f"{content['name']}, written {content['written']}",
         columns=(
@@ -364,8 +380,8 @@ def section(folder: Path) -> Iterator[str]:
     rows = []
     for path in sorted(folder.glob(f"*{ENDING}")):
         content = load(path)
-        told = outcomes(content, kept_results(path))
-        found = scores(content, told)
+        outcomes = outcomes_of(content, kept_results(path))
+        found = scores(content, outcomes)
         rows.append(
             (
                 content["name"],

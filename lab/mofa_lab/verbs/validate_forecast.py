@@ -58,7 +58,7 @@ def run(arguments: Namespace) -> None:
                 getattr(arguments, option),
                 "the file holds questions; give their forecast",
             )
-    document = forecast.written(arguments.file)
+    document = forecast.forecast_of(arguments.file)
     if arguments.to:
         forecast.save(document, arguments.to)
     table = forecast.forecast_table(document["forecast"])
@@ -83,17 +83,17 @@ def _score(arguments: Namespace) -> None:
         )
     if arguments.record:
         forecast.record(arguments.file, results)
-    told = forecast.outcomes(content, results)
-    found = forecast.scores(content, told)
+    outcomes = forecast.outcomes_of(content, results)
+    found = forecast.scores(content, outcomes)
     summary = Table(
         title="Scores",
         columns=(Column("figure"), Column("value")),
         rows=tuple(found.items()),
     )
-    jobs = forecast.forecast_table(content, told)
+    jobs = forecast.forecast_table(content, outcomes)
     document = {
         "forecast": content,
         "scores": found,
-        "outcomes": [output.as_data(one) for one in told],
+        "outcomes": [output.as_data(one) for one in outcomes],
     }
-    output.emit(arguments.output, [jobs, *([summary] if told else [])], document, records=jobs)
+    output.emit(arguments.output, [jobs, *([summary] if outcomes else [])], document, records=jobs)

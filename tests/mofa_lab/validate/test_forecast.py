@@ -37,12 +37,12 @@ def questions(tmp_path):
 @pytest.fixture
 def made(questions, tmp_path):
     path = tmp_path / "few.forecast.json"
-    forecast.save(forecast.written(questions, DAY), path)
+    forecast.save(forecast.forecast_of(questions, DAY), path)
     return path
 
 
 def test_a_forecast_has_a_band_a_chance_a_date_and_the_same_hash_every_time(questions):
-    one, other = forecast.written(questions, DAY), forecast.written(questions, DAY)
+    one, other = forecast.forecast_of(questions, DAY), forecast.forecast_of(questions, DAY)
     assert one == other
     assert one["sha256"] == forecast.digest(one["forecast"])
     for job in one["forecast"]["jobs"]:
@@ -65,7 +65,7 @@ def test_a_figure_that_was_changed_is_told_in_one_line(made, capsys):
 
 def test_a_forecast_is_written_once(questions, made):
     with pytest.raises(BadValue, match="written once"):
-        forecast.save(forecast.written(questions, DAY), made)
+        forecast.save(forecast.forecast_of(questions, DAY), made)
 
 
 def test_results_are_scored_by_error_band_and_chance(made, tmp_path, capsys):
@@ -75,7 +75,11 @@ def test_results_are_scored_by_error_band_and_chance(made, tmp_path, capsys):
     results.write_text(
         json.dumps(
             [
-                {"id": "small", "step_seconds": first["step_s"] / 1.01},
+                {
+                    "id": "small",
+                    "step_seconds": first["step_s"] / 1.01,
+                    "memory_gib": first["memory_gib"],
+                },
                 {"id": "large", "step_seconds": second["step_band_s"][1] * 1.5},
                 {"id": "of somebody else", "step_seconds": 1.0},
             ]
@@ -87,6 +91,7 @@ def test_results_are_scored_by_error_band_and_chance(made, tmp_path, capsys):
     scores = json.loads(capsys.readouterr().out)["scores"]
     assert (scores["jobs"], scores["scored"], scores["inside"]) == (2, 2, 1)
     assert scores["chance_of_share"] == pytest.approx(0.36)
+    assert (scores["memory_scored"], scores["memory_inside"]) == (1, 1)
     assert scores["fits_was"] == 1.0
     assert forecast.results_file(made).exists()
     assert list(forecast.unscored(tmp_path)) == []
@@ -135,7 +140,10 @@ def test_what_is_later_than_an_unscored_forecast_is_not_fitted(made, tmp_path, t
         '{"name": "x", "questions": []}',
         '{"name": "x", "questions": [{"gpus": 8}]}',
         '{"name": "x", "questions": [{"id": "a", "gpu": "abacus"}]}',
+        '{"name": "x", "questions": [{"id": ["a"], "gpu": "h100"}]}',
+        '{"name": "x", "publishers": "me", "questions": [{"id": "a"}]}',
         '{"forecast": 3, "sha256": "x"}',
+        '{"forecast": {}, "sha256": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}',
         "{",
     ],
 )
@@ -149,7 +157,7 @@ def test_what_is_neither_questions_nor_a_forecast_is_one_line(tmp_path, text, ca
 def test_the_questions_that_are_shipped_can_be_asked(request):
     folder = request.config.rootpath / "lab/data/forecasts"
     for path in folder.glob("*.questions.json"):
-        document = forecast.written(path, DAY)
+        document = forecast.forecast_of(path, DAY)
         assert len(document["forecast"]["jobs"]) >= 20
     for path in folder.glob(f"*{forecast.ENDING}"):
         assert forecast.load(path)["jobs"]
