@@ -82,8 +82,8 @@ MISSES: Final = """\
   of 23 slots. The paper's printed columns hold with half of that bubble (`paper_equations.pipeline_time`), which is no schedule that we
   know; one run of it therefore teaches DeepSeek-V3, with 30 micro-batches on 4 stages, the wrong factor. Two different jobs are too few
   to say which of both rows is odd.
-- Both runs on B did run. Their devices have room; the host of LLaMA3-405B would have too little for all activations and an
-  optimizer of 16 bytes a parameter, so more stays on the devices than Eq. (33) says, or the printed memory is not all of it.
+- Both runs on B did run. Their devices have room. The host of LLaMA3-405B has too little by our count, which keeps a gradient beside the
+  optimizer's 12 bytes a parameter and leaves a fifth free; with the 12 bytes of Eq. (27) alone it is about what Table 3 says.
 - The checks of `mofa validate paper TABLE.json` are something else: they hold the paper's equations against its own tables, and
   those of Table 5 take the printed step times as input. They prove how ETTR is counted and say nothing of steps.
 """
