@@ -86,6 +86,8 @@ SHIPPED_FILES = {
     "mofa_model/answers/questions.py": "options of commands, parameters of Python",
     "mofa_model/advice/answer.py": "attributes of answers, keys of JSON",
     "mofa_model/spec/": "labels that the inputs hash covers, and keys of constants.toml",
+    "mofa_model/reliability/observed.py": "keys of the JSON of mofa rates",
+    "mofa_model/reliability/forecast.py": "keys of the same JSON",
     "mofa_model/presets/catalogue.py": "keys of the preset files",
     "mofa_model/kernels/surface.py": "keys of the files of measured kernels",
     "operator/mofa_operator/settings.py": "settings of the operator",

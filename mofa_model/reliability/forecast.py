@@ -54,7 +54,7 @@ class RateForecasts:
 class Outlook:
     """Failures that are expected of the next days."""
 
-    horizon_days: float
+    days: float
     """How far it looks. [d]"""
     lower: int
     """Lower end of the band. [1]"""
@@ -111,7 +111,7 @@ def present(forecasts: RateForecasts) -> tuple[float, float]:
 
 
 def outlook(
-    forecasts: RateForecasts, horizon_days: float, exposure: float, level: Ratio = LEVEL
+    forecasts: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL
 ) -> Outlook:
     """Failures of so many days [d], with so much exposure in them. Ours. [1]
 
@@ -124,9 +124,7 @@ def outlook(
     lower, upper = (
         _least_count(forecasts, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2)
     )
-    return Outlook(
-        horizon_days=horizon_days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper
-    )
+    return Outlook(days=days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:

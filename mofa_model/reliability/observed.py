@@ -106,7 +106,7 @@ class RateReport:
     prior_weight: float
     """Share of the posterior that is prior. [1]"""
     verdict: Verdict
-    evidence_ratio: float
+    evidence: float
     """Evidence against the assumption over what a verdict needs. [1]"""
     since: str | None = None
     """Day from which the rate differs, most likely; None where it stands or is undated."""
@@ -149,7 +149,7 @@ class Assessment:
     rates: tuple[RateReport, ...]
     """One for each class, and the total."""
     shares: dict[str, Range]
-    recovery_posteriors: dict[str, RecoveryPosterior]
+    recoveries: dict[str, RecoveryPosterior]
     """Recovery times, for classes with any."""
     dispersion: Dispersion | None
     """Whether nodes fail alike, where nodes are known."""
@@ -220,7 +220,7 @@ def assess(
         shares=class_shares(
             {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
         ),
-        recovery_posteriors={
+        recoveries={
             name: recovery_posterior(
                 observed_failures.recoveries.get(name, ()),
                 observed_failures.open_recoveries.get(name, ()),
@@ -283,7 +283,7 @@ def _report(
         exact_upper=None if exact[1] is None else float(exact[1]),
         prior_weight=1.0 if found is None else float(found.prior_weight),
         verdict=check.verdict,
-        evidence_ratio=check.evidence_ratio,
+        evidence=check.evidence_ratio,
         since=None if check.since is None else past[check.since].date or None,
         ratio=check.ratio,
         present=now,

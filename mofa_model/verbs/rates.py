@@ -326,7 +326,7 @@ def _tables(found: Assessment) -> list[Table]:
                 (Column("exact lower", wide=True), lambda rate: rate.exact_lower),
                 (Column("exact upper", wide=True), lambda rate: rate.exact_upper),
                 (Column("prior", unit="%", wide=True), lambda rate: rate.prior_weight),
-                (Column("evidence", wide=True), lambda rate: rate.evidence_ratio),
+                (Column("evidence", wide=True), lambda rate: rate.evidence),
                 (Column("verdict"), lambda rate: rate.verdict.value),
                 (Column("since", wide=True), lambda rate: rate.since),
             ),
@@ -335,7 +335,7 @@ def _tables(found: Assessment) -> list[Table]:
     ]
     if found.outlooks:
         ahead = (
-            (Column("days"), lambda outlook: outlook.horizon_days),
+            (Column("days"), lambda outlook: outlook.days),
             (Column("lower"), lambda outlook: outlook.lower),
             (Column("expected"), lambda outlook: outlook.mean),
             (Column("upper"), lambda outlook: outlook.upper),
@@ -343,8 +343,8 @@ def _tables(found: Assessment) -> list[Table]:
         title = "Failures of all classes in the next days"
         note = "With the exposure of the last week."
         tables.append(table_of(title, found.outlooks, ahead, (note,)))
-    if found.recovery_posteriors:
-        means = {name: seen.mean for name, seen in found.recovery_posteriors.items()}
+    if found.recoveries:
+        means = {name: seen.mean for name, seen in found.recoveries.items()}
         times = (
             (Column("class"), str),
             (Column("lower", unit="s"), lambda name: means[name].lower),
@@ -373,7 +373,7 @@ def _document(found: Assessment) -> dict[str, Any]:
         "shares": {name: _bounds(share) for name, share in found.shares.items()},
         "recoveries": {
             name: _bounds(seen.mean) | {"law": output.as_data(seen.recovery_law)}
-            for name, seen in found.recovery_posteriors.items()
+            for name, seen in found.recoveries.items()
         },
         "contradicted": found.contradicted,
     }

@@ -338,7 +338,7 @@ def contradiction(profile: LiveProfile, memory: History | None, reports: Reports
     ]
     if not fresh:
         return None
-    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence_ratio))
+    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
     return Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
         message=_contradicted(report, memory),

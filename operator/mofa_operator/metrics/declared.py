@@ -282,7 +282,7 @@ POOLS: Final = (
     _gauge("mofa_pool_contradiction_ratio", CLASS, "1",
         "Evidence against the assumption over what a verdict needs, by recovery class and of "
         "their total; at 1 the verdict turns.",
-        lambda f: {one.name: one.evidence_ratio for one in f.rates}),
+        lambda f: {one.name: one.evidence for one in f.rates}),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s",
         "Recovery time by recovery class; bound is lower, mean or upper.",
         _recoveries),

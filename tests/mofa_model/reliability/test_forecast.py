@@ -85,7 +85,7 @@ def test_the_next_days_are_said_with_the_exposure_of_the_last_week():
     )
     whole = {"pod": FailureEvidence(node_days=2800.0, failures=28)}
     found = assess(ObservedFailures(classes=whole, past=days), {"pod": 0.01}).outlooks
-    assert [one.horizon_days for one in found] == [7, 14, 30]
+    assert [one.days for one in found] == [7, 14, 30]
     assert [one.mean for one in found] == pytest.approx([7, 14, 30], rel=0.1)
     assert all(one.lower < one.mean < one.upper for one in found)
 
