@@ -67,6 +67,7 @@ DECIDING: Final = {
     "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT "
     "coordinates.OTHER "
     "coordinates._DOUBLINGS",
+    "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
     "bands.odds": "band.BACKGROUND band.SCALE band.SHARE band.WIDER odds.END odds.PARTING "
     "odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
@@ -364,8 +365,7 @@ def _today(request: Request) -> Current | None:
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    at = coordinates(problem.workload, problem.cluster, strategy)
-    odds = Odds(fits=fits(request, problem, at, peak))
+    odds = Odds(fits=fits(request, problem, full.at, peak))
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 

@@ -2,10 +2,11 @@
 faster than another one.
 
 Every measured run comes with what a fit that did not see its group says of it, so with an error as
-for a run that nobody has seen. The band of a new run is the quantile of these errors. Each error
+for a run that nobody has seen. The band of a new step is the quantile of these errors. Each error
 counts by how near its run is (`coordinates`), and all of them are a background. The band widens
 with the distance of the nearest run. So a feature that no run has widens it, and a stack is known
-only where it ran on that class of devices.
+only where it ran on that class of devices. The band of a memory goes by what is counted of it
+(`memory_odds`).
 
 Two layouts of one question have the same model, devices and software, so most of their errors are
 the same. What they share cancels, and the further apart they are, the less they share:
@@ -35,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import Coordinates, apart
+from mofa_model.bands import memory_odds
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
 from mofa_model.records import dataclass
 from mofa_model.strategy import Strategy
@@ -50,20 +52,19 @@ WIDER: Final = 0.05
 """Share by which a band widens for every halving to the nearest run. Ours. [1]"""
 SCALE: Final = 0.25
 """Widening for every doubling of devices beyond the largest related run. Ours. [1]"""
-_SCALED: Final = {"step"}
-"""Quantities that are less sure on more devices; the memory of one device is not."""
 PARTING: Final = 3.0
 """Halvings of a correlation for each halving of distance, by pairs of left-out runs. [1]"""
 REPEATED: Final = 0.01
-"""Scale of the logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
+"""Scale of a step's logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
 END: Final = 1.6377
 """Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
 
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
     """The band of a quantity, as factors: a quantile of errors of runs, by nearness."""
-    half = float(halves_of(runs, (asked,), runs.distances((asked,)), quantity)[0])
-    return band_around(half)
+    if quantity == "memory":
+        return band_around(float(memory_odds.half_width(asked.estimated)))
+    return band_around(float(step_halves(runs, (asked,), runs.distances((asked,)))[0]))
 
 
 def band_around(half: float) -> Range:
@@ -71,11 +72,11 @@ def band_around(half: float) -> Range:
     return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
 
 
-def halves_of(
-    runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str
-) -> Array:
-    """Half widths of layouts' bands, as logarithms; `far` are distances of runs from each. [1]"""
-    errors = np.abs(runs.errors[quantity])
+def step_halves(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array) -> Array:
+    """Half widths of the bands of layouts' steps, as logarithms; `far` are distances of runs from
+    each. [1]
+    """
+    errors = np.abs(runs.errors["step"])
     known = np.flatnonzero(np.isfinite(errors))
     known = known[np.argsort(errors[known], kind="stable")]
     alike: Array = np.square(runs.say[known])  # every group alike
@@ -90,10 +91,9 @@ def halves_of(
         [np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)]
     )
     half *= 1.0 + WIDER * near.min(axis=1)
-    if quantity in _SCALED:
-        sizes = {(one.stack, one.gpus): one for one in layouts}
-        beyond = {size: _beyond(runs, one, known) for size, one in sizes.items()}
-        half *= 1.0 + SCALE * np.array([beyond[one.stack, one.gpus] for one in layouts])
+    sizes = {(one.stack, one.gpus): one for one in layouts}
+    beyond = {size: _beyond(runs, one, known) for size, one in sizes.items()}
+    half *= 1.0 + SCALE * np.array([beyond[one.stack, one.gpus] for one in layouts])
     return half
 
 
@@ -221,7 +221,8 @@ class LayoutOdds:
             ran = list(found)
             scale = self.scales[name]
             seen = self._shared(ran) * scale[ran][:, None] * scale
-            root = np.linalg.cholesky(seen[:, ran] + REPEATED**2 * np.eye(len(ran)))
+            noise = REPEATED if name == "step" else memory_odds.REPEATED
+            root = np.linalg.cholesky(seen[:, ran] + noise**2 * np.eye(len(ran)))
             explained[name] = np.linalg.solve(root, seen)
             centres[name] = explained[name].T @ np.linalg.solve(
                 root, np.array(list(found.values()))
@@ -252,7 +253,10 @@ def odds_of(
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.at for one in tried))
     far = runs.distances(every)
-    halves = {name: halves_of(runs, every, far, name) for name in QUANTITIES}
+    halves = {
+        "step": step_halves(runs, every, far),
+        "memory": memory_odds.half_width(np.array([one.estimated for one in every])),
+    }
     nothing = {name: np.zeros(len(every)) for name in QUANTITIES}
     seen = LayoutOdds(
         every, halves, nothing, {name: np.zeros((0, len(every))) for name in QUANTITIES}

@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.steps import predict
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, in_columns, in_words
+from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow, predicted_by
 
 Mask = NDArray[np.bool_]
 Row = Mapping[str, str]
 
-PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage")}
+PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage", "allocated_gib")}
 """What predicts the figures of a quantity of the table."""
 ENOUGH: Final = 40
 """Runs from which the share that bands hold is judged by itself; fewer are held against chance. [1]"""
@@ -99,10 +101,17 @@ def _placed(row: FitRow, group: str) -> dict[str, str]:
     }
 
 
-def _coordinates(row: FitRow) -> Coordinates:
+def estimated_shares(cases: Sequence[Case]) -> dict[str, float]:
+    """Share of each case's memory that is estimated, by its name. [1]"""
+    shares = predict(cases).columns["estimated"]
+    return {case.id: float(share) for case, share in zip(cases, shares, strict=True)}
+
+
+def _coordinates(row: FitRow, estimated: float = 1.0) -> Coordinates:
     """Where a case stands; its machines have default constants, so its stack is its key's."""
     case = row.case
-    return replace(coordinates(case.workload, case.cluster, case.strategy), stack=case.key.stack)
+    at = coordinates(case.workload, case.cluster, case.strategy, estimated)
+    return replace(at, stack=case.key.stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
+    shares = estimated_shares(found.cases) if quantity == "memory" else {}
     without: dict[str, Any] = {}
     for row, error, group, unseen in judged(part, quantity, by):
         if group not in without:
@@ -130,7 +140,8 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
                 if hidden
             }
             without[group] = in_columns(one for one in rows if one["id"] not in left)
-        band = band_of(without[group], _coordinates(row), quantity)
+        share = shares.get(row.case.id, 1.0)
+        band = band_of(without[group], _coordinates(row, share), quantity)
         width, inside = band.upper / band.lower, band.lower <= np.exp(error) <= band.upper
         told.append(LeftOut(row, group, error, float(width), bool(inside)))
     return told
