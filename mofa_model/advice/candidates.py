@@ -27,8 +27,8 @@ from mofa_model.advice.predictions import PricedLayout, least_score, priced, sco
 from mofa_model.advice.request import Request, measured_support, seen_of, trainer_of
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
-from mofa_model.bands.evidence import Support
 from mofa_model.bands.odds import LayoutOdds, ShortRun, scales_for
+from mofa_model.bands.support import Support
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
@@ -196,14 +196,12 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         score=float(score[0]),
         step=step,
         memory=float(full.memory.peak),
-        counted=float(full.memory.counted),
         index=-1 - place,
     )
 
 
 def _at(one: Candidate) -> Coordinates:
-    problem = one.problem
-    return coordinates(problem.workload, problem.cluster, one.strategy, one.estimated)
+    return coordinates(one.problem.workload, one.problem.cluster, one.strategy)
 
 
 def _layout(at: Coordinates) -> tuple[object, ...]:

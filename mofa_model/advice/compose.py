@@ -63,12 +63,12 @@ from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio, Seconds
 
 DECIDING: Final = {
-    "bands.evidence": "band.DOUBT band.DOUBTED band.NEAREST",
+    "bands.evidence": "band.NAMED band.NEAREST",
+    "bands.support": "support.BORROWED",
     "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT "
     "coordinates.OTHER "
     "coordinates._DOUBLINGS",
-    "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
-    "bands.odds": "band.BACKGROUND band.SCALE band.SHARE band.WIDER odds.END odds.PARTING "
+    "bands.odds": "band.BACKGROUND band.SHARE band.WIDER odds.END odds.PARTING "
     "odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
@@ -365,7 +365,8 @@ def _today(request: Request) -> Current | None:
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    odds = Odds(fits=fits(request, problem, full.at, peak))
+    at = coordinates(problem.workload, problem.cluster, strategy)
+    odds = Odds(fits=fits(request, problem, at, peak))
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 

@@ -20,8 +20,8 @@ from mofa_model.tables import Cell, Column, Table, bars, table_of
 from mofa_model.units import DAY, GIB, Range
 
 _DISTANCE: Final = (
-    "A run counts half as much for each unit of distance. The error is predicted over measured step"
-    " time - 1, by a fit without the run's group; `there` is what differs."
+    "The error is predicted over measured step time - 1, by a fit without the run's group; `there` is"
+    " what differs."
 )
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
@@ -223,8 +223,6 @@ def _first(advice: Advice) -> Table:
     if p.duration_seconds.target:
         rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
     rows.append(("confidence", f"{float(advice.confidence):.0%}"))
-    if advice.basis is not None:
-        rows.append(("nearest run", advice.basis.nearest_run))
     return Table(
         title=title,
         columns=(Column("advice"), Column("value", align="left")),

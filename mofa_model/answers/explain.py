@@ -107,9 +107,7 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
 
 def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
     """All that is known of runs like one layout."""
-    workload, cluster = problem.workload, problem.cluster
-    share = float(estimate(workload, cluster, strategy).memory.estimated)
-    runs, here = measured_runs(), coordinates(workload, cluster, strategy, share)
+    runs, here = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
     basis, seen = basis_of(runs, here), features_of(runs, here)
     bands = {name: band_of(runs, here, name) for name in QUANTITIES}
     document = {
@@ -129,8 +127,7 @@ def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy
 
 def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Range]) -> Table:
     place = f"{document['model']} on {document['gpus']} {document['gpu']} ({basis.of})"
-    rows = [("nearest run", basis.nearest_run)]
-    rows += [
+    rows = [
         (f"{name}, band", f"{band.lower:.3g} to {band.upper:.3g} of the estimate")
         for name, band in bands.items()
     ]
@@ -316,7 +313,6 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
                 f"{'fits' if s['fits'] else 'does not fit'}"
             ),
         ),
-        ("nearest run", d["evidence"].nearest_run),
         (
             "host memory of a node",
             f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB",

@@ -24,7 +24,6 @@ from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, DEGREES, Strategy
-from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
 """Halvings between stacks, devices or kinds of layers that share nothing; else half. [1]"""
@@ -68,8 +67,8 @@ class Coordinates:
     """Tokens of a sequence."""
     layout: Mapping[str, str]
     """What differs from the plainest layout, by the key of strategy texts."""
-    estimated: Ratio = 1.0
-    """Share of its memory that is estimated, not counted (`memory_odds`). [1]"""
+    publisher: str = ""
+    """Who ran it; empty for the user."""
 
     def word(self, name: str) -> str:
         """What stands under a coordinate or a key of the layout."""
@@ -80,9 +79,7 @@ class Coordinates:
         )
 
 
-def coordinates(
-    workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
-) -> Coordinates:
+def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coordinates:
     """Where a run of this would stand; what has nothing to act on in a layout is not said."""
     said = {word.key: word.write(strategy) for axis in _acting(strategy) for word in axis.words}
     return Coordinates(
@@ -94,7 +91,6 @@ def coordinates(
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
         layout={key: text for key, text in said.items() if text != PLAIN[key]},
-        estimated=estimated,
     )
 
 
@@ -150,7 +146,7 @@ def apart(name: str, asked: str, had: str) -> float:
     if name in SIZES:
         return DOUBLING * _doublings(float(asked), float(had))
     if name == "stack":
-        return OTHER / 2 if had in _stacks(asked) else OTHER
+        return OTHER / 2 if in_family(asked, had) else OTHER
     if name == "device":
         if class_of(asked) == class_of(had):
             return OTHER / 4
@@ -164,10 +160,20 @@ def apart(name: str, asked: str, had: str) -> float:
     return CHOICE / 2 if asked.partition(":")[0] == had.partition(":")[0] else CHOICE
 
 
+def in_family(stack: str, other: str) -> bool:
+    """Whether two stacks are of one family.
+
+    >>> in_family("nemo", "megatron-core"), in_family("nemo", "torchtitan")
+    (True, False)
+    """
+    return stack == other or other in _stacks(stack)
+
+
 def _doublings(one: float, other: float) -> float:
     return min(_DOUBLINGS, abs(math.log2(one / other)))
 
 
+@cache
 def _stacks(name: str) -> frozenset[str]:
     try:
         return presets.family(presets.resolve("stacks", name))

@@ -1,29 +1,29 @@
-"""Bands and odds: where a measured value is expected, whether a layout fits, and whether it is
+"""How sure an estimate is: where a measured value is expected, whether a layout fits, and whether it is
 faster than another one.
 
-Every measured run comes with what a fit that did not see its group says of it, so with an error as
-for a run that nobody has seen. The band of a new step is the quantile of these errors. Each error
-counts by how near its run is (`coordinates`), and all of them are a background. The band widens
-with the distance of the nearest run. So a feature that no run has widens it, and a stack is known
-only where it ran on that class of devices. The band of a memory goes by what is counted of it
-(`memory_odds`).
+The variance of a step's error is a sum of parts, by which runs were measured (`variance`). The band
+of a step is of that scale:
 
-Two layouts of one question have the same model, devices and software, so most of their errors are
-the same. What they share cancels, and the further apart they are, the less they share:
-
-    correlation of two errors    2 ** (-PARTING * distance)
+    band                         estimate * exp(+- END * scale)
     P(value <= bound)            chance(log(bound / estimate) / scale)
+    correlation of noise         2 ** (-PARTING * distance)
 
 The law is Student's with three degrees of freedom: one run in twenty is far off, which a normal law
-never expects. Its scale is the band's, so that a band holds the share that it is made to hold.
-`mofa validate odds` says how true the odds are.
+never expects. Its scale is such that a band holds the share that it is made to hold. Two layouts of
+one question share their system and what takes both beyond the measured runs: it cancels, and so
+does more of their noise, the nearer they are. `mofa validate odds` says how true the odds are.
 
-A short run of one layout says what its own error is, and by the same correlation what to expect of
+The band of memory is the quantile of errors of measured runs. Each error counts by how near its run
+is (`coordinates`), and all of them are a background; the band widens with the distance of the
+nearest run.
+
+A short run of one layout says what its own error is, and by the same covariance what to expect of
 the others' (kriging):
 
-    expected error    K_r (K_rr + REPEATED^2)^-1 e    K = scale scale' 2 ** (-PARTING * distance)
+    expected error    K_r (K_rr + REPEATED^2)^-1 e
 
-where r are the layouts that were run.
+where r are the layouts that were run. What a system shares is in one factor of all steps by then
+(`calibrate.system`), so K is there of layouts alone; what is left of the variance is of the whole.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands import memory_odds
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
+from mofa_model.bands.variance import Parts, parts_of
 from mofa_model.records import dataclass
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range, Ratio
@@ -47,24 +47,22 @@ Array = NDArray[np.floating[Any]]
 SHARE: Final = 0.8
 """Runs that a band is made to hold. [1]"""
 BACKGROUND: Final = 1 / 60
-"""Weight of all runs together, beside a run at the same place, which has 1. Ours. [1]"""
+"""Weight of all runs together, beside a run at the same place, which has 1: memory. Ours. [1]"""
 WIDER: Final = 0.05
 """Share by which a band widens for every halving to the nearest run. Ours. [1]"""
-SCALE: Final = 0.25
-"""Widening for every doubling of devices beyond the largest related run. Ours. [1]"""
 PARTING: Final = 3.0
 """Halvings of a correlation for each halving of distance, by pairs of left-out runs. [1]"""
 REPEATED: Final = 0.01
-"""Scale of a step's logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
+"""Scale of the logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
 END: Final = 1.6377
 """Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
 
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
-    """The band of a quantity, as factors: a quantile of errors of runs, by nearness."""
+    """The band of a quantity, as factors on its estimate."""
     if quantity == "memory":
-        return band_around(float(memory_odds.half_width(asked.estimated)))
-    return band_around(float(step_halves(runs, (asked,), runs.distances((asked,)))[0]))
+        return band_around(float(memory_halves(runs, (asked,))[0]))
+    return band_around(END * float(parts_of(runs, (asked,)).scales[0]))
 
 
 def band_around(half: float) -> Range:
@@ -72,15 +70,13 @@ def band_around(half: float) -> Range:
     return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
 
 
-def step_halves(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array) -> Array:
-    """Half widths of the bands of layouts' steps, as logarithms; `far` are distances of runs from
-    each. [1]
-    """
-    errors = np.abs(runs.errors["step"])
+def memory_halves(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Array:
+    """Half widths of the bands of layouts' memory, as logarithms. [1]"""
+    errors = np.abs(runs.errors["memory"])
     known = np.flatnonzero(np.isfinite(errors))
     known = known[np.argsort(errors[known], kind="stable")]
     alike: Array = np.square(runs.say[known])  # every group alike
-    near = np.take(far, known, axis=1)
+    near = runs.distances(layouts, known)
     weights = np.exp2(-near)
     weights *= runs.say[known]
     weights += BACKGROUND * alike / alike.sum()
@@ -91,18 +87,7 @@ def step_halves(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array) 
         [np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)]
     )
     half *= 1.0 + WIDER * near.min(axis=1)
-    sizes = {(one.stack, one.gpus): one for one in layouts}
-    beyond = {size: _beyond(runs, one, known) for size, one in sizes.items()}
-    half *= 1.0 + SCALE * np.array([beyond[one.stack, one.gpus] for one in layouts])
     return half
-
-
-def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
-    """Doublings of devices beyond the largest related run, else beyond any. [1]"""
-    alike = runs.related(asked.stack)[known]
-    some = runs.which["gpus"][known[alike] if alike.any() else known]
-    sizes = np.array([float(word) for word in runs.words["gpus"]])[some]
-    return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
 
 
 def chance(scales: Array | float) -> Array:
@@ -147,17 +132,14 @@ class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    halves: Mapping[str, Array]
-    """Half the width of their bands without short runs, as a logarithm, by quantity. [1]"""
+    parts: Parts
+    """Parts of the variance of their steps without short runs."""
+    scales: Mapping[str, Array]
+    """Scale of the logarithm of measured over predicted without short runs, by quantity. [1]"""
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
     explained: Mapping[str, Array]
     """Factors of the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
-
-    @property
-    def scales(self) -> dict[str, Array]:
-        """Scale of the logarithm of measured over predicted without short runs, by quantity. [1]"""
-        return {name: half / END for name, half in self.halves.items()}
 
     def below(self, quantity: str, ratio: Array | float) -> Array:
         """Chance that a measured value is at most so many times its estimate. [1]"""
@@ -170,12 +152,10 @@ class LayoutOdds:
 
     def beats(self, one: int, pace: Array) -> Array:
         """Chance that a layout is faster than each of all, by paces; against itself a half. [1]"""
-        mine, others = self.scales["step"][one], self.scales["step"]
-        shared = self._shared([one])[0]
-        explained = np.square(self.explained["step"] - self.explained["step"][:, [one]]).sum(axis=0)
-        spread = np.sqrt(
-            np.maximum(mine**2 + others**2 - 2.0 * shared * mine * others - explained, 0.0)
-        )
+        scale, explained = self.scales["step"], self.explained["step"]
+        gone = np.square(explained - explained[:, [one]]).sum(axis=0)
+        apart_by = scale[one] ** 2 + scale**2 - 2.0 * self._together("step", [one])[0] - gone
+        spread = np.sqrt(np.maximum(apart_by, 0.0))
         return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
@@ -186,51 +166,57 @@ class LayoutOdds:
 
     def band(self, quantity: str) -> Range:
         """The band of the first layout, as factors on what is expected of it."""
-        return band_around(float(self.halves[quantity][0] * self.left(quantity)[0]))
+        return band_around(END * float(self.scales[quantity][0] * self.left(quantity)[0]))
 
     def covariance(self, quantity: str) -> Array:
         """Covariance of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
-        scale, explained = self.scales[quantity], self.explained[quantity]
-        found: Array = (
-            scale[:, None] * scale * self._shared(range(len(self.layouts)))
-            - explained.T @ explained
-        )
+        explained = self.explained[quantity]
+        found: Array = self._together(quantity, range(len(self.layouts))) - explained.T @ explained
         return found
 
     def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
         """The odds with what running jobs taught of a quantity: its centre and half width. [1]"""
-        halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
+        scales = {**self.scales, quantity: np.minimum(self.scales[quantity], half / END)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
-        return LayoutOdds(self.layouts, halves, centres, self.explained)
+        return LayoutOdds(self.layouts, self.parts, scales, centres, self.explained)
 
     def subset(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The odds of the layouts at some positions."""
         positions = np.asarray(places, dtype=int)
-        halves, centres, explained = (
+        scales, centres, explained = (
             {name: values[..., positions] for name, values in column.items()}
-            for column in (self.halves, self.centres, self.explained)
+            for column in (self.scales, self.centres, self.explained)
         )
-        return LayoutOdds(
-            tuple(self.layouts[position] for position in positions), halves, centres, explained
-        )
+        layouts = tuple(self.layouts[position] for position in positions)
+        return LayoutOdds(layouts, self.parts.subset(positions), scales, centres, explained)
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
         """The odds after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
-            ran = list(found)
-            scale = self.scales[name]
-            seen = self._shared(ran) * scale[ran][:, None] * scale
-            noise = REPEATED if name == "step" else memory_odds.REPEATED
-            root = np.linalg.cholesky(seen[:, ran] + noise**2 * np.eye(len(ran)))
-            explained[name] = np.linalg.solve(root, seen)
-            centres[name] = explained[name].T @ np.linalg.solve(
-                root, np.array(list(found.values()))
+            ran, again = list(found), REPEATED**2 * np.eye(len(found))
+            alone, whole = self._alone(name, ran), self._together(name, ran)
+            centres[name] = alone.T @ np.linalg.solve(
+                alone[:, ran] + again, np.array(list(found.values()))
             )
-        return LayoutOdds(self.layouts, self.halves, centres, explained)
+            explained[name] = np.linalg.solve(np.linalg.cholesky(whole[:, ran] + again), whole)
+        return LayoutOdds(self.layouts, self.parts, self.scales, centres, explained)
+
+    def _together(self, quantity: str, some: Sequence[int]) -> Array:
+        """Covariance of the errors of some layouts with those of all, [some, layouts]. [1]"""
+        alone = self._alone(quantity, some)
+        return alone + self.parts.systems_together(some) if quantity == "step" else alone
+
+    def _alone(self, quantity: str, some: Sequence[int]) -> Array:
+        """The same of what layouts alone make of them, without their system. [1]"""
+        shared = self._shared(some)
+        if quantity == "step":
+            return self.parts.layouts_together(some, shared)
+        scale = self.scales[quantity]
+        return shared * scale[list(some)][:, None] * scale
 
     def _shared(self, some: Sequence[int]) -> Array:
-        """Correlation of the errors of some layouts with those of all, [some, layouts]. [1]"""
+        """Correlation of the noise of some layouts with that of all, [some, layouts]. [1]"""
         names = {name for layout in self.layouts for name in layout.layout} | {
             "stack",
             "gpus",
@@ -240,6 +226,8 @@ class LayoutOdds:
         for name in sorted(names):
             texts = [layout.word(name) for layout in self.layouts]
             words = distinct(texts)
+            if len(words) == 1:
+                continue
             which = positions(texts, words)
             used, mine = np.unique(which[list(some)], return_inverse=True)
             costs = np.array([[apart(name, words[one], word) for word in words] for one in used])
@@ -252,14 +240,13 @@ def odds_of(
 ) -> LayoutOdds:
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.at for one in tried))
-    far = runs.distances(every)
-    halves = {
-        "step": step_halves(runs, every, far),
-        "memory": memory_odds.half_width(np.array([one.estimated for one in every])),
-    }
-    nothing = {name: np.zeros(len(every)) for name in QUANTITIES}
+    parts = parts_of(runs, every)
     seen = LayoutOdds(
-        every, halves, nothing, {name: np.zeros((0, len(every))) for name in QUANTITIES}
+        every,
+        parts,
+        {"step": parts.scales, "memory": memory_halves(runs, every) / END},
+        {name: np.zeros(len(every)) for name in QUANTITIES},
+        {name: np.zeros((0, len(every))) for name in QUANTITIES},
     )
     if not tried:
         return seen

@@ -11,10 +11,10 @@ import gzip
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ from mofa_model.presets import constants
 from mofa_model.records import dataclass
 
 Array = NDArray[np.floating[Any]]
+H = TypeVar("H", bound=Hashable)
 
 FILE: Final = "runs.tsv.gz"
 """The shipped runs, beside this module."""
+VARIANCE: Final = "variance.toml"
+"""What the variance of steps is made of (`variance`), beside this module too."""
 QUANTITIES: Final = ("step", "memory")
 """What was measured of a run: the time of a step, the memory of the fullest device."""
-COLUMNS: Final = ("id", "group", *PLACES, "layout", *QUANTITIES, "held")
+COLUMNS: Final = ("id", "group", *PLACES, "layout", *QUANTITIES)
 """Columns in order; errors are logarithms in ten thousandths, empty if not measured."""
 OWN: Final = "your own runs"
 """Group of a user's runs."""
@@ -40,9 +43,9 @@ CROWD: Final = 0.5
 """Power of a group's size by which each run counts less: errors are alike. Ours. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredRuns:
-    """Runs in columns, one entry a run."""
+    """Runs in columns, one entry a run. Two tables are the same only as one object."""
 
     names: tuple[str, ...]
     groups: tuple[str, ...]
@@ -53,23 +56,27 @@ class MeasuredRuns:
     """By coordinate or key of the layout, the position of each run's word among these."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
-    held: Array
-    """1 where the band without a run's group held its step, else 0; NaN if unknown. [1]"""
     say: Array
     """Weight of each run among the others of its group. [1]"""
     digest: str
-    """Hash of all runs, a part of the inputs hash."""
+    """Hash of all runs and of what variances are made of, a part of the inputs hash."""
 
-    def distances(self, layouts: Sequence[Coordinates]) -> Array:
-        """How far every run is from each of some others, [others, runs], in halvings. [1]"""
-        found = np.zeros((len(layouts), len(self.names)))
+    def distances(
+        self, layouts: Sequence[Coordinates], some: NDArray[np.intp] | None = None
+    ) -> Array:
+        """How far runs are from each of some layouts, [layouts, runs], in halvings. [1]
+
+        `some` are the places of the runs that count; without it all do.
+        """
+        runs = np.arange(len(self.names)) if some is None else some
+        found = np.zeros((len(layouts), len(runs)))
         each = np.empty_like(found)  # new memory for every name would take longer than the sums
         for name, words in self.words.items():
             texts = [one.word(name) for one in layouts]
             asked = distinct(texts)
             costs = np.array([[apart(name, word, had) for had in words] for word in asked])
             if costs.any():
-                by_run = np.take(costs, self.which[name], axis=1)
+                by_run = np.take(costs, self.which[name][runs], axis=1)
                 found += (
                     by_run
                     if len(asked) == 1
@@ -93,6 +100,18 @@ class MeasuredRuns:
     def have(self, name: str, word: str) -> NDArray[np.bool_]:
         """Which runs have a word under a coordinate or a key of the layout."""
         return self.where(name, lambda had: had == word)
+
+    def publisher(self, run: int) -> str:
+        """Who ran a run; empty for the user."""
+        group = self.groups[run]
+        return "" if group.startswith(OWN) else group.partition(",")[0]
+
+    def at(self, run: int) -> Coordinates:
+        """Where a run stands."""
+        said = {name: self.word(name, run) for name in self.words}
+        layout = {key: word for key, word in said.items() if word != PLAIN.get(key, word)}
+        places = {name: said[name] for name in PLACES}
+        return Coordinates(**places, layout=layout, publisher=self.publisher(run))
 
     def related(self, stack: str) -> NDArray[np.bool_]:
         """Which runs are of a stack or of its relatives."""
@@ -138,7 +157,7 @@ def _shipped() -> Iterable[Mapping[str, str]]:
 
 def _own(file: str, given: Any) -> Mapping[str, str]:
     """A user's run, as the shipped ones are written."""
-    needed = [name for name in COLUMNS if name not in {"group", "memory", "held"}]
+    needed = [name for name in COLUMNS if name not in {"group", "memory"}]
     if not isinstance(given, Mapping) or any(
         not isinstance(given.get(name), str) for name in needed
     ):
@@ -157,7 +176,6 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
     return {
         "memory": "",
         **given,
-        "held": "",
         "group": f"{OWN}, {given['stack']}, {given['device']}",
     }
 
@@ -198,18 +216,20 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         words=words,
         which=which,
         errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
-        held=np.array([_number(row["held"]) for row in rows]),
         say=np.array([counts[group] ** -CROWD for group in groups]),
-        digest=hashlib.sha256(repr([tuple(row.values()) for row in rows]).encode()).hexdigest(),
+        digest=hashlib.sha256(
+            Path(__file__).with_name(VARIANCE).read_bytes()
+            + repr([tuple(row.values()) for row in rows]).encode()
+        ).hexdigest(),
     )
 
 
-def distinct(texts: Iterable[str]) -> tuple[str, ...]:
+def distinct(texts: Iterable[H]) -> tuple[H, ...]:
     """Each text once, in order."""
     return tuple(dict.fromkeys(texts))
 
 
-def positions(texts: Iterable[str], words: Sequence[str]) -> NDArray[np.intp]:
+def positions(texts: Iterable[H], words: Sequence[H]) -> NDArray[np.intp]:
     """Where each text stands among some words."""
     at = {word: place for place, word in enumerate(words)}
     return np.array([at[text] for text in texts], dtype=np.intp)

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model import presets
 from mofa_model.advice import Advice, Odds, Predicted, Request
-from mofa_model.bands.evidence import in_a_line
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Launch, launch
 from mofa_model.spec.reliability import FailureMode
@@ -99,7 +98,7 @@ def status_of(
         **_odds(advice.odds),
     }
     if advice.basis is not None:
-        recommendation["evidence"] = in_a_line(advice.basis)[:_LONGEST]
+        recommendation["evidence"] = advice.basis.evidence[:_LONGEST]
     if launch is not None:
         recommendation["launch"] = {"trainer": launch.trainer, "args": list(launch.arguments)}
     pace = _pace(advice.predicted)

@@ -86,8 +86,6 @@ def advice_page(view: AdviceView) -> str:
     advice = view.advice
     foot = f"MoFa Advisor {advice.model_version}. "
     foot += f"Bands hold with a probability of {float(advice.confidence):.0%}."
-    if advice.basis is not None:
-        foot += f" Nearest measured run: {advice.basis.nearest_run}."
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
 
 

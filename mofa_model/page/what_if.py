@@ -61,11 +61,7 @@ def what_if_page(
             *swept,
             *_elsewhere_section(values, commands, alone=alone),
         ]
-    foot = ""
-    if view is not None:
-        basis = view.advice.basis
-        run = "" if basis is None else basis.nearest_run
-        foot = f"MoFa Advisor {view.advice.model_version}. Nearest measured run: {run}."
+    foot = "" if view is None else f"MoFa Advisor {view.advice.model_version}."
     return text(page(title, *content, foot=foot))
 
 

@@ -82,7 +82,7 @@ def test_low_confidence_says_which_is_missing():
     assert nobody.status is Status.LOW_CONFIDENCE
     assert nobody.doubts == (nobody.basis.evidence,)
     assert nobody.explanation.startswith(
-        "evidence: none of deepspeed or its relatives; a step within ±"
+        "evidence: none of deepspeed or its relatives, nearest data parallel on "
     )
     tight = advise(question("llama3-70b", 8, constraints=("optimizer=device",), top=0))
     if tight.strategy is not None:

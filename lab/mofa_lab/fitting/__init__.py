@@ -6,6 +6,7 @@ May import: validate, and of the product calibrate, bands, estimate, presets, sp
     folds      fits that leave runs out, and what they say of these;  sets: runs whose errors are summed up together
     campaign   all of it: fit, cross-validate, round, compare with what is shipped
     writer     constants.toml;  coverage: the table of measured runs, and how many of them their bands hold
+    spreads    variance.toml, from the errors of runs that were left out
     figures    errors, regret and out-of-memory calls of a calibration
     unseen     what one run of a stack is worth;  ablate: what an effect is worth (effects.toml)
     suspects   runs that look wrong, with the reason (suspects.toml)

@@ -1,11 +1,14 @@
-"""The shipped table of measured runs, each with what a fit without its group says of it; and how many of them their bands hold."""
+"""The shipped table of measured runs, each with what a fit without its group says of it; and how many of them their bands hold.
+
+Runs of a group err alike, so a share is judged by its groups: each counts the share of its own runs.
+"""
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +16,26 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
-from mofa_lab.validate.steps import predict
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import SHARE, band_of
-from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, in_columns, in_words
-from mofa_model.calibrate.cases import Case
+from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, MeasuredRuns, in_columns, in_words
 from mofa_model.calibrate.fit import FitRow, predicted_by
 
 Mask = NDArray[np.bool_]
 Row = Mapping[str, str]
 
-PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage", "allocated_gib")}
+PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage")}
 """What predicts the figures of a quantity of the table."""
-ENOUGH: Final = 40
-"""Runs from which the share that bands hold is judged by itself; fewer are held against chance. [1]"""
 WITHIN: Final = (0.75, 0.88)
-"""Where that share has to be. [1]"""
+"""Where the share of all runs that bands hold has to be. [1]"""
 CHANCE: Final = 0.01
-"""Chance below which so few or so many runs in their bands are no accident. [1]"""
+"""Chance below which so few or so many groups in their bands are no accident. [1]"""
+WHOLE: Final = ("system", "publisher", "stack", "device", "scale")
+"""What is left out whole."""
+ALL: Final = "all"
+"""All runs of one way of leaving out."""
+TOLD: Final = 0.07
+"""How far the printed confidence may be from the mean share of systems. [1]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Held:
     groups: int
     runs: int
     held: int
+    of_groups: float  # sum over groups of the share of their runs
     width: float  # median of high / low
 
     @property
@@ -49,21 +55,24 @@ class Held:
         return self.held / self.runs
 
     @property
+    def share_of_groups(self) -> float:
+        """The same with every group alike. [1]"""
+        return self.of_groups / self.groups
+
+    @property
     def interval(self) -> tuple[float, float]:
-        """Where the share is with 95 %, were all runs independent. Source: Clopper and Pearson 1934. [1]"""
+        """Where the share of groups is with 95 %. Source: Clopper and Pearson 1934. [1]"""
         from scipy.stats import binomtest
 
-        found = binomtest(self.held, self.runs).proportion_ci(0.95)
+        found = binomtest(round(self.of_groups), self.groups).proportion_ci(0.95)
         return float(found.low), float(found.high)
 
     @property
     def stands(self) -> bool:
-        """Whether the share is what it should be, as far as so many runs can say."""
+        """Whether so many groups may be held by chance, where bands hold their share."""
         from scipy.stats import binomtest
 
-        if self.runs >= ENOUGH:
-            return WITHIN[0] <= self.share <= WITHIN[1]
-        return bool(binomtest(self.held, self.runs, SHARE, alternative="less").pvalue >= CHANCE)
+        return bool(binomtest(round(self.of_groups), self.groups, SHARE).pvalue >= CHANCE)
 
 
 def judged(
@@ -84,7 +93,7 @@ def judged(
 
 
 def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
-    """The table without `held`, by the names of cases."""
+    """The table, by the names of cases."""
     rows: dict[str, dict[str, str]] = {}
     for quantity, part in (("step", found.time), ("memory", found.memory)):
         for row, error, group, _ in judged(part, quantity):
@@ -95,23 +104,17 @@ def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
 
 def _placed(row: FitRow, group: str) -> dict[str, str]:
     return {
-        **in_words(row.case.id, _coordinates(row)),
-        **dict.fromkeys((*QUANTITIES, "held"), ""),
+        **in_words(row.case.id, coordinates_of(row)),
+        **dict.fromkeys(QUANTITIES, ""),
         "group": group,
     }
 
 
-def estimated_shares(cases: Sequence[Case]) -> dict[str, float]:
-    """Share of each case's memory that is estimated, by its name. [1]"""
-    shares = predict(cases).columns["estimated"]
-    return {case.id: float(share) for case, share in zip(cases, shares, strict=True)}
-
-
-def _coordinates(row: FitRow, estimated: float = 1.0) -> Coordinates:
+def coordinates_of(row: FitRow) -> Coordinates:
     """Where a case stands; its machines have default constants, so its stack is its key's."""
     case = row.case
-    at = coordinates(case.workload, case.cluster, case.strategy, estimated)
-    return replace(at, stack=case.key.stack)
+    at = coordinates(case.workload, case.cluster, case.strategy)
+    return replace(at, stack=case.key.stack, publisher=case.publisher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class LeftOut:
     """A run with the band that was made without its group."""
 
     row: FitRow
-    group: str
+    fold: str
     error: float
     width: float
     inside: bool
@@ -130,27 +133,20 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
-    shares = estimated_shares(found.cases) if quantity == "memory" else {}
-    without: dict[str, Any] = {}
-    for row, error, group, unseen in judged(part, quantity, by):
-        if group not in without:
-            left = {
-                one.case.id
-                for one, hidden in zip(part.evidence.rows, unseen, strict=True)
-                if hidden
-            }
-            without[group] = in_columns(one for one in rows if one["id"] not in left)
-        share = shares.get(row.case.id, 1.0)
-        band = band_of(without[group], _coordinates(row, share), quantity)
+    seen: dict[str, MeasuredRuns] = {}
+    for row, error, fold, unseen in judged(part, quantity, by):
+        if fold not in seen:
+            seen[fold] = without(rows, part, unseen)
+        band = band_of(seen[fold], coordinates_of(row), quantity)
         width, inside = band.upper / band.lower, band.lower <= np.exp(error) <= band.upper
-        told.append(LeftOut(row, group, error, float(width), bool(inside)))
+        told.append(LeftOut(row, fold, error, float(width), bool(inside)))
     return told
 
 
-def table_rows(found: CampaignResult) -> list[Row]:
-    """The whole table."""
-    inside = {one.row.case.id: str(int(one.inside)) for one in against_bands(found, "step")}
-    return [{**row, "held": inside.get(row["id"], "")} for row in bare_rows(found)]
+def without(rows: Sequence[Row], part: Calibrated, unseen: Mask) -> MeasuredRuns:
+    """The table without the runs that a fold does not see."""
+    left = {one.case.id for one, hidden in zip(part.evidence.rows, unseen, strict=True) if hidden}
+    return in_columns(one for one in rows if one["id"] not in left)
 
 
 def as_bytes(rows: Sequence[Row]) -> bytes:
@@ -160,7 +156,7 @@ def as_bytes(rows: Sequence[Row]) -> bytes:
 
 
 def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
-    """By quantity and by what sets are told apart by: how many runs their bands hold."""
+    """By quantity and by what sets are told apart by: how many runs their bands hold without their group."""
     ways: Mapping[str, Callable[[FitRow], str]] = {
         "runs": lambda row: set_of(row.case),
         "stack and class of devices": lambda row: f"{row.case.key.stack}, {KEYS['device'](row)}",
@@ -169,29 +165,46 @@ def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
     for quantity in QUANTITIES:
         known = against_bands(found, quantity)
         for way, name_of in ways.items():
-            sets: dict[str, list[LeftOut]] = {}
-            for one in known:
-                sets.setdefault(name_of(one.row), []).append(one)
-            told += [(quantity, way, _held(name, sets[name])) for name in sorted(sets)]
+            told += [(quantity, way, one) for one in _sets(known, lambda one: name_of(one.row))]  # noqa: B023
     return told
 
 
 def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
-    """By what is left out that a question may be the first to ask of: how many steps the bands hold."""
+    """By what is left out whole, which a question may be the first to ask of: how many steps the bands hold, all first."""
     told = []
-    for by in (name for name in ("stack", "device", "scale") if name in found.time.validated):
-        runs: dict[str, list[LeftOut]] = {}
-        for one in against_bands(found, "step", by):
-            runs.setdefault(f"{one.group}, {set_of(one.row.case)}", []).append(one)
-        told += [(by, _held(name, runs[name])) for name in sorted(runs)]
+    for by in (name for name in WHOLE if name in found.time.validated):
+        known = against_bands(found, "step", by)
+        parts = _sets(
+            known, lambda one: set_of(one.row.case) if one.fold.startswith("more") else one.fold
+        )
+        told += [(by, _held(ALL, known)), *((by, one) for one in parts)]
     return told
 
 
+def confidence_error(found: CampaignResult) -> tuple[int, float]:
+    """Number of systems that were left out, and how far the mean share that their bands hold is from what is printed. [1]"""
+    shares = [
+        one.share for by, one in coverage_without(found) if by == "system" and one.name != ALL
+    ]
+    return len(shares), abs(float(np.mean(shares)) - SHARE)
+
+
+def _sets(known: Sequence[LeftOut], name_of: Callable[[LeftOut], str]) -> list[Held]:
+    sets: dict[str, list[LeftOut]] = {}
+    for one in known:
+        sets.setdefault(name_of(one), []).append(one)
+    return [_held(name, sets[name]) for name in sorted(sets)]
+
+
 def _held(name: str, runs: Sequence[LeftOut]) -> Held:
+    groups: dict[str, list[bool]] = {}
+    for one in runs:
+        groups.setdefault(KEYS["group"](one.row), []).append(one.inside)
     return Held(
         name,
-        len({one.group for one in runs}),
+        len(groups),
         len(runs),
         sum(one.inside for one in runs),
+        float(sum(np.mean(inside) for inside in groups.values())),
         float(np.median([one.width for one in runs])),
     )

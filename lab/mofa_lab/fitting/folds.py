@@ -1,7 +1,7 @@
-"""Cross-validation: fits that leave out a group of runs, a publisher, a stack, a device class, a model or large runs.
+"""Cross-validation: fits that leave out a group of runs, a system, a publisher, a stack, a device class, a model or large runs.
 
 A group is what a publisher ran of one family of models on one GPU, whatever the container: releases of one software would
-teach each other. Of a sweep it is one shape of model. A fold never sees what it is judged on. Beside the rows that bear its
+teach each other. Of a sweep it is one shape of model. A system is what a publisher ran of a stack on a class of devices. A fold never sees what it is judged on. Beside the rows that bear its
 name it leaves out their twins: the sweep of a publisher whose tables repeat it, and every run of a shape that a sweep ran.
 A stack of which nothing is left falls back to its priors, which are what an unseen stack would be given.
 """
@@ -44,6 +44,10 @@ def _group(row: FitRow) -> str:
     return f"{row.case.publisher}, {what}, {row.case.gpu}"
 
 
+def _family(row: FitRow) -> str:
+    return presets.device_class(row.case.key.device).split("-")[0]
+
+
 def family(model: str) -> str:
     """A model's name without its size and what follows, and without the minor version: these share their blocks.
 
@@ -56,8 +60,9 @@ def family(model: str) -> str:
 KEYS: Final[dict[str, Callable[[FitRow], str]]] = {
     "publisher": lambda row: row.case.publisher,
     "group": _group,
+    "system": lambda row: f"{row.case.publisher}, {row.case.key.stack}, {_family(row)}",
     "stack": lambda row: row.case.key.stack,
-    "device": lambda row: presets.device_class(row.case.key.device).split("-")[0],
+    "device": _family,
     "model": _shape,
     "scale": lambda row: f"more than {LARGE} GPUs" if row.case.cluster.gpus > LARGE else "",
 }

@@ -8,7 +8,16 @@ from typing import Final
 
 from mofa_lab.fitting import figures, report_evidence
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
-from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage, coverage_without
+from mofa_lab.fitting.coverage import (
+    ALL,
+    CHANCE,
+    TOLD,
+    WITHIN,
+    Held,
+    confidence_error,
+    coverage,
+    coverage_without,
+)
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table
@@ -127,8 +136,8 @@ def _quoted(line: ErrorRow) -> tuple[Cell, ...]:
 
 def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     """Bands, chances and picks, and the paper's runs, as far as they have aims."""
-    if "stack" in found.time.validated:
-        yield _pooled(found)
+    if "system" in found.time.validated:
+        yield from _held_of_systems(found)
     from mofa_lab.validate import odds_report, paper_runs
 
     if odds_report.RECORD.exists():
@@ -137,19 +146,29 @@ def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
         yield from paper_runs.aims()
 
 
-def _pooled(found: CampaignResult) -> tuple[Cell, ...]:
-    """How many published steps are held by bands of stacks that nobody measured."""
-    told = [
-        one
-        for by, one in coverage_without(found)
-        if by == "stack" and one.name.endswith(", published")
-    ]
-    share = sum(one.held for one in told) / max(1, sum(one.runs for one in told))
-    return (
-        f"bands of 80 % where the stack is left out, {len(told)} stacks: published steps held",
-        f"{100 * share:.1f} %",
+def _held_of_systems(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+    """How many runs are held by bands of systems that nobody measured, and how true the printed confidence is."""
+    told = {one.name: one for by, one in coverage_without(found) if by == "system"}
+    every = told.pop(ALL)
+    refused = [name for name, one in told.items() if not one.stands]
+    yield (
+        f"bands of {100 * SHARE:.0f} % of systems that were left out, {every.runs} steps of {every.groups} groups: held",
+        f"{100 * every.share:.1f} %, of groups {100 * every.share_of_groups:.1f} %",
         f"{100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} %",
-        WITHIN[0] <= share <= WITHIN[1],
+        WITHIN[0] <= every.share <= WITHIN[1],
+    )
+    yield (
+        f"the same: of {len(told)} systems refused at {CHANCE:.0%}, counted in groups",
+        ", ".join(refused) or "none",
+        "none",
+        not refused,
+    )
+    systems, off = confidence_error(found)
+    yield (
+        f"printed confidence against the mean share held of {systems} systems",
+        f"{100 * off:.1f} points",
+        f"{100 * TOLD:.0f} points",
+        off <= TOLD,
     )
 
 
@@ -215,57 +234,55 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         return
     yield "## Bands"
     yield (
-        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without the "
-        f"group that it is judged on. A set of {ENOUGH} runs and more stands where {100 * WITHIN[0]:.0f} to "
-        f"{100 * WITHIN[1]:.0f} % are held; a smaller one is too small to judge by its share, and stands where chance alone "
-        "would let so few be held once in a hundred times or more. The interval is of 95 %, as if all runs of a group were "
-        "independent; they are not, so the number of groups says how much a line is worth."
+        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without what it is "
+        "judged on. Runs of a group err alike, so a set is judged by its groups, each with the share of its own runs that is "
+        f"held: a set stands where chance alone would let so few or so many be held at least once in {1 / CHANCE:.0f} times, and all "
+        f"runs together where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are held. The interval is that of the groups, "
+        "of 95 %."
+    )
+    yield "### Without a system, a publisher, a stack, a class of devices, or all large runs"
+    systems, off = confidence_error(found)
+    yield (
+        "What a user asks of is mostly a system that nobody measured: somebody else's machines, model and trainer. So these are the "
+        "bands to quote. A system is what a publisher ran of a stack on a class of devices. The printed confidence "
+        f"is {100 * SHARE:.0f} %; the mean share of {systems} systems that were left out is off by {100 * off:.1f} points "
+        f"(aim: {100 * TOLD:.0f})."
+    )
+    yield table(
+        (Column("left out"), Column("runs"), *HELD),
+        ((by, one.name, *_held(one, one.name == ALL)) for by, one in coverage_without(found)),
     )
     told = list(coverage(found))
     for way in dict.fromkeys(way for _, way, _ in told):
-        yield f"### By {way}"
+        yield f"### Without a group, by {way}"
         yield table(
+            (Column("left-out runs"), *HELD),
             (
-                Column("left-out runs"),
-                Column("groups"),
-                Column("n"),
-                Column("held", unit="%"),
-                Column("from", unit="%"),
-                Column("to", unit="%"),
-                Column("high / low"),
-                Column("enough to judge"),
-                Column("stands"),
-            ),
-            (
-                (
-                    f"{one.name}, {quantity}",
-                    one.groups,
-                    one.runs,
-                    one.share,
-                    *one.interval,
-                    round(one.width, 3),
-                    one.runs >= ENOUGH,
-                    one.stands,
-                )
+                (f"{one.name}, {quantity}", *_held(one, way == "runs"))
                 for quantity, which, one in told
                 if which == way
             ),
         )
-    yield "### Without a stack, a class of devices, or all large runs"
-    yield "The bands of runs whose whole stack or class of devices nobody measured, or that are larger than every other."
-    yield table(
-        (
-            Column("left out"),
-            Column("runs"),
-            Column("n"),
-            Column("held", unit="%"),
-            Column("high / low"),
-        ),
-        (
-            (by, one.name, one.runs, one.share, round(one.width, 3))
-            for by, one in coverage_without(found)
-        ),
-    )
+
+
+HELD: Final = (
+    Column("groups"),
+    Column("n"),
+    Column("held", unit="%"),
+    Column("of groups", unit="%"),
+    Column("from", unit="%"),
+    Column("to", unit="%"),
+    Column("high / low"),
+    Column("stands"),
+)
+"""What is said of a set of left-out runs."""
+
+
+def _held(one: Held, together: bool) -> tuple[Cell, ...]:
+    """A set; where it is of all runs of some kind its share has to be in bounds too."""
+    stands = one.stands and (not together or WITHIN[0] <= one.share <= WITHIN[1])
+    shares = (one.share, one.share_of_groups, *one.interval)
+    return (one.groups, one.runs, *shares, round(one.width, 3), stands)
 
 
 def _odds() -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
-from mofa_model.bands.table import FILE
+from mofa_model.bands.table import FILE, VARIANCE
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 
@@ -21,7 +21,7 @@ EXAMPLES: Final = """\
 examples:
   fit all constants anew and see how well they hold; nothing is written
     mofa fit lab/data/cases/*.json
-  the same, and write presets/constants.toml and bands/runs.tsv.gz; refused where the loss would get worse
+  the same, and write presets/constants.toml, bands/runs.tsv.gz and bands/variance.toml; refused where the loss would get worse
     mofa fit lab/data/cases/*.json --write
   without one publisher, into a folder of your own, then validate with it
     mofa fit lab/data/cases/*.json --without publisher=mosaicml --to out
@@ -46,7 +46,9 @@ def configure(parser: ArgumentParser) -> None:
         "--priors", metavar="FILE", help="priors in the form of fitting/priors.toml"
     )
     parser.add_argument(
-        "--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.gz to"
+        "--to",
+        metavar="PATH",
+        help="folder to write constants.toml, runs.tsv.gz and variance.toml to",
     )
     parser.add_argument(
         "--write", action="store_true", help="write the presets of this installation"
@@ -134,8 +136,8 @@ def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
 
 
 def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
-    """constants.toml, and the table of measured runs where there was a cross-validation."""
-    from mofa_lab.fitting import coverage, writer
+    """constants.toml; where there was a cross-validation the measured runs, and how far steps vary."""
+    from mofa_lab.fitting import coverage, spreads, writer
     from mofa_model.files import write_text
     from mofa_model.presets import entries
 
@@ -144,7 +146,10 @@ def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
     write_text(texts[0], writer.as_toml(found.constants))
     if "group" in found.time.validated:
         texts.append(runs / FILE)
-        texts[1].write_bytes(coverage.as_bytes(coverage.table_rows(found)))
+        texts[1].write_bytes(coverage.as_bytes(coverage.bare_rows(found)))
+    if spreads.BY in found.time.validated:
+        texts.append(runs / VARIANCE)
+        write_text(texts[-1], spreads.as_toml(spreads.variance_of(found), found))
     entries.table.cache_clear()  # what is shipped may be what was just written
     return [str(name) for name in texts]
 
@@ -162,8 +167,7 @@ def _bands() -> Path:
 
 
 def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
-    from mofa_lab.fitting import figures, memory_spread
-    from mofa_model.bands.memory_odds import ESTIMATED
+    from mofa_lab.fitting import figures
 
     spread = (
         Column("n"),
@@ -184,9 +188,6 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
         if line.errors["n"]
     )
     notes = tuple(f"written: {name}" for name in written)
-    if "publisher" in found.memory.validated:
-        likeliest = memory_spread.likeliest(found)
-        notes += (f"memory_odds.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
     return [
         Table(
             title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mofa_lab.fitting import campaign
 from mofa_lab.fitting.priors import priors
 from mofa_lab.validate.cases import load
 
@@ -38,3 +39,11 @@ def few(published, sweeps):
 @pytest.fixture(scope="session")
 def entries():
     return priors()
+
+
+@pytest.fixture(scope="session")
+def found(few, entries):
+    """A calibration on the few, with whole systems left out among others."""
+    return campaign.calibrate(
+        few, entries, leave_out=("group", "system", "stack", "device", "scale")
+    )

@@ -30,11 +30,6 @@ from mofa_model.units import Range
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.fixture(scope="module")
-def found(few, entries):
-    return campaign.calibrate(few, entries, leave_out=("group", "stack", "device", "scale"))
-
-
 @pytest.fixture
 def one_effect(monkeypatch):
     """Only the effect of host launches, so that the table is quick."""
@@ -105,8 +100,18 @@ def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
     assert {one.name for one in told} == {"nanotron", "published", "vtrain"}
     assert sum(one.held for one in told) / sum(one.runs for one in told) >= coverage.WITHIN[0]
     for one in told:
-        assert one.interval[0] <= one.share <= one.interval[1]
-        assert one.groups >= 1
+        assert 1 <= one.groups <= one.runs
+        assert 0 <= one.of_groups <= one.groups
+        assert one.interval[0] <= one.interval[1]
+
+
+def test_bands_of_systems_that_were_left_out_are_told_whole_and_one_by_one(found):
+    told = [one for by, one in coverage.coverage_without(found) if by == "system"]
+    assert told[0].name == coverage.ALL
+    assert told[0].runs == sum(one.runs for one in told[1:])
+    systems, off = coverage.confidence_error(found)
+    assert systems == len(told) - 1
+    assert 0 <= off < 0.5
 
 
 def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch):
@@ -118,24 +123,24 @@ def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch
     )
     judged = coverage.against_bands(found, "step")
     assert len(judged) == len(seen)
-    assert all(one.group not in groups for one, groups in zip(judged, seen, strict=True))
+    assert all(one.fold not in groups for one, groups in zip(judged, seen, strict=True))
 
 
 def test_the_table_that_is_written_can_be_read_back(found):
-    rows = coverage.table_rows(found)
+    rows = coverage.bare_rows(found)
     head, *lines = gzip.decompress(coverage.as_bytes(rows)).decode().splitlines()
     back = [dict(zip(head.split("\t"), line.split("\t"), strict=True)) for line in lines]
     assert back == rows
-    assert {row["held"] for row in rows} <= {"0", "1", ""}
     assert in_columns(back).names == tuple(row["id"] for row in rows)
 
 
 @pytest.mark.parametrize(
-    "held, runs, stands",
-    [(32, 40, True), (29, 40, False), (36, 40, False), (5, 10, True), (4, 10, False), (2, 2, True)],
-)
-def test_few_runs_are_held_against_chance_and_many_against_their_share(held, runs, stands):
-    assert coverage.Held("any", 1, runs, held, 1.3).stands is stands
+    "of_groups, groups, stands",
+    [(22.4, 28, True), (15.0, 28, False), (28.0, 28, False), (1.1, 2, True), (0.0, 2, True), (0.0, 3, False)],
+)  # fmt: skip
+def test_a_set_is_held_against_chance_by_its_groups(of_groups, groups, stands):
+    """Of 28 groups 15 are held by chance once in 500 times, and all of them as seldom."""
+    assert coverage.Held("any", groups, 1000, 800, of_groups, 1.3).stands is stands
 
 
 def test_one_run_of_a_stack_is_tried_on_its_others(found):

@@ -1,14 +1,18 @@
 """Bands rest on measured runs: near ones narrow them, what nobody ran widens them."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mofa_model.bands.coordinates import PLACES, WORDS, Coordinates, apart
-from mofa_model.bands.evidence import basis_of, features_of, in_a_line
-from mofa_model.bands.odds import band_of
+from mofa_model.bands.evidence import basis_of, features_of
+from mofa_model.bands.odds import END, SHARE, band_of
+from mofa_model.bands.support import support
 from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs
+from mofa_model.bands.variance import parts_of, shipped
+from mofa_model.calibrate.system import RUNS, SYSTEMS
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
 
@@ -19,7 +23,7 @@ ASKED = Coordinates(
 
 
 @pytest.fixture(autouse=True)
-def shipped(monkeypatch):
+def no_constants_of_ones_own(monkeypatch):
     monkeypatch.delenv(constants.VARIABLE, raising=False)
 
 
@@ -41,7 +45,7 @@ def test_every_shipped_run_has_a_step_or_a_memory_and_is_there_once():
 def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_from_it():
     other = replace(ASKED, gpus="64", layout={"tp": "2", "recompute": "full"}, stack="nemo")
     rows = [
-        {**in_words(name, at, step=0.1), "group": "g", "memory": "", "held": ""}
+        {**in_words(name, at, step=0.1), "group": "g", "memory": ""}
         for name, at in (("a", ASKED), ("b", other))
     ]
     found = in_columns(rows)
@@ -67,18 +71,11 @@ def test_what_a_difference_costs(name, asked, had, halvings):
     assert apart(name, asked, asked) == 0
 
 
-def test_a_known_stack_is_surer_of_a_step_than_an_unknown_one_on_an_unknown_device():
-    near = width(ASKED)
-    assert near < width(replace(ASKED, stack="maxtext"))
-    assert near < width(replace(ASKED, stack="maxtext", device="l40s"))
-
-
-def test_a_memory_is_as_sure_as_the_share_of_it_that_is_counted():
-    """By half² = (0.129 share)² + 0.02²: e^±0.1305 where all is estimated, e^±0.0326 at a fifth."""
-    widths = [np.log(width(replace(ASKED, estimated=share), "memory")) for share in (1.0, 0.2)]
-    assert widths == pytest.approx([0.2611, 0.0653], abs=1e-4)
-    other = replace(ASKED, stack="maxtext", device="l40s")
-    assert width(other, "memory") == width(ASKED, "memory")
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_known_stack_is_surer_than_an_unknown_one_on_an_unknown_device(quantity):
+    near = width(ASKED, quantity)
+    assert near < width(replace(ASKED, stack="maxtext"), quantity)
+    assert near < width(replace(ASKED, stack="maxtext", device="l40s"), quantity)
 
 
 def test_a_feature_that_no_run_has_widens_a_band():
@@ -86,28 +83,113 @@ def test_a_feature_that_no_run_has_widens_a_band():
     assert width(strange) > width(ASKED)
 
 
-def test_a_band_widens_with_every_doubling_beyond_the_largest_run():
+def test_beyond_the_largest_run_every_doubling_takes_a_band_further():
+    """Scales of a slope that nobody saw grow with the doublings: 1, 4 and 16 times in squares."""
     largest, *beyond = (
-        np.log(width(replace(ASKED, gpus=f"{gpus}"))) for gpus in (4096, 8192, 16384, 65536)
+        np.log(width(replace(ASKED, gpus=f"{gpus}"))) ** 2 for gpus in (4096, 8192, 16384, 65536)
     )
-    assert beyond == pytest.approx([1.25 * largest, 1.5 * largest, 2 * largest], rel=0.1)
+    noise = (END * 2 * shipped().slopes["gpus"]) ** 2  # of each doubling, seen or not
+    ways = [
+        found - largest - doublings * noise
+        for found, doublings in zip(beyond, (1, 2, 4), strict=True)
+    ]
+    assert ways == pytest.approx([way * ways[0] for way in (1, 4, 16)])
+    assert ways[0] == pytest.approx((END * 2 * shipped().layout) ** 2)
 
 
-def test_no_stack_is_known_on_devices_where_nobody_ran_it():
-    found = basis_of(measured_runs(), replace(ASKED, device="h100-80gb-sxm"))
-    assert found.runs == found.largest == 0
+def test_experts_over_more_ranks_than_anybody_measured_are_far():
+    """The largest measured is 32: 64 is one doubling beyond it, 256 three."""
+    mixture = replace(
+        ASKED, stack="megatron-bridge", device="h800-80gb-sxm", blocks="attention+experts"
+    )
+    known = support(measured_runs(), "megatron-bridge", experts=True)
+    assert [known.beyond("ep", degree) for degree in ("1", "8", "32", "64", "256")] == [
+        0,
+        0,
+        0,
+        1,
+        3,
+    ]
+    measured, beyond = (width(replace(mixture, layout={"ep": degree})) for degree in ("32", "256"))
+    assert np.log(beyond) > 1.15 * np.log(measured)
+
+
+def test_a_feature_of_another_family_is_nearer_than_one_of_nobody():
+    known = support(measured_runs(), "torchtitan", experts=False)
+    assert known.beyond("recompute", "selective:per_op") == 0
+    assert known.beyond("graphs", "full") == 1
+    assert known.beyond("offload", "activations") == 2
+    assert known.beyond("mbs", "512") == 0
+
+
+def test_a_mixture_is_less_sure_than_a_dense_model_of_the_same_width():
+    dense = replace(ASKED, stack="megatron-bridge", layout={})
+    assert width(replace(dense, blocks="attention+experts")) > 1.05 * width(dense)
+
+
+def test_systems_of_one_family_tell_more_of_each_other():
+    nobody = replace(ASKED, stack="maxtext", layout={})
+    assert width(replace(nobody, stack="megatron-core")) < width(
+        replace(nobody, stack="torchtitan")
+    )
+    assert width(replace(nobody, stack="torchtitan")) < width(nobody)
+
+
+def test_one_run_of_yours_takes_away_most_of_what_a_system_varies_by():
+    """Of a mixture nearly all; it reaches near systems by half for each relation."""
+    asked = replace(
+        ASKED, stack="maxtext", device="h100-80gb-sxm", blocks="attention+experts", layout={}
+    )
+    before = np.square(parts_of(measured_runs(), (asked,)).systems[0])
+    mine = measured_runs([in_words("mine", asked, step=0.1)])
+    after, format_, device = (
+        np.square(parts_of(mine, (one,)).systems[0])
+        for one in (asked, replace(asked, format="fp8"), replace(asked, device="gb200"))
+    )
+    assert after < 0.3 * before
+    assert after < format_ < device < before
+    dense = replace(asked, blocks="attention+dense")
+    dense_before, dense_after = (
+        np.square(parts_of(runs, (dense,)).systems[0])
+        for runs in (measured_runs(), measured_runs([in_words("mine", dense, step=0.1)]))
+    )
+    assert dense_after < 0.6 * dense_before
+
+
+def test_one_run_is_worth_what_the_factor_that_is_learned_from_it_says():
+    """`calibrate.system` has standard deviations of 0.11 between systems and 0.07 between their runs; Student's scales are as
+    many roots of three smaller."""
+    known = shipped()
+    dense, mixture = (math.sqrt(3 * (known.system**2 + more**2)) for more in (0.0, known.mixture))
+    assert dense < SYSTEMS < mixture
+    noise = math.sqrt(3 * (known.noise**2 + known.slopes["tp"] ** 2 / 2))  # of tp 2 on average
+    assert noise == pytest.approx(RUNS, rel=0.3)
+
+
+def test_no_stack_is_known_on_devices_where_nobody_of_its_family_ran():
+    found = basis_of(measured_runs(), replace(ASKED, device="mi300x", stack="nemo"))
     assert found.evidence.startswith(
-        f"evidence: none of megatron-core on h100, {found.related} runs of its relatives or on other devices; a step within ±"
+        "evidence: 3 runs of the family of nemo (megatron-core 3) on cdna3, largest 64 GPUs, nearest "
     )
-    assert in_a_line(found).startswith(found.evidence)
-    known = basis_of(measured_runs(), ASKED)
-    assert known.runs > 30
-    assert known.evidence.startswith(f"evidence: {known.runs} runs of megatron-core on ")
+    nowhere = basis_of(measured_runs(), replace(ASKED, device="l40s"))
+    assert nowhere.runs == nowhere.largest == 0
+    assert nowhere.evidence.startswith(
+        f"evidence: none of megatron-core on l40s, {nowhere.related} of its family elsewhere, nearest "
+    )
     nobody = basis_of(measured_runs(), replace(ASKED, stack="accelerate"))
-    assert nobody.evidence.startswith(
-        "evidence: none of accelerate or its relatives; a step within ±"
-    )
-    assert found.confidence < known.confidence
+    assert nobody.evidence.startswith("evidence: none of accelerate or its relatives, nearest ")
+    assert nobody.within > nowhere.within > basis_of(measured_runs(), ASKED).within
+
+
+def test_evidence_counts_a_family_under_each_of_its_names_alike():
+    """What runs of Megatron's family say of one layout does not depend on whose launcher wrote it."""
+    every = [
+        basis_of(measured_runs(), replace(ASKED, device="h100-80gb-sxm", stack=stack))
+        for stack in ("megatron-core", "nemo", "megatron-bridge")
+    ]
+    assert len({(one.runs, str(one.family), one.related, one.largest) for one in every}) == 1
+    assert "(megatron-bridge 17, nemo 12" in every[0].grade
+    assert every[0].confidence == SHARE
 
 
 def test_the_nearest_runs_stand_at_different_places_and_say_what_differs():

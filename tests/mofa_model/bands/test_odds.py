@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mofa_model.bands.coordinates import Coordinates
-from mofa_model.bands.evidence import support
 from mofa_model.bands.odds import band_of, chance, odds_of, scales_for
+from mofa_model.bands.support import support
 from mofa_model.bands.table import measured_runs
 
 AT = Coordinates(

@@ -101,11 +101,9 @@ def test_odds_and_evidence_are_told_of_the_choice_and_of_what_stands_beside_it()
         name="worth a try", odds=Odds(fits=0.9512, beats=0.7), strategy=LAYOUT, predicted=PREDICTED, checkpoint_interval_steps=30,
         checkpoint_interval_seconds=900.0, terms={}, reason="no measured run has it", nodes=256, precision="bf16",
     )  # fmt: skip
-    near = NearRun(
-        name="x", place="tp8 on 64 h100 (width 8192)", distance=0.5, error=0.03, differs=()
-    )
+    near = NearRun(name="x", place="tp8 on 64 h100", distance=0.5, error=0.03, differs=())
     basis = Basis(
-        stack="megatron", devices="h100", runs=41, related=90, largest=1024, nearest=(near,), confidence=0.8, within=0.093
+        stack="megatron", devices="h100", runs=41, family={"bridge": 29, "megatron": 12}, related=90, confidence=0.8, largest=1024, nearest=(near,), within=0.093
     )  # fmt: skip
     today = Current(
         strategy=LAYOUT,
@@ -120,7 +118,7 @@ def test_odds_and_evidence_are_told_of_the_choice_and_of_what_stands_beside_it()
     status = status_of(given, "abc", NOW)
     assert status["recommendation"]["odds"] == {"fits": "0.940", "beats": "0.612"}
     assert status["recommendation"]["evidence"] == (
-        "evidence: 41 runs of megatron on h100; a step within ±9 %; nearest run: tp8 on 64 h100 (width 8192), predicted 3 % too slow"
+        "evidence: 41 runs of the family of megatron (bridge 29, megatron 12) on h100, largest 1,024 GPUs, nearest tp8 on 64 h100; a step within ±9 %"
     )
     assert status["alternatives"][0]["name"] == "worth a try"
     assert status["alternatives"][0]["odds"] == {"fits": "0.951", "beats": "0.700"}

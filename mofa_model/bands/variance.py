@@ -1,0 +1,226 @@
+"""How far a measured step may lie from its estimate: the one relation of bands, odds and words.
+
+    variance = noise + system + layout
+
+    noise     noise^2 + sum over degrees of slope^2 log2(degree)
+    system    (system^2 + mixture^2 of experts) / (1 + told)
+    layout    layout^2 * sum over axes of distance^2            (`support`: doublings beyond runs)
+    told      sum over measured systems of told 2 ** -relations
+              + sum over your own runs of (system of it) / (noise of it) 2 ** -relations
+
+A system is what one publisher ran of a stack on a class of devices, with a format and kinds of
+layers; your own runs have you as their publisher. Two systems are apart by one relation for each of
+these that differs, and by two where stacks or devices are of different families. The numbers stand
+in `variance.toml`: `mofa fit` of the lab finds them from runs that were left out, whole systems
+among them, and widens them until bands of systems that were left out hold their share.
+
+Layouts of one question share their system, and what takes both beyond the measured runs. Their
+noise is alike by how near they are (`odds`). So system and distance cancel between like layouts,
+and count in full where a layout is compared with a budget, or with a measured one.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.bands.coordinates import (
+    NUMBERS,
+    SIZES,
+    Coordinates,
+    class_of,
+    family_of,
+    in_family,
+)
+from mofa_model.bands.support import EXPERTS, support
+from mofa_model.bands.table import VARIANCE, MeasuredRuns, distinct, positions
+from mofa_model.records import dataclass
+
+Array = NDArray[np.floating[Any]]
+Place = tuple[str, str, str, str, str]
+"""Publisher, stack, device, format and blocks of a system."""
+
+
+SYSTEM: Final = ("stack", "device", "format", "blocks")
+"""Coordinates of a system, after its publisher."""
+OWN_PUBLISHER: Final = ""
+"""Publisher of your own runs, and of what is asked about."""
+ORDERED: Final = NUMBERS | set(SIZES)
+"""Keys and sizes whose values are numbers: what is beyond the largest is beyond in one way."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variance:
+    """Scales of the logarithm of measured over predicted, by what they are of. [1]"""
+
+    noise: float
+    """Of a run of a system that is known, in a layout that was measured."""
+    system: float
+    """Between systems of dense models."""
+    mixture: float
+    """The same of mixtures of experts, beside it."""
+    layout: float
+    """For one doubling beyond the largest measured value."""
+    told: float
+    """What a system that differs in nothing but its runs tells of another one."""
+    slopes: Mapping[str, float]
+    """Of noise, for each doubling of a size or degree."""
+
+
+@cache
+def shipped() -> Variance:
+    """The numbers that are shipped."""
+    return Variance(**tomllib.loads(Path(__file__).with_name(VARIANCE).read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of the variance of some layouts; their scales are given as square roots or factors."""
+
+    places: tuple[Place, ...]
+    """The system of each."""
+    systems: Array
+    """Scale of each system. [1]"""
+    beyond: Array
+    """Scale of each way beyond the measured runs [layouts, ways]. [1]"""
+    noise: Array
+    """Scale of what is each one's own. [1]"""
+
+    @property
+    def scales(self) -> Array:
+        """Scale of each layout's error. [1]"""
+        found: Array = np.sqrt(
+            np.square(self.systems) + np.square(self.beyond).sum(axis=1) + np.square(self.noise)
+        )
+        return found
+
+    def subset(self, at: NDArray[np.intp]) -> Parts:
+        """The parts at some positions."""
+        places = tuple(self.places[place] for place in at)
+        return Parts(places, self.systems[at], self.beyond[at], self.noise[at])
+
+    def layouts_together(self, some: Sequence[int], shared: Array) -> Array:
+        """Covariance of what layouts alone make of errors, of some with all. [1]
+
+        `shared` is the correlation of their noise.
+        """
+        at = list(some)
+        found: Array = self.beyond[at] @ self.beyond.T
+        return found + shared * self.noise[at][:, None] * self.noise
+
+    def systems_together(self, some: Sequence[int]) -> Array:
+        """Covariance of what systems make of errors, of some layouts with all. [1]"""
+        words = distinct(self.places)
+        which = positions(self.places, words)
+        alike = np.exp2(-np.array([[relations(one, other) for other in words] for one in words]))
+        at = list(some)
+        found: Array = alike[which[at]][:, which] * self.systems[at][:, None] * self.systems
+        return found
+
+
+def parts_of(
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], numbers: Variance | None = None
+) -> Parts:
+    """The parts of the variance of layouts' steps, by what runs were measured."""
+    known = numbers or shipped()
+    places = tuple(map(place_of, layouts))
+    words = distinct(places)
+    scales = np.array([_system(runs, known, place) for place in words])
+    return Parts(
+        places,
+        scales[positions(places, words)],
+        known.layout * _beyond(runs, layouts),
+        np.sqrt(_noise(known, layouts)),
+    )
+
+
+def place_of(at: Coordinates) -> Place:
+    """The system of a layout."""
+    return at.publisher, at.stack, at.device, at.format, at.blocks
+
+
+@cache
+def relations(one: Place, other: Place) -> float:
+    """By how much two systems differ. [1]
+
+    >>> relations(("", "nemo", "h100", "fp8", "dense"), ("nvidia", "nemo", "h200", "fp8", "dense"))
+    1.0
+    """
+    publisher, stack, device, *kind = one
+    _, of_stack, of_device, *of_kind = other
+    found = float(publisher != other[0]) + sum(a != b for a, b in zip(kind, of_kind, strict=True))
+    if stack != of_stack:
+        found += 1.0 if in_family(stack, of_stack) else 2.0
+    if class_of(device) != class_of(of_device):
+        found += 1.0 if family_of(device) == family_of(of_device) else 2.0
+    return found
+
+
+def _variance_of_systems(known: Variance, place: Place) -> float:
+    mixture = EXPERTS in place[-1].split("+")
+    return known.system**2 + known.mixture**2 * mixture
+
+
+@lru_cache(maxsize=256)
+def _system(runs: MeasuredRuns, known: Variance, place: Place) -> float:
+    """Scale of the error of a system, with what measured runs tell of it. [1]"""
+    own = _variance_of_systems(known, place)
+    told = sum(
+        (count if other[0] == OWN_PUBLISHER else known.told) * 2.0 ** -relations(place, other)
+        for other, count in _systems(runs, known)
+    )
+    return float(np.sqrt(own / (1.0 + told)))
+
+
+@lru_cache(maxsize=64)
+def _systems(runs: MeasuredRuns, known: Variance) -> tuple[tuple[Place, float], ...]:
+    """Systems with a measured step; of your own what its runs tell, each by its own noise."""
+    found: dict[Place, float] = {}
+    measured = np.flatnonzero(np.isfinite(runs.errors["step"])).tolist()
+    columns = [[runs.words[name][at] for at in runs.which[name][measured]] for name in SYSTEM]
+    for run, *words in zip(measured, *columns, strict=True):
+        publisher = runs.publisher(run)
+        place: Place = (publisher, *words)
+        found.setdefault(place, 0.0)
+        if publisher == OWN_PUBLISHER:
+            noise = float(_noise(known, (runs.at(run),))[0])
+            found[place] += _variance_of_systems(known, place) / noise
+    return tuple(found.items())
+
+
+def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
+    """Variance of what is each layout's own. [1]"""
+    found = np.full(len(layouts), known.noise**2)
+    for name, slope in known.slopes.items():
+        texts = [one.word(name) for one in layouts]
+        words = distinct(texts)
+        doublings = np.array([max(0.0, math.log2(float(word))) for word in words])
+        found += slope**2 * doublings[positions(texts, words)]
+    return found
+
+
+def _beyond(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Array:
+    """Distances of layouts beyond the measured runs [layouts, ways]; each value that no run has is a
+    way of its own. [1]
+    """
+    kinds = [(one.stack, EXPERTS in one.blocks.split("+")) for one in layouts]
+    known = {kind: support(runs, kind[0], experts=kind[1]) for kind in distinct(kinds)}
+    ways: dict[str, Array] = {}
+    for name in (*SIZES, *sorted({key for one in layouts for key in one.layout})):
+        asked = [(kind, one.word(name)) for kind, one in zip(kinds, layouts, strict=True)]
+        words = distinct(asked)
+        costs = np.array([known[kind].beyond(name, word) for kind, word in words])
+        if not costs.any():
+            continue
+        each = costs[positions(asked, words)]
+        for way in distinct(name if name in ORDERED else f"{name}={word}" for _, word in words):
+            mine = [name in ORDERED or f"{name}={word}" == way for _, word in asked]
+            ways[way] = np.where(mine, each, 0.0)
+    return np.stack([*ways.values(), np.zeros(len(layouts))], axis=-1)
