@@ -10,7 +10,9 @@
     odds       what the rule picks for published jobs, and how true its odds are;  odds_report: the same as a section
     forms      what published facts ask beside the model;  exposure: what scraped samples amount to;  aging: fresh fleets
     ettr_grid  the exact reliability model against the simulator;  simulated: ETTR to a wanted standard error
-    paper      the printed tables of the MoFa paper against its own equations (paper_equations, constants in paper.toml)
+    paper      the printed tables of the MoFa paper against its own equations (paper_equations, constants in paper.toml),
+               and its six measured runs as the estimate prices them (paper_runs)
+    forecast   predictions that are written down before their results, and their scores
 
 May import: everything of the product below its command line. Imported by: fitting, verbs.
 """
