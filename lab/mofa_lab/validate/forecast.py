@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_lab.validate.cases import case_of as case_of_record
 from mofa_lab.validate.record import Record, read
@@ -32,11 +33,16 @@ from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table, as_markdown
 from mofa_model.units import GIB
 
+Array = NDArray[np.floating[Any]]
+
 FOLDER: Final = Path("lab/data/forecasts")
 """Where forecasts and their results are kept, in a clone."""
 ENDING: Final = ".forecast.json"
 RESULTS: Final = ".results.json"
 """The results of NAME.forecast.json are NAME.results.json."""
+
+LIKELY: Final = (0.5, 0.9)
+"""Edges of the chances to fit that are told apart. [1]"""
 
 ABOUT: Final = """\
 ## Forecasts
@@ -279,10 +285,25 @@ def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> d
         else None,
         "memory_scored": len(memory),
         "memory_inside": sum(memory),
+        "fits_reliability": _reliability(said, trained),
         "fits_said": float(said.mean()) if len(outcomes) else None,
         "fits_was": float(trained.mean()) if len(outcomes) else None,
         "fits_brier": float(np.mean((said - trained) ** 2)) if len(outcomes) else None,
     }
+
+
+def _reliability(said: Array, trained: Array) -> list[dict[str, Any]]:
+    """Chances to fit in three classes: what was said of each on average, and how many of them trained."""
+    which = np.digitize(said, LIKELY)
+    return [
+        {
+            "said": float(said[which == place].mean()),
+            "was": float(trained[which == place].mean()),
+            "jobs": int((which == place).sum()),
+        }
+        for place in range(len(LIKELY) + 1)
+        if (which == place).any()
+    ]
 
 
 def record(path: Path | str, results: Mapping[str, Mapping[str, Any]]) -> Path:

@@ -58,9 +58,9 @@ READING: Final = """\
 
 - **Devices.** The paper names none. Table 3 says 32 GB (A) and 64 GB (B), a host link of 32 GB/s, and 512 and 1,024 GB of host memory;
   Table 5 has 123 TFLOPS on A and 210 on B, Table 9 an operator at 389.3 on B; the software is PyTorch 2.1.0 on Python 3.8. No
-  V100 (peak 125), MI100 or MI250X die (185, 192) can run so fast, and no other device of these sizes is sold in thousands: they are
-  Ascend. One precision, bf16, is read for all rows; of the 32 GB devices the 910B4 multiplies it and the first 910 does not, so **A is
-  an Ascend 910B4** (280 TFLOPS, 800 GB/s). **B is a 64 GB Ascend 910B** with the 389.3 TFLOPS as its peak, which is a lower bound. Both
+  V100 (peak 125) reaches 123 through a pipeline and no die of an MI250X (192) reaches 210; we know of no maker with both sizes but
+  Huawei, so they are taken for Ascend. One precision, bf16, is read for all rows; of its 32 GB devices the 910B4 multiplies it and the
+  first 910 does not, so **A is an Ascend 910B4** (280 TFLOPS, 800 GB/s). **B is a 64 GB Ascend 910B** with the 389.3 TFLOPS as its peak, which is a lower bound. Both
   have HCCS of 196 GB/s one way and 200 Gb/s of RoCE a device. These are data sheets and their quotations, not measurements.
 - **Layouts.** Degrees as printed. A feature is on where its equation is printed: (20) overlap of tensor-parallel collectives, (22) of
   those of experts, (25) sharded optimizer, (27) optimizer on the host, (31) full recomputation, (33) offloaded activations; (24),

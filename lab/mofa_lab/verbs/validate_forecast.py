@@ -88,7 +88,12 @@ def _score(arguments: Namespace) -> None:
     summary = Table(
         title="Scores",
         columns=(Column("figure"), Column("value")),
-        rows=tuple(found.items()),
+        rows=tuple((name, value) for name, value in found.items() if not isinstance(value, list)),
+    )
+    reliability = Table(
+        title="Chances to fit",
+        columns=(Column("said", unit="%"), Column("was", unit="%"), Column("jobs")),
+        rows=tuple(tuple(row.values()) for row in found["fits_reliability"]),
     )
     jobs = forecast.forecast_table(content, outcomes)
     document = {
@@ -96,4 +101,9 @@ def _score(arguments: Namespace) -> None:
         "scores": found,
         "outcomes": [output.as_data(one) for one in outcomes],
     }
-    output.emit(arguments.output, [jobs, *([summary] if outcomes else [])], document, records=jobs)
+    output.emit(
+        arguments.output,
+        [jobs, *([summary, reliability] if outcomes else [])],
+        document,
+        records=jobs,
+    )

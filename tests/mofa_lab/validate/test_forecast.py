@@ -93,6 +93,8 @@ def test_results_are_scored_by_error_band_and_chance(made, tmp_path, capsys):
     assert scores["chance_of_share"] == pytest.approx(0.36)
     assert (scores["memory_scored"], scores["memory_inside"]) == (1, 1)
     assert scores["fits_was"] == 1.0
+    assert sum(row["jobs"] for row in scores["fits_reliability"]) == 2
+    assert all(row["was"] == 1.0 for row in scores["fits_reliability"])
     assert forecast.results_file(made).exists()
     assert list(forecast.unscored(tmp_path)) == []
     page = "\n".join(forecast.section(tmp_path))
