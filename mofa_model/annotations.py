@@ -24,6 +24,7 @@ from typing import Any, Final
 from mofa_model.advice import Advice, Predicted, Request
 from mofa_model.advice.compose import deciding_numbers
 from mofa_model.bands.table import MeasuredRuns
+from mofa_model.errors import FactsDisagree, FactsMissing, InputError, NotApplicable, NotTraining
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
@@ -37,7 +38,9 @@ GATE: Final = PREFIX + "gate"
 """A job that was made suspended waits for us by this key; it is the only input that we remove."""
 FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
 """The version of a job's trainer: in mode Apply only arguments verified for it are written."""
-ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
+CLASS: Final = PREFIX + "class"
+"""What an object is, by a person who knows better than its manifest tells."""
+ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "class", "paused"))
 """Inputs that an answer depends on."""
 INPUTS: Final = (*ASKED, GATE, FRAMEWORK_VERSION)
 """Keys that people write on existing kinds of jobs; but for the gate we never touch them."""
@@ -65,12 +68,17 @@ OUTPUTS: Final = tuple(
 """Keys that we write, in the order in which they stand in a manifest."""
 ODDS: Final = PREFIX + "probability-of-fitting"
 WITHOUT_LAYOUT: Final = tuple(key for key in OUTPUTS if key.removeprefix(PREFIX) not in _OF_LAYOUT)
-"""Keys of an answer without a layout; `InvalidInput` has no recommendation either."""
+"""Keys of an answer without a layout; what is `UNANSWERED` has no recommendation either."""
 RECORD: Final = PREFIX + "run-record"
 """The operator's notes on a TrainingJob that runs, for its own restart. Its form may change."""
 
-INVALID: Final = "InvalidInput"
-"""Status of a question that cannot be answered."""
+UNANSWERED: Final = tuple(
+    error.status for error in (InputError, FactsMissing, FactsDisagree, NotApplicable, NotTraining)
+)
+"""Statuses of an object that gets no answer: bad input, what is missing or contradicts itself, what
+runs on other devices, and what trains no language model."""
+QUIET: Final = frozenset({NotTraining.status, NotApplicable.status})
+"""Statuses of objects that are as they should be, and no business of ours."""
 LARGEST: Final = 4096
 """Bytes of the `recommendation` annotation."""
 _LONGEST_SENTENCE: Final = 512
@@ -109,10 +117,12 @@ def of_advice(
     return {key: written[key] for key in OUTPUTS if key in written}
 
 
-def of_bad_input(message: str, digest: str, model_version: str, now: str) -> dict[str, str]:
-    """Annotations of a question that cannot be answered."""
+def of_bad_input(
+    message: str, digest: str, model_version: str, now: str, status: str = InputError.status
+) -> dict[str, str]:
+    """Annotations of a question that cannot be answered; `status` is one of `UNANSWERED`."""
     return {
-        PREFIX + "status": INVALID,
+        PREFIX + "status": status,
         PREFIX + "explanation": _short(message),
         PREFIX + "inputs-hash": digest,
         PREFIX + "model-version": model_version,

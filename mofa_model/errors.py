@@ -66,9 +66,34 @@ class MofaError(Exception):
 
 
 class InputError(MofaError, ValueError):
-    """What was given cannot be right."""
+    """What was given cannot be right; `status` is what its annotation says."""
 
     exit_code = 2
+    status = "InvalidInput"
+
+
+class NotTraining(InputError):
+    """An object that trains no language model, or not in a way that is priced."""
+
+    status = "NotTraining"
+
+
+class NotApplicable(InputError):
+    """A training job that runs on what is not known here."""
+
+    status = "NotApplicable"
+
+
+class FactsMissing(InputError):
+    """A training job that does not say what the answer needs."""
+
+    status = "FactsMissing"
+
+
+class FactsDisagree(InputError):
+    """A job whose words contradict each other, or those of its policy."""
+
+    status = "FactsDisagree"
 
 
 class Missing(InputError):

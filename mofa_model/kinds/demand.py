@@ -1,7 +1,6 @@
 """What a job asks for: GPUs, one command and the labels of its nodes, from its sets of pods.
 
-Nothing is guessed. Where pods ask for no GPUs, torchrun's `--nnodes` and `--nproc-per-node` say how
-many processes there are, one for each GPU.
+Nothing is guessed: processes are processes, and where pods ask for no GPUs there are none.
 """
 
 from __future__ import annotations
@@ -109,6 +108,8 @@ class _Set:
     said: str
     why: str
     missing: tuple[Reference, ...]
+    blank: bool
+    """Whether a container names GPUs and leaves their number empty."""
 
     @property
     def count(self) -> int:
@@ -133,8 +134,8 @@ def total(
 ) -> Demand:
     """What sets of pods ask for together; `holds` is where a job of the kind has its pods.
 
-    Where these ask for no GPUs, processes say how many there are: `nodes` times `each` where the
-    object states them, else as torchrun is told.
+    Where a container names GPUs and leaves their number empty, processes say it: `each` of `nodes`
+    where the object states them, else as torchrun is told. Without a resource there are no GPUs.
     """
     sets = [_read(one, beside) for one in pod_sets]
     asking = [one for one in sets if one.gpus]
@@ -147,7 +148,7 @@ def total(
     pod = pods.pop() if len(pods) == 1 else 0
     if any(one.why for one in sets):
         gpus = pod = 0
-    elif not gpus:
+    elif not gpus and any(one.blank for one in sets):
         told = torchrun(words) or (0, 0)
         pod = each or told[1]
         gpus = (nodes or told[0]) * pod
@@ -191,6 +192,7 @@ def _read(one: PodSet, beside: Beside) -> _Set:
         said=f"{one.where}.spec.containers[{number}]",
         why=next((claim.why for claim in claims if claim.why), ""),
         missing=tuple(reference for claim in claims for reference in claim.missing),
+        blank=any(container.blank for container in containers),
     )
 
 

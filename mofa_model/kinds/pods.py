@@ -86,8 +86,20 @@ def _others(resources: object) -> dict[str, str]:
     return {str(name): str(one) for some in asked for name, one in some.items() if name not in GPU}
 
 
+def _blank(resources: object) -> bool:
+    """Whether GPUs are named and their number is left empty.
+
+    >>> _blank({"limits": {"nvidia.com/gpu": None}}), _blank({"limits": {"cpu": 8}})
+    (True, False)
+    """
+    asked = [part(resources, section) for section in _SECTIONS]
+    return any(name in some and some[name] in (None, "") for some in asked for name in GPU)
+
+
 Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
 """GPUs of a section of resources. [1]"""
+Blank: TypeAlias = Annotated[bool, PlainValidator(_blank)]
+"""Whether a section of resources names GPUs without a number."""
 Others: TypeAlias = Annotated[dict[str, str], PlainValidator(_others)]
 """Whatever else a section of resources holds, each with how much."""
 
@@ -260,6 +272,7 @@ class Container(Shape):
     args: Line = None
     gpus: Devices = under(0, "resources")
     others: Others = under({}, "resources")
+    blank: Blank = under(False, "resources")
     volume_mounts: Many[_Mounted] = ()
 
     @property

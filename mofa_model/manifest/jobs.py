@@ -1,37 +1,46 @@
 """Jobs of any kind as questions: an existing job becomes the TrainingJob that it amounts to.
 
-Its spec is put together from the namespace's AdvisorPolicy, the launch command, the ConfigMap
-behind `config-ref` and the `model` annotation. Of these the later one counts. A fact that none of
-them states is an error that names it.
+First `identity` says what the object is: what trains no language model is `NotTraining`. Then a spec
+is put together from the namespace's AdvisorPolicy, the job's own facts, the ConfigMap behind
+`config-ref` and the `model` annotation. Of these the later one counts. A fact that none of them
+states is an error that names it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
-from mofa_model.annotations import PREFIX
-from mofa_model.errors import BadValue, InputError, shown
-from mofa_model.kinds import Demand, demand_of, made_by, same_kind
+from mofa_model.annotations import CLASS, PREFIX
+from mofa_model.errors import (
+    BadValue,
+    FactsDisagree,
+    FactsMissing,
+    InputError,
+    NotApplicable,
+    NotTraining,
+    shown,
+)
+from mofa_model.identity import (
+    Fact,
+    Identity,
+    JobClass,
+    agrees,
+    identify,
+    masked,
+    model_preset,
+)
+from mofa_model.kinds import Demand, demand_of, job_kind, made_by, same_kind
 from mofa_model.kinds.shape import part as part_of
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
-from mofa_model.manifest.command_facts import (
-    facts_of,
-    files_of,
-    model_of,
-    reading_of,
-    words_of,
-    written_model,
-)
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
-from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
+from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of, profile_with
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
 from mofa_model.records import dataclass
 from mofa_model.spec.cluster import places
@@ -61,14 +70,17 @@ class JobQuestion:
     """An elastic job at each of its sizes, by GPUs, or why that cannot be asked; fewest first."""
     assumed: str = ""
     """Why it is this profile, where nobody named one and there was none to choose from."""
+    doubts: tuple[str, ...] = ()
+    """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
 
 
 def request_of(question: JobQuestion) -> Request:
     """The model's request for a job's question."""
     with contextlib.nullcontext() if question.draft is None else question.draft.errors():
-        return to_inputs(
+        request = to_inputs(
             question.spec, question.profile, config=question.config, path=question.path
         )
+    return replace(request, caveats=(*question.doubts, *request.caveats))
 
 
 def with_assumption(question: JobQuestion, advice: Advice) -> Advice:
@@ -91,11 +103,12 @@ class SpecDraft:
     PATH: Final = "job"
     """What the parser calls the spec, until `errors` names the place."""
 
-    def __init__(self, kind: str, demand: Demand) -> None:
-        """An empty spec of a job that asks for `demand`."""
+    def __init__(self, kind: str, demand: Demand, model: Fact | None) -> None:
+        """An empty spec of a job that asks for `demand`; `model` is what it calls its model."""
         self.spec: dict[str, Any] = {}
         self._kind = kind
         self._demand = demand
+        self._model = model
         self._places: dict[str, str] = {}
 
     def add(self, part: Mapping[str, Any], place: str, *, model: str = "") -> None:
@@ -117,24 +130,24 @@ class SpecDraft:
 
     def check(self) -> None:
         """Refuse a draft without the model, or without the size of a step."""
-        demand, training = self._demand, part_of(self.spec, "training")
+        said, training = self._demand.said, part_of(self.spec, "training")
         missing = [field for field in _FACTS if field not in training]
-        words = f"{shown(shlex.join(demand.words))} says" if demand.words else "says"
+        command = "its command says" if self._demand.words else "says"
         if "model" not in self.spec:
-            name = written_model(demand.words, demand.model)
-            why = (
-                f"names {shown(name)}, which is no model that is known"
-                if name
-                else f"{words} no model"
-            )
-            raise InputError(
-                f"{demand.said}: {why}; give the {self._kind} {_MODEL_ANNOTATION}, for example "
+            if self._model is not None:
+                said = self._model.source
+                name = shown(str(self._model.value))
+                why = f"names {name}, which is no model that is known"
+            else:
+                why = f"{command} no model"
+            raise FactsMissing(
+                f"{said}: {why}; give the {self._kind} {_MODEL_ANNOTATION}, for example "
                 f"llama3-8b, or training.model in {_ELSEWHERE}"
             )
         if missing:
             nouns = " and no ".join(_FACTS[field] for field in missing)
             fields = " and ".join(f"training.{field}" for field in missing)
-            raise InputError(f"{demand.said}: {words} no {nouns}; give {fields} in {_ELSEWHERE}")
+            raise FactsMissing(f"{said}: {command} no {nouns}; give {fields} in {_ELSEWHERE}")
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -167,7 +180,7 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
         if mode not in MODES:
             raise BadValue(f"annotation {_MODE}", mode, f"one of {', '.join(MODES)}")
         return mode
-    policy = _policy(item, around)
+    policy = policy_of(item, around)
     said = policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
     if _MODEL in given or _CONFIG in given:
         return said if said == "Apply" else "Annotate"
@@ -184,45 +197,180 @@ def is_training_job(item: Item) -> bool:
     return is_ours(item.value) and item.kind == "TrainingJob"
 
 
+def identity_of(item: Item, around: Surroundings) -> Identity:
+    """What an object is; a person's annotation counts before what it runs."""
+    maps = {
+        name: data for (space, name), data in around.config_maps.items() if space == item.namespace
+    }
+    found = identify(item.value, around.around(item.namespace), maps)
+    given = item.annotations.get(CLASS)
+    if given is None:
+        return found
+    if given not in {*JobClass}:
+        raise BadValue(f"annotation {CLASS}", given, f"one of {', '.join(JobClass)}")
+    return found.as_person_says(JobClass(given), f"the annotation {CLASS}")
+
+
 def question_of(item: Item, around: Surroundings) -> JobQuestion:
     """The TrainingJob that an existing job amounts to, on its profile."""
     if why := around.refused.get((POLICY, item.namespace)):
         raise InputError(why)
-    demand = demand_of(item.value, around.around(item.namespace))
-    draft = SpecDraft(item.kind, demand)
-    if (policy := _policy(item, around)) is not None:
+    beside = around.around(item.namespace)
+    if job_kind(item.api_version, item.kind) is None:
+        demand_of(item.value, beside)  # says which kinds are known
+    identity, policy = identity_of(item, around), policy_of(item, around)
+    doubt = _refuse(identity, item, policy)
+    demand = demand_of(item.value, beside)
+    facts = identity.facts
+    draft = SpecDraft(item.kind, demand, facts.get("model"))
+    if policy is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
         draft.add(_of_policy(policy.spec), place, model=f"{place}.training.model")
-    try:
-        reading = read(demand.words)
-    except InputError:  # it is no command of a trainer that is known
-        reading = None
-    files = files_of(demand, around, item.namespace)
-    if (settings := reading_of(files)) is not None:
-        draft.add({"training": _of_reading(settings)}, demand.said)
-    words = (*demand.words, *words_of(files))
-    training = facts_of(words, demand.gpus) | ({} if reading is None else _of_reading(reading))
-    draft.add({"training": training}, demand.said)
-    if model := model_of(words, demand.model):
-        draft.add({"model": {"preset": model}}, demand.said)
+    draft.add({"training": _of_facts(identity)}, demand.said)
+    if (named := facts.get("model")) is not None:
+        draft.spec.pop("model", None)  # what the job names beats a policy, known or not
+        if preset := model_preset(named.value):
+            draft.add({"model": {"preset": preset}}, named.source)
     config = _add_config(item, around, draft)
     if _MODEL in item.annotations:
+        _agree_on_model(item.annotations[_MODEL], facts.get("model"))
         draft.add({"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
     stated = part_of(draft.spec, "cluster")
     if not demand.gpus and "nodes" not in stated:
-        raise InputError(demand.unread)
+        raise FactsMissing(demand.unread)
     draft.check()
-    profile, assumed = profile_of(stated.get("profile"), demand.selector, around)
+    profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    if reading is not None:
-        draft.spec.setdefault("current", {"arguments": list(demand.words)[:256]})
+    if _is_launch(demand.words):
+        draft.spec.setdefault("current", {"arguments": masked(demand.words)[:256]})
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
-        spec=spec, profile=profile, config=config, path=draft.PATH, assumed=assumed, draft=draft
+        spec=spec,
+        profile=profile,
+        config=config,
+        path=draft.PATH,
+        assumed=assumed if sure else "",
+        doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
+        draft=draft,
     )
     sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
     return replace(asked, size_questions=sizes)
+
+
+_OVERRULED: Final = frozenset({JobClass.OTHER_TRAINING, JobClass.CPU, JobClass.OTHER})
+"""Classes of an object of which nothing is known for sure: a person who names its model knows more."""
+
+
+def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | None) -> str:
+    """Refuse what is no training that is priced; else the doubt that remains, or nothing."""
+    doubt = ""
+    if not identity.job_class.trains:
+        named = _MODEL in item.annotations or _CONFIG in item.annotations
+        defaulted = policy is not None and policy.spec.training.model is not None
+        known = identity.sure and identity.job_class not in _OVERRULED
+        trains = identity.job_class is JobClass.OTHER_TRAINING and not identity.sure
+        if CLASS in item.annotations or known or not (named or (defaulted and trains)):
+            raise NotTraining(
+                f"{identity.job_class}: {identity.reason}; if it trains a language model, give the "
+                f"{item.kind} the annotation {CLASS}: {JobClass.PRE_TRAINING}, or {_MODEL}"
+            )
+        if not named:
+            doubt = "nothing in the job says that it trains the model of its policy"
+    if identity.disagree:
+        raise FactsDisagree(f"{identity.disagree[0]}; make them agree, or say it in {_ELSEWHERE}")
+    if identity.devices.vendor and not identity.devices.ours:
+        raise NotApplicable(
+            f"{identity.devices.named}: it trains on {identity.devices.title}, and this advisor knows "
+            f"whole GPUs of NVIDIA and AMD only"
+        )
+    if identity.facts.get("adapters", Fact("", "")).value == "qlora":
+        raise NotApplicable(
+            f"{identity.facts['adapters'].source}: adapters beside weights of four bits (QLoRA) are "
+            "not priced"
+        )
+    return doubt
+
+
+def _is_launch(words: Sequence[str]) -> bool:
+    """Whether a command is one of a trainer that is known, so that it says today's layout."""
+    try:
+        read(words)
+    except InputError:
+        return False
+    return True
+
+
+def _of_facts(identity: Identity) -> dict[str, Any]:
+    """A job's own facts in the form of a TrainingJob's training."""
+    reading = identity.launch
+    framework = _FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
+    given = {} if framework is None else {"framework": framework}
+    given |= {} if reading is None else _of_reading(reading)
+    for name, field in _TRAINING.items():
+        if name in identity.facts:
+            given[field] = identity.facts[name].value
+    if reading is not None and reading.precision is not None:
+        given["precision"] = reading.precision  # the recipe, where the fact has its width alone
+    if "adapters" in identity.facts and "adapter_rank" not in identity.facts:
+        raise FactsMissing(
+            f"{identity.facts['adapters'].source}: it tunes adapters, and nothing says their rank; "
+            f"give training.adapterRank in {_ELSEWHERE}"
+        )
+    return given
+
+
+_TRAINING: Final = {
+    "sequence_length": "sequenceLength",
+    "global_batch": "globalBatchSize",
+    "precision": "precision",
+    "adapter_rank": "adapterRank",
+}
+"""Fields of the training that are facts of a job."""
+
+
+_FRAMEWORKS: Final = {
+    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "torchtitan": "torchtitan",
+    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
+    "accelerate": "accelerate", "axolotl": "accelerate", "llama-factory": "accelerate",
+    "trl": "accelerate",
+}  # fmt: skip
+"""Trainers as the search knows them; what stands on Accelerate runs what Accelerate runs."""
+
+
+def _agree_on_model(given: str, named: Fact | None) -> None:
+    """Refuse an annotation that names another model than the job's own words."""
+    mine, theirs = model_preset(given), model_preset(named.value) if named is not None else ""
+    if named is not None and mine and theirs and mine != theirs:
+        raise FactsDisagree(
+            f"the annotation {_MODEL} says {given}, and {named.source} says {named.value}; "
+            "make them agree"
+        )
+
+
+def _profile(
+    name: Any, identity: Identity, demand: Demand, around: Surroundings
+) -> tuple[Profile, str, bool]:
+    """A job's profile, why that one where it was assumed, and whether its device is sure.
+
+    A policy names a profile for all jobs of a namespace. One whose pods ask for other devices has
+    another profile, or none.
+    """
+    devices = identity.devices
+    profile, assumed = profile_of(name, demand.selector, around)
+    if not devices.vendor or agrees(devices, profile.spec.gpu):
+        return profile, assumed, True
+    word = devices.word or devices.product
+    said = f"{devices.label or devices.named} asks for {word} devices"
+    other = profile_with(devices, around)
+    if other is None:
+        raise FactsDisagree(
+            f"{said}, and the profile {profile.name} has {profile.spec.gpu}; "
+            "name a ClusterProfile that has them in an AdvisorPolicy, or in the spec behind "
+            f"the annotation {_CONFIG}"
+        )
+    found, sure = other
+    return found, f"{said}: {found.spec.gpu} is assumed, by profile {found.name}", sure
 
 
 def _at_size(
@@ -237,7 +385,7 @@ def _at_size(
     return replace(asked, spec=asked.spec.model_copy(update={"cluster": cluster, "current": None}))
 
 
-def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:
+def policy_of(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:
     """The policy of the job's namespace: one that lists its kind, else one that lists none."""
     here = [policy for policy in around.policies if policy.namespace == item.namespace]
     listed = [policy for policy in here if _listed(item, policy.spec)]

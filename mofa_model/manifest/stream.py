@@ -15,9 +15,10 @@ from typing import Any, Final, TypeAlias
 from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
     ASKED,
-    INVALID,
     OUTPUTS,
     PREFIX,
+    QUIET,
+    UNANSWERED,
     hash_of,
     inputs_hash,
     is_whole,
@@ -142,7 +143,9 @@ class Annotator:
         outcomes: list[Outcome] = []
 
         def refuse(item: Item, why: str) -> None:
-            outcomes.append(Outcome(item=item, status=INVALID, explanation=why, changed=False))
+            outcomes.append(
+                Outcome(item=item, status=InputError.status, explanation=why, changed=False)
+            )
 
         for place, item in items.items():
             if why := refusal(item):
@@ -186,7 +189,7 @@ class Annotator:
             spec = asked_of(item.value.get("spec"))
             digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
-            return of_bad_input(message, digest, self.model_version, self.now)
+            return of_bad_input(message, digest, self.model_version, self.now, error.status)
 
     def _annotations(self, item: Item, found: JobQuestion) -> dict[str, str]:
         question, sizes = request_of(found), sizes_of(found)
@@ -229,7 +232,7 @@ def _results(outcomes: Sequence[Outcome]) -> str:
     """What a KRM function reports: the outcomes that need attention."""
     lines = []
     for outcome in outcomes:
-        if outcome.status in {INVALID, "NoRecommendation", "LowConfidence"}:
+        if outcome.status in {*UNANSWERED, "NoRecommendation", "LowConfidence"} - QUIET:
             reference = {
                 "apiVersion": outcome.item.api_version,
                 "kind": outcome.item.kind,

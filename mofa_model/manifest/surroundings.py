@@ -15,10 +15,12 @@ from typing import Any, Final
 from mofa_model import presets
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
+from mofa_model.identity import Devices, agrees
 from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
 from mofa_model.kinds.pods import PRODUCT
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.documents import LARGEST, Documents, Item
 from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
 from mofa_model.records import dataclass
@@ -226,6 +228,25 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
         f"the GPU {selector[label]}"
     )
     return found[0], why
+
+
+def profile_with(devices: Devices, around: Surroundings) -> tuple[Profile, bool] | None:
+    """Another profile with the devices that pods ask for, and whether it is surely that one.
+
+    It is the only one that is given; on the desk, where none is, the GPU of the package that could
+    be meant, and of several the one with the least memory, so that what fits it fits the others.
+    """
+    given = [one for one in around.profiles.values() if agrees(devices, one.spec.gpu)]
+    if len(given) == 1:
+        return given[0], True
+    if given or not around.bundled:
+        return None
+    exact = _device(devices.word) if devices.word else ""
+    names = [exact] if exact else [one for one in presets.names("devices") if agrees(devices, one)]
+    if not names:
+        return None
+    least = min(names, key=lambda one: float(presets.device(one).memory))
+    return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), len(names) == 1
 
 
 def _device(product: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from mofa_model import files, terminal
 from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 
 if TYPE_CHECKING:
+    from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import Profile
     from mofa_model.manifest.stream import Annotator, Outcome
 
@@ -19,7 +21,7 @@ EPOCH: Final = "SOURCE_DATE_EPOCH"
 """The variable of reproducible builds: the moment in seconds, in place of the clock."""
 
 _CODES: Final = {
-    "InvalidInput": InputError.exit_code,
+    **dict.fromkeys(("InvalidInput", "FactsMissing", "FactsDisagree"), InputError.exit_code),
     "NoRecommendation": NoFeasibleStrategy.exit_code,
 }
 """The exit code of each outcome without a recommendation. Several outcomes end with the lowest of
@@ -57,6 +59,12 @@ def configure(parser: ArgumentParser) -> None:
         help="a bundled ClusterProfile, or a file with some; may be repeated",
     )
     parser.add_argument(
+        "-o",
+        "--output",
+        choices=("json",),
+        help="list what each object is instead: class, status, facts and where they stand",
+    )
+    parser.add_argument(
         "-i", "--in-place", action="store_true", help="write the files instead of standard output"
     )
 
@@ -71,9 +79,16 @@ def run(arguments: Namespace) -> int:
 
     if arguments.in_place and "-" in arguments.files:
         raise BadValue("--in-place", "-", "standard input cannot be written; name files")
-    streams = [
-        Documents.parse(files.read_text(path, largest=LARGEST), path) for path in arguments.files
-    ]
+    texts = [files.read_text(path, largest=LARGEST) for path in arguments.files]
+    try:
+        streams = [
+            Documents.parse(text, path) for text, path in zip(texts, arguments.files, strict=True)
+        ]
+    except InputError as error:
+        if arguments.output:  # a list has a row for what cannot be read
+            row = {"object": None, "class": None, "status": error.status, "explanation": str(error)}
+            terminal.put(json.dumps([{**row, "facts": {}}], indent=2) + "\n")
+        raise
     around = [stream.resource_list is not None for stream in streams]
     if any(around) and len(streams) > 1:
         raise BadFile(
@@ -82,6 +97,8 @@ def run(arguments: Namespace) -> int:
         )
     profiles = [one for word in arguments.profile for one in named_profiles(word)]
     texts, outcomes = _annotator(profiles).run(streams)
+    if arguments.output:
+        return _listed(streams, outcomes, profiles)
     if arguments.in_place:
         for path, stream, text in zip(arguments.files, streams, texts, strict=True):
             if text != stream.text:
@@ -89,6 +106,18 @@ def run(arguments: Namespace) -> int:
     else:
         terminal.put(texts[0] if len(texts) == 1 else joined(texts))
     return 0 if any(around) else _report(outcomes, arguments.files)
+
+
+def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Profile]) -> int:
+    """Print every object with its class, status and facts as JSON; the code is that of the worst."""
+    from mofa_model.manifest.listing import listed
+    from mofa_model.manifest.surroundings import surroundings
+
+    items = [item for stream in streams for item in stream.items]
+    rows = listed(items, outcomes, surroundings(streams, profiles))
+    terminal.put(json.dumps(rows, indent=2) + "\n")
+    wrong = (_CODES[one.status] for one in outcomes if one.status in _CODES)
+    return min(wrong, default=0)
 
 
 def _annotator(profiles: list[Profile]) -> Annotator:

@@ -34,8 +34,8 @@ class Answer:
     digest: str
     """The inputs hash."""
     outcome: str = ""
-    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput.
-    Empty before the search."""
+    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, or one of
+    `UNANSWERED`. Empty before the search."""
     explanation: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """All our annotations but computed-at."""

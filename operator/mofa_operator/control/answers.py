@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.annotations import PREFIX, UNANSWERED
 from mofa_model.page import AdviceView
 from mofa_operator.control import worker_process
 from mofa_operator.control.work_queue import Lanes
@@ -277,7 +277,7 @@ class AnswerSource:
         pool, digest, stood = self._model_pool, snapshot.job.annotations.get(HASH), None
         if digest:
             found = await pool.unsearched(question, place=place, urgent=urgent, wanted=wanted)
-            if found.outcome:  # InvalidInput needs no search
+            if found.outcome:  # what is unanswered needs no search
                 return found
             if found.digest == digest:
                 if (held := read_answer(snapshot, found)) is not None:
@@ -291,7 +291,7 @@ class AnswerSource:
 
     def _is_suspect(self, snapshot: JobSnapshot) -> bool:
         """Whether its question may have outgrown its process; a closer look costs more."""
-        return bool(self._outgrown) or snapshot.job.annotations.get(PREFIX + "status") == INVALID
+        return bool(self._outgrown) or snapshot.job.annotations.get(PREFIX + "status") in UNANSWERED
 
     def _remembered(self, snapshot: JobSnapshot) -> Answer | None:
         """The answer from memory, where no other one stands on the job."""

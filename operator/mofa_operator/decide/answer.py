@@ -1,7 +1,7 @@
 """The model's answer to a question, by the same calls as `mofa annotate` makes.
 
-Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput with
-its message. Only our own faults are raised.
+Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput, or
+NotTraining and its like, with its message. Only our own faults are raised.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, advise
-from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, of_advice, of_bad_input
-from mofa_model.errors import InputError, MofaError
+from mofa_model.annotations import ASKED, PREFIX, hash_of, of_advice, of_bad_input
+from mofa_model.errors import (
+    FactsDisagree,
+    FactsMissing,
+    InputError,
+    MofaError,
+    NotApplicable,
+    NotTraining,
+)
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, part
@@ -44,6 +51,14 @@ _WORDING: Final = (
     ("give it beside the job", "create it in the job's namespace"),
 )
 """Advice in messages of the command line, and what to say in a cluster instead."""
+REASONS: Final = {
+    InputError.status: Reason.INVALID_INPUT,
+    NotTraining.status: Reason.NOT_TRAINING,
+    NotApplicable.status: Reason.NOT_APPLICABLE,
+    FactsMissing.status: Reason.FACTS_MISSING,
+    FactsDisagree.status: Reason.FACTS_DISAGREE,
+}
+"""Reasons of the statuses that are `UNANSWERED`."""
 _OUTGROWN: Final = (
     "spec: the question needs more memory or time than one may have, so it is not asked again "
     "until it changes; "
@@ -188,8 +203,9 @@ def _invalid_input_answer(question: Question, error: MofaError) -> Answer:
     message = str(error)
     for offline, here in _WORDING:
         message = message.replace(offline, here)
-    reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
-    return _without_advice(message, reason, _digest(question))
+    status = error.status if isinstance(error, InputError) else InputError.status
+    reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else REASONS[status]
+    return _without_advice(message, reason, _digest(question), status)
 
 
 def _digest(question: Question, **more: bool) -> str:
@@ -198,12 +214,14 @@ def _digest(question: Question, **more: bool) -> str:
     return hash_of({"spec": asked_of(question.job.get("spec")), "asked": inputs, **more}, VERSION)
 
 
-def _without_advice(message: str, reason: Reason, digest: str) -> Answer:
-    annotations = of_bad_input(message, digest, VERSION, "")
+def _without_advice(
+    message: str, reason: Reason, digest: str, status: str = InputError.status
+) -> Answer:
+    annotations = of_bad_input(message, digest, VERSION, "", status)
     del annotations[PREFIX + "computed-at"]
     return Answer(
         digest=digest,
-        outcome=INVALID,
+        outcome=status,
         explanation=annotations[PREFIX + "explanation"],
         annotations=annotations,
         status={"inputsHash": digest, "modelVersion": VERSION},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.advice import Status
-from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.annotations import PREFIX, QUIET, UNANSWERED
 from mofa_operator.decide.observation import ObservedStatus
 from mofa_operator.decide.status import joined, moment, moved, sentence, standing
 from mofa_operator.decision import Answer, Note
@@ -58,7 +58,9 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> Note | N
     if answer.reason == Reason.PROFILE_MISSING:
         how = "mofa profile --from-cluster proposes one from the labels of the nodes"
         return note(Happened.PROFILE_PROPOSED, f"{why}; {how}", warning=True)
-    if answer.outcome == INVALID:
+    if answer.outcome in QUIET:
+        return None
+    if answer.outcome in UNANSWERED:
         return note(Happened.INVALID_INPUT, why, warning=True)
     if not answer.strategy:
         return note(Happened.NO_FEASIBLE_LAYOUT, why, warning=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mofa_model.annotations import PREFIX, RECORD, removal
+from mofa_model.annotations import PREFIX, RECORD, UNANSWERED, removal
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
@@ -247,8 +247,12 @@ def _answered(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
         is_sure = reason is Reason.RECOMMENDED
         state, enough = ("True", Reason.SUFFICIENT) if is_sure else ("False", reason)
         because = joined(doubts) or joined(answer.caveats)
+    unanswered = [Reason(status) for status in UNANSWERED]
     valid = {
-        Reason.INVALID_INPUT: NewCondition(Aspect.MODEL_VALID, "False", reason, answer.explanation),
+        **{
+            one: NewCondition(Aspect.MODEL_VALID, "False", one, answer.explanation)
+            for one in unanswered
+        },
         Reason.PROFILE_MISSING: NewCondition(
             Aspect.MODEL_VALID, "Unknown", reason, answer.explanation
         ),

@@ -18,7 +18,14 @@ from typing import Any, Final
 import orjson
 
 from mofa_model.advice import Status
-from mofa_model.annotations import INVALID, ODDS, OUTPUTS, PREFIX, WITHOUT_LAYOUT, predicted_in
+from mofa_model.annotations import (
+    ODDS,
+    OUTPUTS,
+    PREFIX,
+    UNANSWERED,
+    WITHOUT_LAYOUT,
+    predicted_in,
+)
 from mofa_model.kinds.shape import Body, at, part
 from mofa_model.units import Range
 from mofa_operator.decide.job import COMPUTED, HASH
@@ -121,7 +128,7 @@ def _is_within(band: Range | None, fresh: Range | None) -> bool:
 
 def _is_whole(said: Mapping[str, str], told: Body) -> bool:
     """Whether no key of an answer is missing."""
-    if said.get(PREFIX + "status") == INVALID or not told:
+    if said.get(PREFIX + "status") in UNANSWERED or not told:
         return False
     layout = PREFIX + "strategy" in said or "strategy" in told
     needed = set(OUTPUTS) - {ODDS} if layout else set(WITHOUT_LAYOUT)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model import presets
-from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.annotations import PREFIX, QUIET, UNANSWERED
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_model.kinds.shape import NOTHING, at, glance, text_of
@@ -292,7 +292,7 @@ def _jobs(site: Site) -> Iterator[Diagnosis]:
     fleet = site.fleet
     for key, job in sorted(fleet.jobs.items()):
         told = written_answer(job)
-        if told.get("status") == INVALID:
+        if told.get("status") in {*UNANSWERED} - QUIET:
             yield broken(
                 "jobs",
                 f"{key.namespace}/{key.name} cannot be answered: {told.get('explanation', '')}",

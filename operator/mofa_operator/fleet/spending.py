@@ -23,12 +23,12 @@ from typing import Final
 
 from mofa_model import presets
 from mofa_model.advice.verdict import keeps
-from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.annotations import PREFIX, UNANSWERED
 from mofa_model.errors import InputError
+from mofa_model.identity import identify, model_preset
 from mofa_model.kinds import Beside, JobKind, demand_of
 from mofa_model.kinds.kind import Observation
 from mofa_model.kinds.shape import NOTHING, Number, Shape, Text, at, glance, moment_of, under
-from mofa_model.manifest.command_facts import model_of
 from mofa_model.units import HOUR
 from mofa_operator.decide.policy import Handling
 from mofa_operator.fleet.fleet import Told, named
@@ -271,7 +271,7 @@ def change(
         return spending.wrong
     if not told:
         return _unasked(stance, job)
-    if spending.status == INVALID:
+    if spending.status in UNANSWERED:
         return told.get("explanation", "")
     if spending.stuck_hours:
         return "its steps have stopped: look at its pods' logs"
@@ -339,11 +339,8 @@ def likely_model(job: LiveObject) -> str:
     """The model that a job's command or its name names, as a guess; empty where none is."""
     if not isinstance(job.key.kind, JobKind):
         return ""
-    try:
-        demand = demand_of(job.body)
-    except InputError:
-        return ""
-    if said := model_of(demand.words, demand.model):
+    named = identify(job.body).facts.get("model")
+    if named is not None and (said := model_preset(str(named.value))):
         return said
     parts = job.key.name.split("-")
     ends = range(len(parts), 0, -1)

@@ -35,6 +35,8 @@ _NOTHING: Final[Mapping[str, str]] = {}
 BAD: Final = (
     "NoRecommendation",
     "InvalidInput",
+    "FactsMissing",
+    "FactsDisagree",
     "NoFeasibleLayout",
     "ProfileMissing",
     "InternalError",

@@ -9,8 +9,9 @@ import json
 import pytest
 
 from mofa_model.errors import BadFile, BadValue, InputError
+from mofa_model.identity.commands import Said, TextFile
+from mofa_model.identity.identity import launch_of
 from mofa_model.launch import read, read_layout
-from mofa_model.manifest.command_facts import reading_of
 from mofa_model.strategy import Recompute, Sharding
 
 NANOTRON = """\
@@ -183,5 +184,11 @@ def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
 
 
 def test_a_job_whose_config_map_has_another_trainer_s_recipe_is_not_taken_for_accelerate_s():
-    assert [whose for whose, text in OTHERS.items() if reading_of({"/etc/run.yaml": text})] == []
-    assert reading_of({"/etc/run.yaml": NANOTRON}).trainer == "nanotron"
+    def of(text):
+        found = launch_of(
+            Said(sources=[TextFile("run.yaml", text, "ConfigMap/run: data.run.yaml")])
+        )
+        return found and found[0].trainer
+
+    assert [whose for whose, text in OTHERS.items() if of(text)] == []
+    assert of(NANOTRON) == "nanotron"

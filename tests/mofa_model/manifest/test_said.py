@@ -88,26 +88,46 @@ def test_a_trainers_own_file_that_a_config_map_brings_says_model_sequence_and_ba
 
 
 @pytest.mark.parametrize(
-    "name, change, more, right",
+    "name, change, more, status, right",
     [
-        ("rayjob-script", ("--max_seq_length 4096 ", ""), "",
-         "spec.entrypoint: 'python tune.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_s… says no sequence length; give training.sequenceLength in"),
-        ("rayjob-script", ("Qwen/Qwen2.5-7B", "acme/secret"), "", "spec.entrypoint: names 'acme/secret', which is no model that is known; give the RayJob"),
-        ("job-part", ("[python, train.py]", "[python, train.py]"), "",
-         "spec.template.spec.containers[0]: 'python train.py' says no model; give the Job the annotation advisor.mofa.dev/model"),
-        ("job-part", ("command: [python, train.py], ", ""), "  training: {model: llama3.2-1b}\n",
-         "spec.template: says no sequence length and no global batch size; give training.sequenceLength and"),
-        ("job-part", ("", ""), SIZE.replace("llama3.2-1b", "llama9"), "AdvisorPolicy everything: spec.training.model: unknown name 'llama9'"),
+        ("rayjob-script", ("--max_seq_length 4096 ", ""), "", "FactsMissing",
+         "spec.entrypoint: its command says no sequence length; give training.sequenceLength in"),
+        ("rayjob-script", ("Qwen/Qwen2.5-7B", "acme/llama-9b"), "", "FactsMissing",
+         "spec.entrypoint line 1: names 'acme/llama-9b', which is no model that is known; give the RayJob"),
+        ("job-part", ("[python, train.py]", "[python, pretrain_gpt.py]"), "", "FactsMissing",
+         "spec.template.spec.containers[0]: its command says no model; give the Job the annotation advisor.mofa.dev/model"),
+        ("job-part", ("[python, train.py]", "[python, train.py]"), "  training: {model: llama3.2-1b}\n", "FactsMissing",
+         "spec.template.spec.containers[0]: its command says no sequence length and no global batch size; give"),
+        ("job-part", ("command: [python, train.py], ", ""), "  training: {model: llama3.2-1b}\n", "NotTraining",
+         "web-or-other: it has no command, and its image is not known; if it trains a language model, give the Job"),
+        ("job-part", ("", ""), SIZE.replace("llama3.2-1b", "llama9"), "InvalidInput",
+         "AdvisorPolicy everything: spec.training.model: unknown name 'llama9'"),
     ],
-    ids=["sequence", "unknown model", "model", "no command", "policy"],
+    ids=["sequence", "unknown model", "model", "a script of unknown model", "no command", "policy"],
 )  # fmt: skip
 def test_what_is_missing_or_wrong_is_told_by_the_place_where_it_would_stand(
-    name, change, more, right
+    name, change, more, status, right
 ):
     _, (outcome,), questions = asked(name, more, change=change)
-    assert (outcome.status, questions) == ("InvalidInput", [])
+    assert (outcome.status, questions) == (status, [])
     assert outcome.explanation.startswith(right), outcome.explanation
     assert "job." not in outcome.explanation.partition(";")[0].replace("job.yaml", "")
+
+
+def test_what_a_job_says_beats_its_policy_known_or_not():
+    """The policy's 1B model is no answer for a job that names another one."""
+    _, (outcome,), questions = asked(
+        "rayjob-script", SIZE, change=("Qwen/Qwen2.5-7B", "acme/llama-9b")
+    )
+    assert (outcome.status, questions) == ("FactsMissing", [])
+    _, (outcome,), (question,) = asked("rayjob-script", SIZE)
+    assert question.problems[0].workload.model.name.lower().startswith("qwen2.5")
+
+
+def test_a_policy_s_model_makes_a_script_of_unknown_model_an_answer_in_doubt():
+    _, (outcome,), _ = asked("job-part", SIZE)
+    assert outcome.status == "LowConfidence"
+    assert "nothing in the job says that it trains the model of its policy" in outcome.explanation
 
 
 def test_an_elastic_job_is_answered_once_at_each_of_its_sizes():

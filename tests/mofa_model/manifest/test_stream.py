@@ -300,7 +300,6 @@ def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
     [
         (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
         (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
-        (("- --seq-length=8192\n", ""), "says no sequence length; give training.sequenceLength in an AdvisorPolicy"),
         (("    advisor.mofa.dev/model", "    advisor.mofa.dev/mode: On\n    advisor.mofa.dev/model"), "one of Disabled, Annotate, Apply"),
         (("kind: JobSet\nmetadata", "kind: Pod\nmetadata"), "replicas of a Pod cannot be read"),
         (("profile: h100-east", "profile: nowhere"), "'nowhere' cannot be right"),
@@ -311,6 +310,14 @@ def test_what_an_existing_job_does_not_say_is_an_explicit_outcome(change, messag
     assert outcome.status == "InvalidInput"
     assert message in outcome.explanation
     assert annotations_of(text)[PREFIX + "status"] == "InvalidInput"
+    assert run(text)[0] == text
+
+
+def test_a_fact_that_nobody_states_is_an_outcome_of_its_own():
+    text, (outcome,) = run(JOBSET.replace("- --seq-length=8192\n", ""))
+    assert outcome.status == annotations_of(text)[PREFIX + "status"] == "FactsMissing"
+    said = "says no sequence length; give training.sequenceLength in an AdvisorPolicy"
+    assert said in outcome.explanation
     assert run(text)[0] == text
 
 
@@ -428,7 +435,7 @@ def pod(gpus=8, command=""):
          {"pytorchReplicaSpecs": {"Master": {"template": pod()}, "Worker": {"replicas": 3, "template": pod()}}}, 32),
         ("jobset.x-k8s.io/v1alpha2", "JobSet",
          {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 4, "template": pod()}}}]}, 64),
-        ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numNodes": 4, "numProcPerNode": 8}}, 32),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numNodes": 4, "numProcPerNode": 8}}, 0),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob",
          {"trainer": {"numNodes": 4, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "4"}}}}, 16),
         ("batch.volcano.sh/v1alpha1", "Job",
@@ -437,11 +444,12 @@ def pod(gpus=8, command=""):
          {"rayClusterSpec": {"headGroupSpec": {"template": pod(0)},
                              "workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2, "template": pod()}]}}, 32),
         ("batch/v1", "Job", {"parallelism": 5, "template": pod()}, 40),
-        ("batch/v1", "Job", {"parallelism": 4, "template": pod(0, "torchrun --nnodes=4 --nproc-per-node 8 t.py")}, 32),
+        ("batch/v1", "Job", {"parallelism": 4, "template": pod(0, "torchrun --nnodes=4 --nproc-per-node 8 t.py")}, 0),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob",
-         {"trainer": {"command": ["torchrun", "--nnodes", "4", "--nproc_per_node=8"], "args": ["t.py"]}}, 32),
+         {"trainer": {"command": ["torchrun", "--nnodes", "4", "--nproc_per_node=8"], "args": ["t.py"]}}, 0),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob",
-         {"trainer": {"numNodes": 2, "args": ["bash", "-c", "torchrun --nnodes=4 --nproc-per-node=8 t.py"]}}, 16),
+         {"trainer": {"numNodes": 2, "args": ["bash", "-c", "torchrun --nnodes=4 --nproc-per-node=8 t.py"]}}, 0),
+        ("batch/v1", "Job", {"parallelism": 4, "template": pod(None, "torchrun --nnodes=4 --nproc-per-node 8 t.py")}, 32),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numProcPerNode": 8}}, 0),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "torch-distributed"}}, 0),
         ("batch/v1", "Job", {"template": pod(0, "torchrun --nnodes=1:4 --nproc-per-node=gpu t.py")}, 0),
@@ -479,7 +487,7 @@ def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
     )
     said = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  spec.yaml: |\n    model: {preset: llama3-70b}\n"
     _, (outcome,) = run(text + said)
-    assert outcome.status == "InvalidInput"
+    assert outcome.status == "FactsMissing"
     where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.limits"
     assert outcome.explanation.startswith(
         f"{where}: asks for cpu: 8, and for no nvidia.com/gpu or amd.com/gpu"

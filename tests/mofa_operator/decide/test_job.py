@@ -549,7 +549,8 @@ class TestExistingJobs:
     def test_a_policy_opts_it_in_and_out(self, world):
         world.put(ADVISOR_POLICY, policy())
         advised(world, job_set())
-        assert world.ours(SET)["status"] == "Recommended"
+        assert world.ours(SET)["status"] == "LowConfidence"  # its script names no model
+        assert "trains the model of its policy" in world.ours(SET)["explanation"]
         assert "status" not in world.bodies[SET]
         world.drop(Key(ADVISOR_POLICY, "ns", "p"))
         world.rest()

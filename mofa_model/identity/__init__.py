@@ -1,0 +1,34 @@
+"""What an object is and what it says of itself: pure, and never executed.
+
+May import: kinds, launch, presets, yaml_text, errors. Imported by: manifest, and through it by
+command and operator.
+
+    identify(body, beside, config_maps)    Identity: class, reason, facts with their sources
+
+    pods        pods of any object by their form: an AppWrapper's, a CronJob's, a Workflow's
+    devices     accelerators that pods ask for: vendor, product, number
+    commands    command and arguments as a shell reads them; scripts within scripts
+    settings    options, variables, files and sources as settings, each with its place
+    classes     programs and images that tell of a class; vocabulary.toml has them
+    facts       model, sequence, batch, precision, layout in use; tokens and passwords never
+"""
+
+from mofa_model.identity.classes import JobClass
+from mofa_model.identity.devices import Devices, agrees
+from mofa_model.identity.facts import Fact, Facts, masked, model_preset
+from mofa_model.identity.identity import ConfigMaps, Identity, identify
+from mofa_model.identity.pods import pods_of
+
+__all__ = [
+    "ConfigMaps",
+    "Devices",
+    "Fact",
+    "Facts",
+    "Identity",
+    "JobClass",
+    "agrees",
+    "identify",
+    "masked",
+    "model_preset",
+    "pods_of",
+]

@@ -1,0 +1,323 @@
+"""What an object is: its class, by what its containers run, and the reason in one line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mofa_model.identity.commands import ProgramCall, Said, programs
+from mofa_model.identity.devices import Devices
+from mofa_model.identity.pods import WrittenContainer
+from mofa_model.records import dataclass
+
+
+class JobClass(StrEnum):
+    """What an object is for."""
+
+    PRE_TRAINING = "llm-pretraining"
+    """It trains a language model from the beginning, or goes on with that."""
+    FINE_TUNING = "llm-finetuning"
+    """It tunes a language model: supervised, with adapters, or by distillation."""
+    RL = "rl-post-training"
+    """It trains a language model by reinforcement learning or by preferences."""
+    OTHER_TRAINING = "other-training"
+    """It trains another model, or one that nothing tells of."""
+    INFERENCE = "inference"
+    """It serves a model, or asks one."""
+    EVALUATION = "evaluation-or-data"
+    """It evaluates, or works on data or checkpoints."""
+    HPC = "hpc-or-benchmark"
+    """It measures machines, or computes something else than a model."""
+    CPU = "cpu-only"
+    """It asks for no accelerator."""
+    OTHER = "web-or-other"
+    """It is a server, a front end, or it waits."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is training that this advisor prices."""
+        return self in {JobClass.PRE_TRAINING, JobClass.FINE_TUNING}
+
+
+class Clue(NamedTuple):
+    """Something that tells of a class."""
+
+    job_class: str
+    """The class; empty = it only prepares."""
+    says: str
+    weight: int
+    trainer: str
+    found: str
+    """The program, module or image."""
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    forms: re.Pattern[str]
+    job_class: str
+    says: str
+    weight: int
+    trainer: str = ""
+
+
+@cache
+def _rows(kind: str) -> tuple[_Row, ...]:
+    given = tomllib.loads(Path(__file__).with_name("vocabulary.toml").read_text("utf-8"))
+    return tuple(
+        _Row(
+            forms=re.compile("|".join(f"(?:{form})" for form in row[f"{kind}s"]), re.IGNORECASE),
+            job_class=row["class"],
+            says=row["says"],
+            weight=row["weight"],
+            trainer=row.get("trainer", ""),
+        )
+        for row in given[kind]
+    )
+
+
+LANGUAGE_MODELS: Final = re.compile(
+    r"(?<![a-z])(llama|gemma|qwen|mistral|mixtral|mathstral|ministral|deepseek|phi-?[1-4]|falcon"
+    r"|bloom|opt-\d|nemotron|granite|olmo|glm-?\d|chatglm|kimi|moonlight|yi-\d|baichuan|internlm"
+    r"|mpt-\d|pythia|starcoder|codellama|tinyllama|smollm|command-[ra]|dbrx|jamba|mamba|gpt|minimax"
+    r"|ernie|hunyuan|seed-oss|exaone|solar-|vicuna|apertus|dolly|stablelm|redpajama|xgen|llm)",
+    re.IGNORECASE,
+)
+"""Families of language models."""
+_TINY: Final = re.compile(r"tinyllama|codellama|tiny-?llama", re.IGNORECASE)
+OTHER_MODELS: Final = re.compile(
+    r"(?<![a-z])(esm\d?\w*|bionemo|protein\w*|bert|roberta|resnet\w*|imagenet|mnist|cifar\w*|\w*diffusion"
+    r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*|llava"
+    r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
+    r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
+    r"|dreambooth|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Models and data sets that are no language models."""
+_TUNES: Final = re.compile(
+    r"(?<![a-z])(fine[-_ ]?tun\w*|finetun\w*|sft|q?lora|peft|distil\w*|instruct[-_]tun\w*)(?![a-z])",
+    re.IGNORECASE,
+)
+_NAMES: Final = (
+    (re.compile(r"quanti[sz]|convert|download|preprocess|tokeni[sz]|merge|dataset|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"), JobClass.EVALUATION),
+    (re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d"), JobClass.INFERENCE),
+    (re.compile(r"bench|nccl|perf-?test"), JobClass.HPC),
+)  # fmt: skip
+
+
+def clues_of(said: Said, containers: Iterable[WrittenContainer]) -> list[Clue]:
+    """What commands and images tell, the weightiest first."""
+    found = [one for command in programs(said) for one in _of_command(command)]
+    for container in containers:
+        found += _of_image(container.image, f"{container.where}.image")
+    found += _of_sources(said)
+    return sorted(found, key=lambda one: -one.weight)
+
+
+_STARTS_BINARIES: Final = frozenset(
+    {"mpirun", "mpiexec", "srun", "horovodrun", "numactl", "prterun"}
+)
+"""Launchers of programs that are no Python."""
+
+
+def _of_command(command: ProgramCall) -> Iterator[Clue]:
+    texts, program = command.texts, command.program
+    first = texts[0].rpartition("/")[2]
+    line = " ".join((first, *texts[1:2])) if first != program.rpartition("/")[2] else first
+    named: tuple[str, ...] = (
+        first,
+        line,
+        program,
+        f"{first} {texts[1]}" if len(texts) > 1 else first,
+    )
+    launcher = first if first in {"accelerate", "deepspeed", "composer"} else ""
+    if "COMPILE=1" in texts:
+        yield Clue(JobClass.EVALUATION, "a compilation", 100, "", _plain(program), command.where)
+        return
+    if first in _STARTS_BINARIES:
+        named += tuple(text for text in texts[1:] if not text.startswith("-") and "=" not in text)
+    for row in _rows("program"):
+        if any(row.forms.search(one) for one in named):
+            shown = next((one for one in (program, first) if row.forms.search(one)), "")
+            shown = shown or next(one for one in reversed(named) if row.forms.search(one))
+            yield Clue(
+                row.job_class, row.says, row.weight, row.trainer or launcher,
+                _plain(shown), command.where,
+            )  # fmt: skip
+            return
+    if program != first or launcher or first.startswith(("torchrun", "python", "mpirun")):
+        yield Clue("", "a program that is not known", 30, launcher, _plain(program), command.where)
+    else:
+        yield Clue("", "a program that is not known", 15, "", _plain(program), command.where)
+
+
+def _of_image(image: str, where: str) -> Iterator[Clue]:
+    name = image.partition("@")[0]
+    for row in _rows("image"):
+        if row.forms.search(name):
+            shown = _plain(name.rpartition("/")[2])
+            yield Clue(row.job_class, row.says, row.weight, row.trainer, shown, where)
+
+
+_LIBRARIES: Final = (
+    (re.compile(r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b"), JobClass.RL, "trl", "an RL or preference trainer"),
+    (re.compile(r"\bSFTTrainer\b"), JobClass.FINE_TUNING, "trl", "TRL's SFTTrainer"),
+    (re.compile(r"\bllamafactory\b|llama-factory", re.IGNORECASE), JobClass.FINE_TUNING, "llama-factory", "LLaMA-Factory"),
+    (re.compile(r"\b(torchtune|axolotl|llamafactory|unsloth)\b"), JobClass.FINE_TUNING, "", "a library for fine-tuning"),
+    (re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"), JobClass.FINE_TUNING, "", "a Trainer of a causal language model"),
+    (re.compile(r"estimate_zero\w+|lm_eval"), JobClass.EVALUATION, "", "an estimate or an evaluation"),
+    (re.compile(r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\("), JobClass.INFERENCE, "", "a library for inference"),
+    (re.compile(r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+", re.IGNORECASE), JobClass.OTHER_TRAINING, "", "a library for images"),
+)  # fmt: skip
+
+
+def _of_sources(said: Said) -> Iterator[Clue]:
+    """What Python sources and lists of packages import."""
+    for source in said.sources:
+        if not source.name.endswith((".py", "python -c", "runtimeEnvYAML", ".txt")):
+            continue
+        for form, job_class, trainer, says in _LIBRARIES:
+            if form.search(source.text):
+                yield Clue(job_class, says, 37, trainer, _plain(source.name), source.where)
+                break
+
+
+def _plain(text: str) -> str:
+    """A program's or an image's name without anything secret: its last parts, and short."""
+    text = text.partition("?")[0].rpartition("@")[2] if "://" in text else text
+    return "/".join(text.split("/")[-2:])[:80]
+
+
+_UNNAMED: Final = "nothing names a language model"
+
+
+class ClassVerdict(NamedTuple):
+    """A class and why."""
+
+    job_class: JobClass
+    reason: str
+    trainer: str
+    sure: bool
+    """Whether a program or an image that is known says it; False = it is the best guess."""
+
+
+def class_of(
+    evidence: list[Clue],
+    devices: Devices,
+    names: Iterable[str],
+    *,
+    models: Iterable[str],
+    speaks: bool,
+    serves: bool,
+    makes: bool,
+    asks_model: bool,
+    elsewhere: bool,
+) -> ClassVerdict:
+    """The class of an object.
+
+    `names` are those of the object and its containers; `models` what it names as its model; `speaks`
+    whether it has settings that only the training of language models has; `serves` whether it is
+    probed or listens as servers do; `makes` whether it makes pods of its own; `asks_model` whether it
+    has an option for a model, be its value a placeholder; `elsewhere` whether its pods are those of
+    another object.
+    """
+    names, models = list(names), list(models)
+    if not makes:
+        return ClassVerdict(JobClass.OTHER, "it makes no pods of its own", "none", True)
+    best = next((one for one in evidence if one.job_class or one.weight >= 15), None)
+    if best is None:
+        best = evidence[0] if evidence else Clue("", "nothing", 0, "", "", "")
+    trainer = next((one.trainer for one in evidence if one.trainer), "")
+    reason = _reason(best)
+    job_class = JobClass(best.job_class) if best.job_class else None
+    text = f"{best.found} {' '.join(models)} {' '.join(names)}"
+    if job_class in {JobClass.OTHER_TRAINING, JobClass.FINE_TUNING, JobClass.PRE_TRAINING, None}:
+        speaks = speaks or (asks_model and job_class is JobClass.FINE_TUNING)
+        job_class, why = _training(
+            job_class, best, models, text, evidence, speaks=speaks, serves=serves
+        )
+        reason = f"{reason}; {why}" if why else reason
+    if job_class is None:
+        job_class, reason = _by_name(names, best, devices, reason)
+    if job_class is JobClass.OTHER and best.weight <= 20:
+        by_name, told = _by_name(names, best, devices, reason)
+        job_class, reason = by_name or job_class, told
+    idle = job_class is JobClass.OTHER and best.weight <= 20
+    if (
+        not devices.vendor
+        and not elsewhere
+        and (idle or job_class in {None, JobClass.OTHER_TRAINING})
+    ):
+        return ClassVerdict(
+            JobClass.CPU, f"no container asks for an accelerator; {reason}", trainer, True
+        )
+    if job_class is None:
+        inline = best.found == "python -c"
+        empty = not best.found or best.weight < 15
+        job_class = JobClass.OTHER if empty else JobClass.HPC if inline else JobClass.OTHER_TRAINING
+        return ClassVerdict(job_class, reason, trainer, False)
+    return ClassVerdict(
+        job_class, reason, trainer, best.weight > 30 and not reason.endswith(_UNNAMED)
+    )
+
+
+def _by_name(
+    names: Iterable[str], best: Clue, devices: Devices, reason: str
+) -> tuple[JobClass | None, str]:
+    """What the names of an object say where nothing else does."""
+    if best.weight > 30:
+        return None, reason
+    known = (one for form, one in _NAMES if any(form.search(name.lower()) for name in names))
+    found = next(known, None)
+    if not devices.vendor and found is not JobClass.EVALUATION:
+        return None, reason
+    return found, f"{reason}; its name says {found}" if found else reason
+
+
+def _training(
+    job_class: JobClass | None,
+    best: Clue,
+    models: list[str],
+    text: str,
+    evidence: list[Clue],
+    *,
+    speaks: bool,
+    serves: bool,
+) -> tuple[JobClass | None, str]:
+    """Whether training is that of a language model, and of which sort."""
+    language = next((one for one in models if LANGUAGE_MODELS.search(one)), "")
+    other = OTHER_MODELS.search(f"{best.found} {' '.join(models)}") or (
+        None if language else OTHER_MODELS.search(text)
+    )
+    if (
+        job_class in {JobClass.FINE_TUNING, JobClass.PRE_TRAINING}
+        and best.weight >= 31
+        and best.weight != 62
+    ):
+        if other and not language:
+            return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
+        tunes = job_class is JobClass.FINE_TUNING or _TUNES.search(f"{best.found} {text}")
+        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), ""
+    if job_class is None and not speaks:
+        return None, ""
+    if job_class is None and serves:
+        return JobClass.INFERENCE, "it listens and is probed as a server"
+    if other and not language:
+        return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
+    if language or speaks or LANGUAGE_MODELS.search(_TINY.sub("llama", text)):
+        weak = any(one.job_class == JobClass.FINE_TUNING for one in evidence)
+        tunes = job_class is JobClass.FINE_TUNING or weak or _TUNES.search(text)
+        said = f"it names {language}" if language else "its settings are those of a language model"
+        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), said
+    return JobClass.OTHER_TRAINING if job_class else None, _UNNAMED
+
+
+def _reason(best: Clue) -> str:
+    if not best.found:
+        return "it has no command, and its image is not known"
+    return f"{best.where} is {best.found}, {best.says}"

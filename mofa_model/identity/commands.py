@@ -1,0 +1,363 @@
+"""What containers run: their command and arguments, read as a shell reads them, and never run.
+
+Scripts behind `bash -c`, scripts and Python sources in ConfigMaps, here-documents and the entrypoint
+of a RayJob are taken apart. A word keeps the place where it stands, and variables that the manifest
+gives a value have it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mofa_model.errors import InputError
+from mofa_model.launch.shell import line_of, parse
+from mofa_model.records import dataclass
+
+_LONGEST: Final = 20_000
+"""Characters of one script that are read."""
+_DEEPEST: Final = 4
+"""Scripts within scripts. [1]"""
+_VARIABLE: Final = re.compile(
+    r"\$\{(?P<braced>[A-Za-z_]\w*)(?P<default>:?[-=][^}]*)?\}"
+    r"|\$\((?P<kubernetes>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*)"
+)
+_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_WRITES: Final = re.compile(r">>?\s*([\w./${}-]+\.\w+)")
+_SCRIPT: Final = re.compile(r"\.(?:sh|bash)$")
+_PYTHON: Final = re.compile(r"(?:.*/)?(?:python[0-9.]*|pypy3?)$")
+_RUNS: Final = frozenset(
+    {"bash", "sh", "source", ".", "exec", "nohup", "env", "time", "sudo", "tini", "dumb-init"}
+)
+
+
+class PlacedWord(NamedTuple):
+    """A word of a command."""
+
+    text: str
+    where: str
+    """Where it stands in the manifest."""
+
+
+class PlacedVariable(NamedTuple):
+    """A variable that has a value."""
+
+    name: str
+    value: str
+    where: str
+
+
+class TextFile(NamedTuple):
+    """A file with text: a ConfigMap's key, or a here-document."""
+
+    name: str
+    """Its name, or its path in the container."""
+    text: str
+    where: str
+    """Where it stands in the manifest."""
+    line: int = 1
+    """The line of its first line there. [1]"""
+
+    def at(self, offset: int) -> str:
+        """The place of a character."""
+        return f"{self.where} line {self.line + self.text.count(chr(10), 0, offset)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramCall:
+    """A program with its arguments."""
+
+    words: tuple[PlacedWord, ...]
+    where: str
+    """Where it stands."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its words without their places."""
+        return tuple(word.text for word in self.words)
+
+    @property
+    def program(self) -> str:
+        """The script, module or program that it starts in the end, behind launchers.
+
+        >>> words = "torchrun --nnodes 2 /app/train.py --bf16".split()
+        >>> ProgramCall(words=tuple(PlacedWord(one, "") for one in words), where="").program
+        '/app/train.py'
+        """
+        texts = self.texts
+        for at, text in enumerate(texts):
+            following = texts[at + 1] if at + 1 < len(texts) else ""
+            module = following if text == "-m" and at and not texts[at - 1].startswith("--") else ""
+            if module and not module.startswith("torch.distributed"):
+                return module
+            if re.search(r"\.(py|sh|R|jl)$", text) and not text.startswith("-") and "=" not in text:
+                return text
+            if text == "-c" and at and _PYTHON.match(texts[at - 1]):
+                return "python -c"
+        return texts[0] if texts else ""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Said:
+    """Everything that containers run and read."""
+
+    commands: list[ProgramCall] = dataclasses.field(default_factory=list)
+    variables: dict[str, PlacedVariable] = dataclasses.field(default_factory=dict)
+    sources: list[TextFile] = dataclasses.field(default_factory=list)
+    """Files: those that a command names or writes, then the others that are mounted."""
+    notes: list[str] = dataclasses.field(default_factory=list)
+    """What could not be read."""
+
+
+def read_container(
+    command: object,
+    args: object,
+    where: str,
+    variables: Mapping[str, PlacedVariable],
+    files: Mapping[str, TextFile],
+) -> Said:
+    """What a container says; `files` are those of ConfigMaps, by their path."""
+    said = Said(variables=dict(variables))
+    words = [*_listed(command, f"{where}.command"), *_listed(args, f"{where}.args")]
+    reader = _Reader(said, files)
+    if words:
+        reader.command(words, 0)
+    reader.rest()
+    return said
+
+
+def read_text(
+    text: str, where: str, variables: Mapping[str, PlacedVariable], files: Mapping[str, TextFile]
+) -> Said:
+    """What a line says that a shell runs, as the entrypoint of a RayJob."""
+    said = Said(variables=dict(variables))
+    reader = _Reader(said, files)
+    reader.script(TextFile("", text, where), 0)
+    reader.rest()
+    return said
+
+
+def _listed(value: object, where: str) -> list[PlacedWord]:
+    if isinstance(value, str):
+        return [PlacedWord(value, where)]
+    rows = value if isinstance(value, list) else []
+    return [
+        PlacedWord(str(one), f"{where}[{number}]")
+        for number, one in enumerate(rows)
+        if one is not None
+    ]
+
+
+class _Reader:
+    def __init__(self, said: Said, files: Mapping[str, TextFile]) -> None:
+        self._said, self._files, self._named = said, files, set[str]()
+
+    def command(self, words: Sequence[PlacedWord], depth: int) -> None:
+        """A command as words; a shell's line in it is a script of its own."""
+        texts = [self._expanded(word.text) for word in words]
+        at = line_of(texts)
+        if at is not None and at < len(words) and depth < _DEEPEST:
+            outer = tuple(
+                PlacedWord(text, word.where) for text, word in zip(texts, words, strict=True)
+            )
+            if at > 1 and any(not one.startswith("-") for one in texts[1:at]):
+                self._add(outer[:at])  # mpirun bash -c: the launcher is a command as well
+            for number, word in enumerate(words[at + 1 :], 0):
+                self._said.variables.setdefault(
+                    str(number), PlacedVariable(str(number), word.text, word.where)
+                )
+            self.script(TextFile("", words[at].text, words[at].where), depth + 1)
+            return
+        if len(words) == 1 and re.search(r"\s", texts[0].strip()) and depth < _DEEPEST:
+            self.script(TextFile("", words[0].text, words[0].where), depth + 1)
+            return
+        made = list[PlacedWord]()
+        for text, word in zip(texts, words, strict=True):
+            bare = re.sub(r"\s+#.*$", "", text) if "\n" not in text else text
+            if re.fullmatch(r"-\S+\s+\S.*", bare, re.DOTALL):
+                made += [
+                    PlacedWord(one, word.where) for one in _words(bare)
+                ]  # `- --lr 0.1` in a list
+            else:
+                made.append(PlacedWord(bare, word.where))
+        self._add(tuple(made))
+        self._follow(made, depth)
+
+    def script(self, source: TextFile, depth: int) -> None:
+        """A shell script."""
+        text = source.text[:_LONGEST]
+        try:
+            parsed = parse(text)
+        except InputError:
+            self._lines(source, depth)
+            return
+        set_here = set[str]()
+        for at, value in _in_order(parsed.values, text):
+            if found := _ASSIGNED.fullmatch(value.strip()):
+                name, given = found.groups()
+                if _is_conditional(text, at) and name in set_here:
+                    continue  # whether that happens, nobody knows here
+                plain = self._expanded(re.sub(r"\\?\n", " ", _unquoted(given)))
+                if "$(" not in plain and "`" not in plain:
+                    self._said.variables[name] = PlacedVariable(name, plain, source.at(at))
+                    set_here.add(name)
+        for document in parsed.documents:
+            start = max(0, text.find(document))
+            opened = text.rfind("\n", 0, start - 1) + 1
+            line = text[opened:start]
+            written = _WRITES.search(line)
+            name = self._expanded(written.group(1)) if written else "python -c"
+            first = source.line + text.count("\n", 0, start)
+            self._take(TextFile(name, document, source.where, first))
+        commands = []
+        for command in parsed.commands:
+            words = [PlacedWord(word.text, source.at(word.start)) for word in command.words]
+            words = [one for word in words for one in self._split(word)]
+            commands.append(words)
+        for words in commands:
+            if words:
+                self.command(words, max(depth, 1))
+
+    def rest(self) -> None:
+        """Mounted files that no command names, after those that one does."""
+        for path, source in self._files.items():
+            if path not in self._named:
+                self._take(source)
+
+    def _split(self, word: PlacedWord) -> list[PlacedWord]:
+        """A bare variable with several words is several words."""
+        if re.fullmatch(r"\$\{?\w+(\[@\])?\}?", word.text):
+            name = re.sub(r"\W", "", word.text)
+            known = self._said.variables.get(name)
+            if known is not None and re.search(r"\s", known.value.strip()):
+                inner = known.value.strip()
+                if inner.startswith("(") and inner.endswith(")"):
+                    inner = inner[1:-1]
+                return [PlacedWord(one, known.where) for one in _words(inner)]
+        return [word]
+
+    def _add(self, words: tuple[PlacedWord, ...]) -> None:
+        kept = list(words)
+        while kept and _ASSIGNED.fullmatch(kept[0].text) and len(kept) > 1:
+            kept.pop(0)
+        if kept:
+            self._said.commands.append(ProgramCall(words=tuple(kept), where=kept[0].where))
+
+    def _follow(self, words: Sequence[PlacedWord], depth: int) -> None:
+        """Files that a command names and that are here: scripts are read as scripts."""
+        for word in words:
+            for path in (word.text, word.text.partition("=")[2]):
+                source = self._file(path)
+                if source is None or source.where in self._named:
+                    continue
+                self._named |= {source.where, path}
+                if _SCRIPT.search(source.name) and depth < _DEEPEST:
+                    self.script(source, depth + 1)
+                self._take(source)
+        if words and _PYTHON.match(words[0].text) and len(words) > 2 and words[1].text == "-c":
+            self._take(TextFile("python -c", words[2].text, words[2].where))
+
+    def _file(self, path: str) -> TextFile | None:
+        """A mounted file by its path, or by its name alone if only one has it."""
+        if not path or len(path) > 300 or " " in path:
+            return None
+        clean = path.removeprefix("./")
+        if clean in self._files:
+            return self._files[clean]
+        tail = clean.rpartition("/")[2]
+        if "." not in tail:
+            return None
+        found = [one for name, one in self._files.items() if name.rpartition("/")[2] == tail]
+        return found[0] if len(found) == 1 else None
+
+    def _take(self, source: TextFile) -> None:
+        if source not in self._said.sources:
+            self._said.sources.append(source)
+
+    def _lines(self, source: TextFile, depth: int) -> None:
+        """A script that no shell reads, as templates are: line by line."""
+        text = re.sub(r"\\\n", "  ", source.text[:_LONGEST])
+        offset = 0
+        for line in text.split("\n"):
+            for piece in re.split(r"&&|\|\||;|(?<!\|)\|(?!\|)", line):
+                words = _words(piece)
+                if words and (found := _ASSIGNED.fullmatch(words[0])) and len(words) == 1:
+                    value = self._expanded(found[2])
+                    self._said.variables[found[1]] = PlacedVariable(
+                        found[1], value, source.at(offset)
+                    )
+                elif words:
+                    self.command(
+                        [PlacedWord(one, source.at(offset)) for one in words], max(depth, 1)
+                    )
+            offset += len(line) + 1
+
+    def _expanded(self, text: str) -> str:
+        def value(found: re.Match[str]) -> str:
+            name = found["braced"] or found["kubernetes"] or found["plain"]
+            known = self._said.variables.get(name)
+            if known is not None and "\n" not in known.value:
+                return known.value
+            if found["default"]:
+                return found["default"].lstrip(":-=").strip("\"'")
+            return found.group()
+
+        return _VARIABLE.sub(value, text) if "$" in text else text
+
+
+def _in_order(values: Sequence[str], text: str) -> list[tuple[int, str]]:
+    """Assignments in the order in which they stand, each with its place."""
+    found: list[tuple[int, str]] = []
+    for value in dict.fromkeys(values):
+        at = text.find(value)
+        while at >= 0:
+            if at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_"):
+                found.append((at, value))
+            at = text.find(value, at + max(1, len(value)))
+    return sorted(found)
+
+
+_OPENS: Final = re.compile(r"(?m)(?:^|;|\b(?:then|else|do)\b)\s*(if|case)\b|(?:^|;)\s*(fi|esac)\b")
+
+
+def _is_conditional(text: str, at: int) -> bool:
+    """Whether a place of a script is in a branch."""
+    depth = sum(1 if found[1] else -1 for found in _OPENS.finditer(text, 0, at))
+    return depth > 0
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def merged(every: Sequence[Said]) -> Said:
+    """What several containers say, those first that come first."""
+    whole = Said()
+    for said in every:
+        whole.commands += said.commands
+        whole.sources += [one for one in said.sources if one not in whole.sources]
+        for name, variable in said.variables.items():
+            whole.variables.setdefault(name, variable)
+    return whole
+
+
+def programs(said: Said) -> Iterator[ProgramCall]:
+    """Commands that start a program and no builtin of a shell."""
+    for command in said.commands:
+        first = command.texts[0].rpartition("/")[2]
+        if first in _RUNS and len(command.words) == 1:
+            continue
+        yield command

@@ -1,0 +1,565 @@
+"""Facts of a training job, each with the place where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from mofa_model import presets
+from mofa_model.blocks import Experts, FeedForward, SoftmaxAttention
+from mofa_model.errors import InputError
+from mofa_model.identity.classes import LANGUAGE_MODELS
+from mofa_model.identity.devices import Devices
+from mofa_model.identity.pods import number
+from mofa_model.identity.settings import Setting
+from mofa_model.records import dataclass
+
+
+class Fact(NamedTuple):
+    """A value and where it stands."""
+
+    value: Any
+    source: str
+
+
+Facts = Mapping[str, Fact]
+"""Facts by their names."""
+
+_MODEL: Final = (
+    "model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path",
+    "model_name", "model_id", "model_id_or_path", "hf_model_id", "model_config_name", "hf_model", "student_model",
+    "model", "model_path", "base_model_name", "base_model_path", "hf_path", "pretrained_model", "model_repo",
+    "model_tag", "model_dir", "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
+    "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint", "load",
+    "model_name_hf", "recipe", "config_name", "config", "flavor", "model_type", "architecture",
+)  # fmt: skip
+_TOKENIZER: Final = (
+    "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path", "tokenizer_path",
+)  # fmt: skip
+_SEQUENCE: Final = (
+    "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length", "sequence_len",
+    "seq_len", "seqlen", "model_max_length", "max_target_length", "max_context_width", "max_length", "maxlen",
+    "max_len", "cutoff_len", "block_size", "context_length", "encoder_seq_length", "train_seq_length",
+    "max_model_length", "context_len", "seq_size",
+)  # fmt: skip
+_GLOBAL: Final = (
+    "global_batch_size", "global_train_batch_size", "total_batch_size", "total_train_batch_size",
+    "effective_batch_size", "gbs", "global_batch", "batch_size_global",
+)  # fmt: skip
+_MICRO: Final = (
+    "per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size", "per_device_batch_size",
+    "device_train_microbatch_size", "train_micro_batch_size_per_gpu", "micro_train_batch_size", "mbs",
+    "batch_size_training", "local_batch_size", "micro_batch", "device_batch_size", "batch_size_per_device",
+    "batch_size_per_gpu", "per_device_train_bs", "max_train_batch_size_per_gpu", "train_micro_batch_size",
+    "max_per_device_train_batch_size",
+)  # fmt: skip
+_AGAIN: Final = (
+    "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps", "accumulate_grad_batches",
+    "gradient_accumulation", "grad_acc_steps", "batch_accumulation_per_replica", "accumulation_steps",
+    "grad_accumulation_steps",
+)  # fmt: skip
+_SAVE: Final = (
+    "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency", "checkpoint_interval",
+    "checkpoint_period", "save_freq", "checkpoint_save_steps", "save_every_n_steps", "interval_steps",
+)  # fmt: skip
+_PARALLEL: Final[Mapping[str, tuple[str, ...]]] = {
+    "tp": (
+        "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size", "tp",
+        "tp_degree", "tensor_model_parallel", "tensor_parallel", "ici_tensor_parallelism",
+    ),
+    "pp": (
+        "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree", "pp_size",
+        "pp", "pp_degree", "pipeline_parallel", "ici_pipeline_parallelism",
+    ),
+    "cp": (
+        "context_parallel_size", "context_parallel_degree", "cp_size", "cp", "context_parallel",
+        "ici_context_parallelism",
+    ),
+    "ep": (
+        "expert_model_parallel_size", "expert_parallel_degree", "expert_parallel_size", "ep_size", "ep",
+        "ici_expert_parallelism",
+    ),
+}  # fmt: skip
+_SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
+    "layers": ("num_layers", "num_hidden_layers", "n_layers", "nlayers", "n_layer"),
+    "hidden": ("hidden_size", "hidden_width", "hidden_dim", "d_model", "n_embd", "emb_dim"),
+    "heads": ("num_attention_heads", "num_heads", "n_heads", "n_head", "nheads"),
+    "kv_heads": ("num_query_groups", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
+    "ffn": ("ffn_hidden_size", "intermediate_size", "mlp_dim"),
+}
+_RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
+_ADAPTERS: Final = (
+    "use_lora",
+    "use_peft",
+    "finetuning_type",
+    "adapter",
+    "peft_method",
+    "peft_scheme",
+    "peft_type",
+    "enable_lora",
+    "lora",
+)
+_FOUR_BITS: Final = ("load_in_4bit", "qlora", "use_qlora", "quantization_bit", "load_in_8bit")
+_FILE: Final = re.compile(
+    r"\.(py|sh|ya?ml|json|jsonl|toml|model|txt|safetensors|pt|bin|nemo|parquet)$"
+)
+_FLAGS: Final = {
+    "bf16": "bf16", "pure_bf16": "bf16", "use_bf16": "bf16", "fp16": "fp16", "use_fp16": "fp16", "enable_bf16": "bf16",
+}  # fmt: skip
+_AUTO: Final = {"bf16": "auto"}
+"""axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
+_DTYPES: Final = (
+    "mixed_precision", "precision", "dtype", "torch_dtype", "trainer_precision", "mixed_precision_param",
+    "param_dtype", "compute_dtype", "weight_dtype", "model_dtype",
+)  # fmt: skip
+_SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
+"""Where one of these says no, other words about eight bits say how they would be."""
+_EIGHT: Final = (
+    "fp8", "enable_fp8", "use_fp8", "fp8_format", "fp8_recipe", "fp8_param", "quantization", "converters",
+    "float8_recipe_name",
+)  # fmt: skip
+_OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
+_HUGGING_FACE: Final = frozenset({"per_device_train_batch_size", "per_gpu_train_batch_size"})
+"""Hugging Face's names: without `gradient_accumulation_steps` its Trainer accumulates once.
+Source: transformers, TrainingArguments."""
+_PLACEHOLDER: Final = re.compile(r"[$<>{}\s]|REPLACE|YOUR[_-]")
+_SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|_\d)?[bm](?![a-z0-9])", re.IGNORECASE)
+_IN_A_NAME: Final = re.compile(
+    r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt|falcon|nemotron|phi|olmo|bloom|mpt|granite)"
+    r"[-_]?v?(?P<version>\d(?:[._]\d)?)?[-_/]?(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+_SECRET: Final = re.compile(
+    r"token(?!iz)|secret|passw|credential|api[-_]?key|access[-_]?key|private[-_]?key|\bauth",
+    re.IGNORECASE,
+)
+_LOOKS_SECRET: Final = re.compile(
+    r"^(hf_|sk-|ghp_|gho_|github_pat_|xox[bp]-|AKIA|ASIA|eyJ)\w|://[^/\s]*:[^/\s]*@|^[A-Fa-f0-9]{32,}$"
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a setting is a token or a password by its name, or by its form.
+
+    >>> is_secret("hf_token", "x"), is_secret("tokenizer", "gpt2"), is_secret("m", "hf_AbC1")
+    (True, False, True)
+    """
+    return bool(_SECRET.search(name) or _LOOKS_SECRET.search(value))
+
+
+def masked(words: Iterable[str]) -> list[str]:
+    """Words of a command without tokens and passwords.
+
+    >>> masked(["train.py", "--hf-token", "abc", "--key=1", "--api_key=s3", "hf_AbC1"])
+    ['train.py', '--hf-token', '***', '--key=1', '--api_key=***', '***']
+    """
+    found, hide = list[str](), False
+    for word in words:
+        name, equals, value = word.partition("=")
+        secret = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals))
+        if hide and not word.startswith("-"):
+            found.append("***")
+        elif equals and (secret or _LOOKS_SECRET.search(value)):
+            found.append(f"{name}=***")
+        else:
+            found.append("***" if _LOOKS_SECRET.search(word) else word)
+        hide = secret and not equals
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactSheet:
+    """Facts, and what contradicts itself."""
+
+    facts: dict[str, Fact]
+    disagree: tuple[str, ...] = ()
+    """Contradictions, each in one sentence."""
+
+
+class FactSources(NamedTuple):
+    """What facts are read from."""
+
+    settings: Sequence[Setting]
+    """Of containers that compute."""
+    others: Sequence[Setting]
+    """Of containers that prepare, and of the object itself."""
+    words: Sequence[tuple[str, str]]
+    """Words of commands and where they stand, for names of models in names of files."""
+    fetched: Sequence[tuple[str, str]]
+    """What commands copy, and where that stands."""
+    devices: Devices
+    trainer: str
+    torch: bool
+    """Whether a launcher of PyTorch starts it: a batch is that of one process."""
+    image: tuple[str, str]
+    """The trainer's image and where it stands."""
+    elsewhere: bool = False
+    """Whether its pods are those of another object."""
+
+
+def read_facts(seen: FactSources) -> FactSheet:
+    """The facts of a job."""
+    settings = [one for one in seen.settings if not is_secret(one.path, one.value)]
+    found: dict[str, Fact] = {}
+    disagree: list[str] = []
+    _of_devices(found, seen)
+    shape = {name: fact for name, keys in _SHAPE.items() if (fact := _whole(settings, keys))}
+    model = _model(seen._replace(settings=settings), shape)
+    if model is not None:
+        found["model"] = model
+    elif {"layers", "hidden", "heads"} <= shape.keys():
+        said = ", ".join(f"{name} {fact.value}" for name, fact in shape.items())
+        found["shape"] = Fact(said, shape["layers"].source)
+    for name, keys in (
+        ("sequence_length", _SEQUENCE),
+        ("accumulation", _AGAIN),
+        ("checkpoint_interval", _SAVE),
+    ):
+        if fact := _whole(settings, keys, disagree, name.replace("_", " ")):
+            found[name] = fact
+    _batches(found, settings, seen, disagree)
+    if precision := _precision(settings):
+        found["precision"] = precision
+    if parallel := _parallel(settings, seen.trainer):
+        found["parallel"] = parallel
+    _derived(found, settings, seen, disagree)
+    if rank := _whole(settings, _RANK) or _rank(settings):
+        found["adapter_rank"] = rank
+    elif adapters := _adapters(settings):
+        found["adapters"] = adapters
+    if seen.trainer and seen.trainer != "none":
+        found["trainer"] = Fact(seen.trainer, seen.image[1])
+        if version := re.search(r":v?(\d+\.\d+[\w.]*)$", seen.image[0]):
+            found["trainer_version"] = Fact(version[1], seen.image[1])
+    return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)))
+
+
+def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
+    devices = seen.devices
+    if not devices.vendor and seen.elsewhere:
+        return
+    if not devices.vendor:
+        found["device_kind"] = Fact("cpu", "no container asks for an accelerator")
+        return
+    kind = f"{devices.vendor}-{devices.word}" if devices.sliced else devices.product
+    found["device_kind"] = Fact(kind, devices.label or devices.named)
+    if devices.pods is not None:
+        found["nodes"] = Fact(devices.pods, devices.counted or "one pod")
+    if devices.total is not None:
+        found["devices"] = Fact(devices.total, f"{devices.named} x pods")
+
+
+def _whole(
+    settings: Sequence[Setting],
+    keys: Sequence[str],
+    disagree: list[str] | None = None,
+    called: str = "",
+) -> Fact | None:
+    """The first whole number of some keys; options that contradict each other are told."""
+    having = [
+        (one, value)
+        for one in settings
+        if one.key in keys and (value := number(one.value)) is not None and value > 0
+    ]
+    if not having:
+        return None
+    best = min((one.origin for one, _ in having), key=_ORIGINS.index)
+    same = [(one, value) for one, value in having if one.origin == best]
+    same.sort(key=lambda pair: keys.index(pair[0].key))
+    first, value = same[0]
+    for other, given in same[1:]:
+        if disagree is not None and best == "option" and other.key == first.key and given != value:
+            disagree.append(f"{called} is {value} by {first.where} and {given} by {other.where}")
+    return Fact(value, first.where)
+
+
+_ORIGINS: Final = ["option", "variable", "file", "source"]
+
+
+def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
+    """The model that a job names: by an option, by its shape, or in the name of a file."""
+    named = _named(seen.settings, _MODEL)
+    if named is not None and _SIZED.search(named.value):
+        return named
+    tokenizer = _named(seen.settings, _TOKENIZER)
+    sized = tokenizer if tokenizer is not None and _SIZED.search(tokenizer.value) else None
+    if {"layers", "hidden", "heads"} <= shape.keys():
+        return sized or _shaped(seen, shape)
+    if named is None or not _known(named.value):
+        found = (Fact(name, where) for text, where in seen.words if (name := _in_a_name(text)))
+        fetched = (Fact(name, where) for name, where in _copied(seen))
+        prepared = _named(seen.others, _MODEL)
+        prepared = prepared if prepared is not None and _SIZED.search(prepared.value) else None
+        if (other := next(found, None) or next(fetched, None) or prepared) is not None:
+            return other
+    return named or sized
+
+
+def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
+    """The model that has the shape which a job spells out, where only one is known."""
+    keys = (*_TOKENIZER, "model_type", *_MODEL)
+    hint = " ".join(one.value for one in seen.settings if one.key in keys)
+    whole = tuple(sorted((name, fact.value) for name, fact in shape.items()))
+    found = _of_shape(whole, hint)
+    if len(found) == 1:
+        return Fact(found[0], shape["layers"].source)
+    copied = (Fact(name, where) for name, where in _copied(seen) if model_preset(name) in found)
+    return next(copied, None)
+
+
+def _copied(seen: FactSources) -> list[tuple[str, str]]:
+    """Models whose files commands copy, and where: known ones first, those of tokenizers last."""
+    found = [(name, where, text) for text, where in seen.fetched if (name := _on_the_way(text))]
+    found.sort(key=lambda one: ("tokenizer" in one[2].lower(), not _known(one[0])))
+    return [(name, where) for name, where, _ in found]
+
+
+def _named(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
+    having = [one for one in settings if one.key in keys and (_name_of(one.value, one.key))]
+    having.sort(key=lambda one: (_ORIGINS.index(one.origin), keys.index(one.key)))
+    return next((Fact(_name_of(one.value, one.key), one.where) for one in having), None)
+
+
+def _name_of(value: str, key: str = "") -> str:
+    """A model as people name it, from a name or a place of its weights; empty where it is none.
+
+    >>> _name_of("s3://bucket/models/Llama-3.1-8B/"), _name_of("google/gemma-2-2b")
+    ('Llama-3.1-8B', 'google/gemma-2-2b')
+    >>> _name_of("/data/run-7"), _name_of("${MODEL}"), _name_of("pretrain_gpt.py")
+    ('', '', '')
+    """
+    plain = value.strip().rstrip("/")
+    for mark in ("hf://", "huggingface://"):
+        plain = plain.removeprefix(mark)
+    if not plain or len(plain) > 200 or _PLACEHOLDER.search(plain) or _LOOKS_SECRET.search(plain):
+        return ""
+    parts = [part for part in plain.split("/") if part]
+    is_hub = len(parts) == 2 and not value.startswith(("/", ".")) and "://" not in plain
+    name = parts[-1]
+    if re.search(
+        r"\.(py|sh|ya?ml|json|toml|model|jsonl|txt|safetensors|pt|nemo)$", name
+    ) and key not in {"recipe", "config"}:
+        return ""
+    if re.search(r"\.(py|sh|json|jsonl|txt)$", name):
+        return ""
+    if key in {"config", "recipe"}:
+        return _in_a_name(plain)
+    if _known(plain) or _known(name):
+        return plain if is_hub else name
+    for part in reversed(parts):
+        if LANGUAGE_MODELS.search(part) and _SIZED.search(part):
+            return plain if is_hub else part
+    if is_hub and LANGUAGE_MODELS.search(plain):
+        return plain
+    return ""
+
+
+def _in_a_name(text: str) -> str:
+    """The model that the name of a script or of a file of settings has; empty where it has none.
+
+    >>> _in_a_name("/opt/run_llama3_8b.sh"), _in_a_name("llama3_2/1B_full"), _in_a_name("gpt2-vocab")
+    ('llama3-8b', 'llama3.2-1b', '')
+    """
+    found = _IN_A_NAME.search(text.replace("Meta-Llama", "llama"))
+    if found is None:
+        return ""
+    version = (found["version"] or "").replace("_", ".")
+    return f"{found['family']}{version}-{found['size'].replace('_', '.')}".lower()
+
+
+def _on_the_way(path: str) -> str:
+    """The model in whose folder a file is that a command copies; empty where there is none.
+
+    >>> _on_the_way("minio/models/meta-llama/Llama-3.1-8B/tokenizer.json")
+    'Llama-3.1-8B'
+    """
+    if _PLACEHOLDER.search(path) or _LOOKS_SECRET.search(path) or path.count("/") < 2:
+        return ""
+    parts = [part for part in path.split("/") if part]
+    for part in parts[1:]:
+        if _known(part) or (LANGUAGE_MODELS.search(part) and _SIZED.search(part)):
+            return "" if _FILE.search(part) else part
+    return ""
+
+
+_TUNED: Final = re.compile(r"-(instruct|chat|it|base|hf)(-v?\d[\w.]*)?$", re.IGNORECASE)
+"""Endings of models that were trained on: their weights are others, their architecture is not."""
+
+
+@cache
+def model_preset(name: str) -> str:
+    """The preset of a model by its name, or by the place of its weights; empty where unknown.
+
+    >>> model_preset("meta-llama/Llama-2-7b-hf"), model_preset("meta-llama/Llama-3.1-8B-Instruct")
+    ('llama2-7b', 'llama3-8b')
+    """
+    plain = name.partition("://")[2] or name
+    tail = plain.rstrip("/").rpartition("/")[2]
+    for candidate in (plain, tail, _TUNED.sub("", plain), _TUNED.sub("", tail),
+                      re.sub("^(meta|nvidia)-", "", _TUNED.sub("", tail), flags=re.IGNORECASE)):  # fmt: skip
+        try:
+            return presets.resolve("models", candidate) if candidate else ""
+        except InputError:
+            continue
+    return ""
+
+
+def _known(name: str) -> bool:
+    return bool(model_preset(name))
+
+
+@cache
+def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
+    """The presets that have a shape; of several those whose family the hint has, if any."""
+    wanted = dict(shape)
+    found: list[str] = []
+    for name in presets.names("models"):
+        model = presets.model(name)
+        attention = next((one for one in model.blocks if isinstance(one, SoftmaxAttention)), None)
+        widths = {int(one.width) for one in model.blocks if isinstance(one, FeedForward | Experts)}
+        if attention is None or int(model.layers) != wanted["layers"]:
+            continue
+        if int(model.hidden) != wanted["hidden"] or int(attention.heads) != wanted["heads"]:
+            continue
+        if wanted.get("kv_heads", int(attention.kv_heads)) != int(attention.kv_heads):
+            continue
+        if "ffn" in wanted and wanted["ffn"] not in widths:
+            continue
+        found.append(name)
+    if len(found) > 1 and hint:
+        said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
+        near = [one for one in found if re.match(r"[a-z]+\d?", one).group() in said]  # type: ignore[union-attr]
+        found = near or found
+    return found
+
+
+def _batches(
+    found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
+) -> None:
+    deepspeed = {one.key for one in settings if one.origin == "file"} & {
+        "train_micro_batch_size_per_gpu", "zero_optimization", "stage3_gather_16bit_weights_on_model_save",
+    }  # fmt: skip
+    if fact := _whole(settings, _GLOBAL, disagree, "global batch"):
+        found["global_batch"] = fact
+    if fact := _whole(settings, _MICRO, disagree, "micro batch"):
+        found["micro_batch"] = fact
+    whole = _whole(settings, ("train_batch_size",))
+    if whole is not None:
+        name = "global_batch" if deepspeed else "micro_batch"
+        found.setdefault(name, whole)
+    plain = _whole(settings, ("batch_size",))
+    if plain is not None and "micro_batch" not in found and "global_batch" not in found:
+        if seen.devices.vendor == "tpu":  # one program of JAX has one batch
+            found["global_batch"] = plain
+        elif seen.torch or seen.trainer in {"torchtune", "trl"}:
+            found["micro_batch"] = plain
+
+
+def _derived(
+    found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
+) -> None:
+    """The global batch from what one device computes, and whether it contradicts what is said."""
+    devices = found.get("devices")
+    parallel = found["parallel"].value if "parallel" in found else {}
+    if devices is None:
+        return
+    ranks = devices.value * seen.devices.per_chip
+    for name in ("tp", "pp", "cp"):
+        size = parallel.get(name, 1)
+        if name != "cp" or seen.trainer != "maxtext":
+            ranks = ranks // size if ranks % size == 0 else 0
+    again = found.get("accumulation")
+    micro = found.get("micro_batch")
+    if seen.trainer == "maxtext":
+        text = next((one for one in settings if one.key == "per_device_batch_size"), None)
+        if text is None or "global_batch" in found:
+            return
+        try:
+            each = float(text.value)
+        except ValueError:
+            return
+        total = each * devices.value * seen.devices.per_chip * (again.value if again else 1)
+        if total >= 1 and total == int(total):
+            chips = f"{devices.value} x {seen.devices.per_chip} devices"
+            found["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
+        return
+    if micro is None or not ranks:
+        return
+    defaulted = any(one.key in _HUGGING_FACE for one in settings) or seen.trainer in {
+        "axolotl", "llama-factory", "trl", "torchtune",
+    }  # fmt: skip
+    if again is None and not defaulted:
+        return
+    times = again.value if again else 1
+    total = micro.value * times * ranks
+    stated = found.get("global_batch")
+    if stated is None:
+        words = f"micro batch {micro.value} x accumulation {times} x {ranks} ranks"
+        found["global_batch"] = Fact(total, f"derived: {words}")
+    elif again is not None and stated.value != total and stated.value != micro.value * times:
+        disagree.append(
+            f"global batch is {stated.value} by {stated.source}, and {micro.value} x {times} x {ranks} = "
+            f"{total} by micro batch, accumulation and devices"
+        )
+
+
+def _precision(settings: Sequence[Setting]) -> Fact | None:
+    """The width of products; eight bits count before what stands beside them."""
+    switched = [one for one in settings if one.key in _SWITCHES]
+    off = switched and all(one.value.lower() in _OFF for one in switched)
+    for one in [] if off else settings:
+        value = one.value.lower()
+        said = "fp8" in value or "float8" in value or "fp8" in one.key
+        if one.key in _EIGHT and value not in _OFF and said:
+            return Fact("fp8", one.where)
+    for one in settings:
+        if one.key in _FLAGS and one.value.lower() in {"true", "1", "yes", _AUTO.get(one.key)}:
+            return Fact(_FLAGS[one.key], one.where)
+        if one.key in _DTYPES and (kind := _dtype(one.value)):
+            return Fact(kind, one.where)
+        if one.path.endswith(("bf16.enabled", "fp16.enabled")) and one.value == "true":
+            return Fact(one.path.split(".")[-2], one.where)
+    return None
+
+
+def _dtype(value: str) -> str:
+    lower = value.lower()
+    for form, kind in (
+        ("fp8|float8", "fp8"),
+        ("bf16|bfloat16", "bf16"),
+        ("fp16|float16|half|^16(-mixed)?$", "fp16"),
+        ("fp32|float32|^32", "fp32"),
+    ):
+        if re.search(form, lower):
+            return kind
+    return ""
+
+
+def _parallel(settings: Sequence[Setting], trainer: str) -> Fact | None:
+    sizes = {name: fact for name, keys in _PARALLEL.items() if (fact := _whole(settings, keys))}
+    if trainer == "maxtext":  # an axis of its mesh that is one is not used
+        sizes = {name: fact for name, fact in sizes.items() if fact.value > 1}
+    if not sizes:
+        return None
+    return Fact(
+        {name: fact.value for name, fact in sizes.items()}, next(iter(sizes.values())).source
+    )
+
+
+def _rank(settings: Sequence[Setting]) -> Fact | None:
+    for one in settings:
+        inside = re.search(r"lora|peft", one.path.rpartition(".")[0])
+        if one.key in {"r", "rank"} and inside and (value := number(one.value)):
+            return Fact(value, one.where)
+    return None
+
+
+def _adapters(settings: Sequence[Setting]) -> Fact | None:
+    for one in settings:
+        if one.key in _ADAPTERS and re.search(r"lora|^true$|^1$|^peft$", one.value.lower()):
+            return Fact("lora", one.where)
+        if one.key in _FOUR_BITS and one.value.lower() not in _OFF:
+            return Fact("qlora", one.where)
+    return None

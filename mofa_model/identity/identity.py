@@ -1,0 +1,424 @@
+"""An object as what it is: its class with the reason, and its facts, each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from itertools import pairwise
+from typing import Any, Final
+
+from mofa_model.errors import InputError
+from mofa_model.identity.classes import ClassVerdict, Clue, JobClass, class_of, clues_of
+from mofa_model.identity.commands import (
+    PlacedVariable,
+    ProgramCall,
+    Said,
+    TextFile,
+    merged,
+    programs,
+    read_container,
+    read_text,
+)
+from mofa_model.identity.devices import Devices, asks, devices_of, elsewhere
+from mofa_model.identity.facts import (
+    Fact,
+    FactSheet,
+    FactSources,
+    is_secret,
+    read_facts,
+)
+from mofa_model.identity.pods import PodForm, WrittenContainer, number, pods_of, trains
+from mofa_model.identity.settings import Setting, settings_of
+from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
+from mofa_model.kinds.shape import NOTHING, Beside, Reference, part, text_of
+from mofa_model.launch import Reading, read
+from mofa_model.records import dataclass
+
+ConfigMaps = Mapping[str, Mapping[str, Any]]
+"""Data of the namespace's ConfigMaps that may be read, by name."""
+_SERVER_PORTS: Final = frozenset({80, 443, 3000, 7860, 8000, 8001, 8080, 8443, 8888, 9000, 30000})
+"""Ports on which model servers and web servers listen by default."""
+_SERVED: Final = frozenset(
+    {
+        "Deployment",
+        "StatefulSet",
+        "LeaderWorkerSet",
+        "DaemonSet",
+        "ReplicaSet",
+        "CronJob",
+        "Workflow",
+    }
+)
+"""Kinds that serve, wait or start others."""
+_RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.kind})
+_ASKS_MODEL: Final = frozenset(
+    {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
+)
+_SPEAKS: Final = frozenset(
+    {"sequence_length", "accumulation", "micro_batch", "global_batch", "shape", "parallel"}
+)
+"""Facts that the training of language models has; three of them tell it apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What an object is, and what it says."""
+
+    job_class: JobClass
+    reason: str
+    """Why, in one line: where what it runs stands, and what that is."""
+    sure: bool = True
+    """Whether a known program or image says it; False = it is the best guess."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    devices: Devices = field(default_factory=Devices)
+    disagree: tuple[str, ...] = ()
+    """Contradictions within the object, each in one sentence."""
+    launch: Reading | None = None
+    """What a known trainer's command or file of settings says; None where there is none."""
+
+    def as_person_says(self, job_class: JobClass, where: str) -> Identity:
+        """The same with the class that a person gives it."""
+        return replace(self, job_class=job_class, reason=f"{where} says {job_class}", sure=True)
+
+
+def identify(
+    body: Mapping[str, Any], beside: Beside = NOTHING, config_maps: ConfigMaps | None = None
+) -> Identity:
+    """The class and the facts of an object; what it names is in `beside` and `config_maps`.
+
+    >>> pod = {"containers": [{"image": "nginx", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+    >>> job = {"kind": "Job", "metadata": {"name": "web"}, "spec": {"template": {"spec": pod}}}
+    >>> identify(job).job_class.value
+    'web-or-other'
+    """
+    spec = part(body, "spec")
+    pods = _pods(body, spec, beside)
+    reader = _Reader(config_maps or {})
+    speaking = _speaking(pods)
+    entry = reader.entrypoint(spec) if text_of(body.get("kind")) == "RayJob" else []
+    said = merged([*entry, *(reader.pod(pod) for pod in speaking)])
+    rest = merged([reader.pod(pod) for pod in pods if pod not in speaking])
+    prepared = merged([reader.prepares(pod) for pod in pods])
+    containers = [one for pod in speaking for one in pod.containers]
+    evidence = clues_of(said, containers)
+    if not any(one.weight > 30 and one.job_class for one in evidence):
+        evidence = sorted([*evidence, *clues_of(rest, [])], key=lambda one: -one.weight)
+    seen = _seen(spec, pods, beside, evidence, said, merged([rest, prepared]))
+    reading = read_facts(seen)
+    launch = launch_of(said)
+    facts = dict(reading.facts)
+    if launch is not None:
+        facts = {**_of_launch(*launch), **facts}
+    reading = replace(reading, facts=facts)
+    verdict = _verdict(body, evidence, reading, seen, containers, makes=bool(pods or entry))
+    return Identity(
+        launch=None if launch is None else launch[0],
+        job_class=verdict.job_class,
+        reason=verdict.reason,
+        sure=verdict.sure,
+        facts=reading.facts,
+        devices=seen.devices,
+        disagree=reading.disagree,
+    )
+
+
+def launch_of(said: Said) -> tuple[Reading, str] | None:
+    """What the command or the file of a known trainer says, and where it stands.
+
+    >>> said = read_text("torchrun pretrain_gpt.py --tensor-model-parallel-size 8", "x", {}, {})
+    >>> launch_of(said)[0].layout["tp"]
+    8
+    """
+    for command in programs(said):
+        try:
+            return read(command.texts), command.where
+        except InputError:  # it is no command of a trainer that is known
+            continue
+    for source in said.sources:
+        try:
+            return read((source.name,), lambda _, text=source.text: text), source.where  # type: ignore[misc]
+        except InputError:
+            continue
+    return None
+
+
+def _of_launch(launch: Reading, where: str) -> dict[str, Fact]:
+    """Facts that the settings by their names do not say."""
+    given = {"sequence_length": launch.sequence, "global_batch": launch.global_batch}
+    return {name: Fact(value, where) for name, value in given.items() if value is not None}
+
+
+def _seen(
+    spec: Mapping[str, Any], pods: Sequence[PodForm], beside: Beside, evidence: Sequence[Clue],
+    said: Said, others: Said,
+) -> FactSources:  # fmt: skip
+    """What the facts of an object are read from."""
+    settings = settings_of(said)
+    devices = devices_of(pods, beside, _processes(settings))
+    if not devices.vendor and "clusterSelector" in spec:
+        devices = elsewhere(pods, said.variables)
+    by = next((one for one in evidence if one.trainer), None)
+    sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
+    if by is not None and by.trainer == "accelerate" and sft:
+        by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
+    launchers = {word for command in said.commands for word in command.texts[:2]}
+    starts = [word for command in said.commands for word in command.texts[:8]]
+    whole = [*programs(said), *programs(others)]
+    first = said.commands[0].where if said.commands else "the image"
+    return FactSources(
+        settings=settings,
+        others=[*settings_of(others), *_of_object(spec)],
+        words=[pair for command in whole for pair in _started(command)],
+        fetched=[pair for command in whole for pair in _fetched(command)],
+        devices=devices,
+        trainer=by.trainer if by else _own_trainer(settings, launchers, said),
+        torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
+        image=(by.found, by.where) if by else ("", first),
+        elsewhere="clusterSelector" in spec,
+    )
+
+
+_PROCESS_LAUNCHER: Final = re.compile(r"torchrun|accelerate|deepspeed|torch\.distributed|mpirun")
+"""What starts a process of PyTorch for each device: a batch is that of one process."""
+_FETCHES: Final = frozenset({"cp", "mirror", "sync", "download", "copy", "mv"})
+"""What a command does whose arguments are what is copied, and last where to."""
+
+
+def _fetches(command: ProgramCall) -> bool:
+    first = command.texts[0].rpartition("/")[2]
+    return first in _FETCHES or any(word in _FETCHES for word in command.texts[1:3])
+
+
+def _fetched(command: ProgramCall) -> list[tuple[str, str]]:
+    """What a command copies, and where that stands: not where it is copied to."""
+    if not _fetches(command):
+        return []
+    words = [(one.text, one.where) for one in command.words[1:] if not one.text.startswith("-")]
+    return words if "download" in command.texts[1:3] else words[:-1]
+
+
+def _started(command: ProgramCall) -> list[tuple[str, str]]:
+    """The scripts and files of settings that a command starts, and where they stand."""
+    if _fetches(command):
+        return []
+    return [
+        (one.text, one.where)
+        for one in command.words
+        if re.search(r"\.(py|sh|ya?ml|toml|json)$", one.text)
+        or re.match(r"(--?)?(config|recipe)[\w-]*=", one.text)
+    ] + [
+        (after.text, after.where)
+        for one, after in pairwise(command.words)
+        if re.fullmatch(r"--?(config|recipe)[\w-]*", one.text)
+    ]
+
+
+def _verdict(
+    body: Mapping[str, Any], evidence: Sequence[Clue], reading: FactSheet, seen: FactSources,
+    containers: Sequence[WrittenContainer], *, makes: bool,
+) -> ClassVerdict:  # fmt: skip
+    """The class of an object: by what it runs, and by its kind where it runs nothing of its own."""
+    kind, spec = text_of(body.get("kind")), part(body, "spec")
+    listens = any(one.probed or bool(_SERVER_PORTS & {*one.ports}) for one in containers)
+    serves = listens and "rayClusterSpec" not in spec and kind != "RayCluster"
+    said = _SPEAKS & reading.facts.keys()
+    batch = {"accumulation", "micro_batch", "global_batch"} & said
+    models = [text_of(reading.facts["model"].value)] if "model" in reading.facts else []
+    verdict = class_of(
+        list(evidence),
+        seen.devices,
+        [text_of(part(body, "metadata").get("name")), *_container_names(containers)],
+        models=models,
+        speaks=len(said) >= 2 and bool(batch),
+        serves=serves,
+        makes=makes,
+        elsewhere=seen.elsewhere,
+        asks_model=any(one.key in _ASKS_MODEL for one in seen.settings),
+    )
+    best = evidence[0].weight if evidence else 0
+    if kind in _RUNTIMES and not verdict.job_class.trains and best <= 36 and not models:
+        return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own", "none", True)
+    if kind == "RayCluster" and best <= 30 and seen.devices.vendor:
+        return ClassVerdict(JobClass.OTHER, "a cluster without a job of its own", "none", True)
+    waits = verdict.job_class is JobClass.OTHER and not seen.devices.vendor
+    if kind in {"RayCluster", "RayJob"} and waits:
+        return ClassVerdict(JobClass.CPU, "no container asks for an accelerator", "none", True)
+    if kind in _SERVED and verdict.job_class is JobClass.CPU:
+        return ClassVerdict(JobClass.OTHER, verdict.reason, "none", verdict.sure)
+    if kind in _SERVED and serves and not verdict.sure and seen.devices.vendor:
+        why = f"{verdict.reason}; it listens as a server"
+        return ClassVerdict(JobClass.INFERENCE, why, "none", False)
+    return verdict
+
+
+def _pods(body: Mapping[str, Any], spec: Mapping[str, Any], beside: Beside) -> list[PodForm]:
+    """The pods of an object; of a TrainJob those of its runtime, with its own section on top."""
+    kind, count = text_of(body.get("kind")), "spec.trainer.numNodes"
+    if kind in _RUNTIMES:
+        nodes = part(spec, "mlPolicy").get("numNodes")
+        return _counted(pods_of(spec), nodes, "spec.mlPolicy.numNodes")
+    if kind != "TrainJob":
+        return pods_of(spec)
+    ref = part(spec, "runtimeRef")
+    of = TRAINING_RUNTIME if ref.get("kind") == TRAINING_RUNTIME.kind else CLUSTER_TRAINING_RUNTIME
+    reference = Reference(of, text_of(ref.get("name")))
+    runtime = beside.spec(reference) if reference.name else None
+    trainer = part(spec, "trainer")
+    own = {key: trainer[key] for key in ("image", "command", "args", "env") if trainer.get(key)}
+    if trainer.get("resourcesPerNode"):
+        own["resources"] = trainer["resourcesPerNode"]
+    base = [] if runtime is None else pods_of(runtime, f"{reference}: spec")
+    nodes = trainer.get("numNodes")
+    nodes = part(runtime, "mlPolicy").get("numNodes") if nodes is None else nodes
+    pods = _counted(base, nodes, count)
+    at = next((at for at, pod in enumerate(pods) if trains(pod)), None)
+    if at is None:
+        whole = number(1 if nodes is None else nodes)
+        pods.append(PodForm(where="spec", spec={"containers": []}, count=whole, counted=count))
+        at = len(pods) - 1
+    if own or not pods[at].containers:
+        pods[at] = _laid(pods[at], own)
+    return pods
+
+
+def _laid(pod: PodForm, own: Mapping[str, Any]) -> PodForm:
+    """A pod with a TrainJob's own section as its container."""
+    rows = pod.spec.get("containers") or [{}]
+    at = next((at for at, one in enumerate(rows) if one.get("name") == "node"), 0)
+    env = [*(rows[at].get("env") or []), *(own.get("env") or [])]
+    changed = {**rows[at], **own, **({"env": env} if env else {})}
+    others = [row for number_, row in enumerate(rows) if number_ != at]
+    return replace(pod, spec={**pod.spec, "containers": [changed, *others]})
+
+
+def _counted(pods: Sequence[PodForm], nodes: object, where: str) -> list[PodForm]:
+    """Pods of a runtime; those of the trainer's nodes are as many as its policy says."""
+    if nodes is None:
+        return list(pods)
+    return [
+        replace(pod, count=number(nodes), counted=where) if trains(pod) else pod for pod in pods
+    ]
+
+
+def _speaking(pods: Sequence[PodForm]) -> list[PodForm]:
+    """Pods whose containers say what the object does: those with devices, and launchers.
+
+    A launcher of MPI has no devices of its own, and starts the program on those that have.
+    """
+    computing = [pod for pod in pods if asks(pod) or pod.spec.get("resourceClaims")]
+    launchers = [
+        pod
+        for pod in pods
+        if re.search(r"[Ll]auncher|[Mm]aster", pod.where) and pod not in computing
+    ]
+    return [*launchers, *computing] if computing else list(pods)
+
+
+class _Reader:
+    """Reads containers, with the ConfigMaps that their pods name."""
+
+    def __init__(self, config_maps: ConfigMaps) -> None:
+        self._maps = config_maps
+
+    def pod(self, pod: PodForm) -> Said:
+        """What its containers say."""
+        return merged([self._container(pod, one) for one in pod.containers])
+
+    def prepares(self, pod: PodForm) -> Said:
+        """What the containers say that run before."""
+        return merged([self._container(pod, one) for one in pod.prepares])
+
+    def entrypoint(self, spec: Mapping[str, Any]) -> list[Said]:
+        """What the entrypoint of a RayJob says, with its runtime environment."""
+        line = spec.get("entrypoint")
+        if not isinstance(line, str):
+            return []
+        text = text_of(spec.get("runtimeEnvYAML"))
+        files: dict[str, TextFile] = {}
+        if text:
+            files["runtimeEnvYAML"] = TextFile("runtimeEnvYAML", text, "spec.runtimeEnvYAML")
+        pods = pods_of(spec)
+        for pod in pods:
+            for container in pod.containers:
+                files |= self._files(pod, container)
+        variables = {
+            one.name: one
+            for pod in pods
+            for container in pod.containers
+            for one in _variables(container)
+        }
+        return [read_text(line, "spec.entrypoint", variables, files)]
+
+    def _container(self, pod: PodForm, container: WrittenContainer) -> Said:
+        body = container.body
+        variables = {one.name: one for one in _variables(container)}
+        for name, key, value in self._from_maps(body):
+            variables.setdefault(key, PlacedVariable(key, value, f"ConfigMap/{name}: data.{key}"))
+        return read_container(
+            body.get("command"),
+            body.get("args"),
+            container.where,
+            variables,
+            self._files(pod, container),
+        )
+
+    def _from_maps(self, body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+        """Variables of a container that stand in ConfigMaps: the map's name, key, value."""
+        found: list[tuple[str, str, str]] = []
+        rows = body.get("envFrom")
+        for row in rows if isinstance(rows, list) else []:
+            name = text_of(part(row, "configMapRef").get("name")) if isinstance(row, dict) else ""
+            found += [
+                (name, str(key), value)
+                for key, value in self._maps.get(name, {}).items()
+                if isinstance(value, str)
+            ]
+        return found
+
+    def _files(self, pod: PodForm, container: WrittenContainer) -> dict[str, TextFile]:
+        files: dict[str, TextFile] = {}
+        for path, name, only in pod.mounts(container):
+            for key, value in self._maps.get(name, {}).items():
+                if isinstance(value, str) and (not only or only == key):
+                    where = f"ConfigMap/{name}: data.{key}"
+                    files[path if only else f"{path}/{key}"] = TextFile(str(key), value, where)
+        return files
+
+
+def _variables(container: WrittenContainer) -> list[PlacedVariable]:
+    return [
+        PlacedVariable(name, value, where)
+        for name, value, where in container.variables()
+        if not is_secret(name, value)
+    ]
+
+
+def _of_object(spec: Mapping[str, Any]) -> list[Setting]:
+    """What the object says outside of any container: the model that a TrainJob initializes."""
+    uri = part(spec, "initializer", "model").get("storageUri")
+    if not isinstance(uri, str):
+        return []
+    return [Setting("storage_uri", uri, "spec.initializer.model.storageUri", "option")]
+
+
+def _processes(settings: Sequence[Setting]) -> int:
+    """Processes of a node, as torchrun or another launcher is told; 0 = not said. [1]"""
+    for one in settings:
+        if one.key in {"nproc_per_node", "nproc", "num_gpus"} and one.origin == "option":
+            return number(one.value) or 0
+    return 0
+
+
+def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -> str:
+    """The trainer of a script that is not known: by its launcher, or by its options."""
+    keys = {one.key for one in settings}
+    if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
+        return "fsdp-script"
+    if any(word.rpartition("/")[2] == "deepspeed" for word in launchers):
+        return "deepspeed"
+    return "custom" if said.commands or said.variables else "none"
+
+
+def _container_names(containers: Sequence[WrittenContainer]) -> list[str]:
+    return [text_of(one.body.get("name")) for one in containers]

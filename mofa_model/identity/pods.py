@@ -1,0 +1,246 @@
+"""Pods of an object of any kind, with the containers that compute: found by their form.
+
+Kinds of jobs that are advised have their own readers in `kinds`, which refuse what cannot be. This
+one refuses nothing and knows no kind by name: placeholders of templates and unknown kinds (a CronJob,
+an AppWrapper, a Workflow, a Deployment) are looked into alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+from mofa_model.errors import InputError
+from mofa_model.kinds.shape import part
+from mofa_model.records import dataclass
+from mofa_model.yaml_text import StreamReader
+
+_DEEPEST: Final = 24
+"""Levels of an object that are read. [1]"""
+_MOST: Final = 256
+"""Pods of different form that are read of one object. [1]"""
+_COUNTS: Final = ("replicas", "parallelism", "numOfHosts")
+"""Fields beside a pod template that say how many pods it makes."""
+_TRAINER_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+_TEMPLATES: Final = ("template", "leaderTemplate", "workerTemplate")
+_SUBMITS: Final = ("submitterPodTemplate", "headGroupSpec")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenContainer:
+    """A container as it was written."""
+
+    where: str
+    """Where it stands in the object."""
+    body: Mapping[str, Any]
+
+    @property
+    def image(self) -> str:
+        """Its image."""
+        return _text(self.body.get("image"))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Its resources by name: limits, and requests that have none."""
+        resources = self.body.get("resources")
+        return {**part(resources, "requests"), **part(resources, "limits")}
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Ports on which it listens."""
+        ports = self.body.get("ports")
+        rows = ports if isinstance(ports, list) else []
+        numbers = [row.get("containerPort") for row in rows if isinstance(row, dict)]
+        return tuple(number for number in numbers if isinstance(number, int))
+
+    @property
+    def probed(self) -> bool:
+        """Whether it is asked over HTTP or gRPC whether it is ready, as servers are."""
+        probes = (self.body.get(name) for name in ("readinessProbe", "livenessProbe"))
+        return any(isinstance(one, dict) and {"httpGet", "grpc"} & one.keys() for one in probes)
+
+    def variables(self) -> Iterator[tuple[str, str, str]]:
+        """Its variables with plain values, and where each stands."""
+        rows = self.body.get("env")
+        for number, row in enumerate(rows if isinstance(rows, list) else []):
+            if isinstance(row, dict) and isinstance(row.get("value"), str | int | float):
+                yield (
+                    _text(row.get("name")),
+                    _text(row["value"]),
+                    f"{self.where}.env[{number}].value",
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodForm:
+    """Pods of one form."""
+
+    where: str
+    """Where their spec stands in the object."""
+    spec: Mapping[str, Any]
+    count: int | None = 1
+    """How many there are; None where that is a placeholder. [1]"""
+    counted: str = ""
+    """The last field that says so."""
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def containers(self) -> list[WrittenContainer]:
+        """Its containers."""
+        return self._listed("containers")
+
+    @property
+    def prepares(self) -> list[WrittenContainer]:
+        """Containers that run before the others."""
+        return self._listed("initContainers")
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Labels of its nodes, by node selector and by an affinity without a choice."""
+        required = part(
+            part(self.spec, "affinity", "nodeAffinity"),
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        )
+        found: dict[str, str] = {}
+        terms = required.get("nodeSelectorTerms")
+        for term in terms if isinstance(terms, list) and len(terms) == 1 else []:
+            rules = term.get("matchExpressions") if isinstance(term, dict) else None
+            for rule in rules if isinstance(rules, list) else []:
+                values = rule.get("values") if isinstance(rule, dict) else None
+                if isinstance(values, list) and len(values) == 1:
+                    found[_text(rule.get("key"))] = _text(values[0])
+        return found | {
+            str(key): _text(value) for key, value in part(self.spec, "nodeSelector").items()
+        }
+
+    def mounts(self, container: WrittenContainer) -> Iterator[tuple[str, str, str]]:
+        """Folders and files of a container that are ConfigMaps: path, name, and key of one key."""
+        volumes = self.spec.get("volumes")
+        maps = {
+            _text(one.get("name")): _text(part(one, "configMap").get("name"))
+            for one in (volumes if isinstance(volumes, list) else [])
+            if isinstance(one, dict) and "configMap" in one
+        }
+        rows = container.body.get("volumeMounts")
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, dict) and (name := maps.get(_text(row.get("name")))):
+                yield _text(row.get("mountPath")).rstrip("/"), name, _text(row.get("subPath"))
+
+    def _listed(self, name: str) -> list[WrittenContainer]:
+        rows = self.spec.get(name)
+        return [
+            WrittenContainer(where=f"{self.where}.{name}[{number}]", body=row)
+            for number, row in enumerate(rows if isinstance(rows, list) else [])
+            if isinstance(row, dict)
+        ]
+
+
+def pods_of(spec: Mapping[str, Any], where: str = "spec") -> list[PodForm]:
+    """The pods of an object, by its spec."""
+    return list(_found(spec, where, 1, "", {}, 0))[:_MOST]
+
+
+def number(value: object) -> int | None:
+    """A whole number as people and templates write it; None where it is none.
+
+    >>> number("8"), number(" 16 "), number("$NODES"), number(True)
+    (8, 16, None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    text = value.strip().removesuffix(".0") if isinstance(value, str) else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _found(
+    value: object,
+    where: str,
+    count: int | None,
+    counted: str,
+    labels: Mapping[str, Any],
+    depth: int,
+) -> Iterator[PodForm]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _found(one, f"{where}[{at}]", count, counted, labels, depth + 1)
+        return
+    if not isinstance(value, Mapping):
+        return
+    if isinstance(value.get("containers"), list):
+        yield PodForm(where=where, spec=value, count=count, counted=counted, labels=labels)
+        return
+    for name in ("container", "script"):  # a step of a workflow is a pod of one container
+        if isinstance(value.get(name), Mapping):
+            step = {**value[name], "args": [value[name].get("source"), *_words(value[name])]}
+            yield PodForm(
+                where=where, spec={"containers": [step if name == "script" else value[name]]}
+            )
+    if isinstance(value.get("manifest"), str):  # a step of a workflow makes an object
+        yield from _made(value["manifest"], f"{where}.manifest", depth)
+    count, counted = _times(value, where, count, counted)
+    for key, inner in value.items():
+        mine, field_ = count, counted
+        if key == "workerTemplate" and (size := value.get("size")) is not None:
+            pods = number(size)
+            others = None if pods is None else pods - ("leaderTemplate" in value)
+            mine, field_ = _product(count, others), f"{where}.size"
+        yield from _found(inner, f"{where}.{key}", mine, field_, _labels(value, labels), depth + 1)
+
+
+def _times(
+    value: Mapping[str, Any], where: str, count: int | None, counted: str
+) -> tuple[int | None, str]:
+    """Pods of what stands in a mapping, and the field that says so."""
+    if not any(name in value for name in (*_TEMPLATES, "leaderWorkerTemplate", "groupName")):
+        return count, counted
+    for name in _COUNTS:
+        if name in value and value[name] is not None:
+            count, counted = _product(count, number(value[name])), f"{where}.{name}"
+    if "replicas" not in value and value.get("minReplicas") is not None:
+        count = _product(count, number(value["minReplicas"]))
+        counted = f"{where}.minReplicas"
+    return count, counted
+
+
+def _labels(value: Mapping[str, Any], labels: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = part(value, "metadata", "labels")
+    named = {"name": value["name"]} if isinstance(value.get("name"), str) else {}
+    return {**labels, **own, **named} if own or named else labels
+
+
+def trains(pod: PodForm) -> bool:
+    """Whether the labels of a pod of a training runtime say that it is the trainer's."""
+    return pod.labels.get(_TRAINER_STEP) == "trainer" or pod.labels.get("name") in {
+        "node",
+        "launcher",
+    }
+
+
+def _made(text: str, where: str, depth: int) -> Iterator[PodForm]:
+    reader = StreamReader(where)
+    try:
+        bodies = [reader.value(node) for node in reader.documents(text)]
+    except InputError:
+        return
+    for body in bodies:
+        yield from _found(body, where, 1, "", {}, depth + 1)
+
+
+def _product(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one * other
+
+
+def _words(container: Mapping[str, Any]) -> Sequence[Any]:
+    args = container.get("args")
+    return args if isinstance(args, list) else []
+
+
+def _text(value: object) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)

@@ -1,0 +1,226 @@
+"""Settings that a job says: options of commands, variables, files of settings, Python sources.
+
+All become `Setting`s: a key in one spelling, its value as text, and where it stands. They are
+ordered: options of the command first, then variables, then files; the earlier one counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from mofa_model.errors import InputError
+from mofa_model.identity.commands import ProgramCall, Said, TextFile, programs
+from mofa_model.yaml_text import StreamReader
+
+_MOST: Final = 4000
+"""Settings of a job that are read. [1]"""
+_DEEPEST: Final = 8
+"""Levels of a file that are read. [1]"""
+_LONGEST: Final = 100_000
+"""Characters of a file that are read."""
+_ASSIGNED: Final = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
+_OPTION: Final = re.compile(r"--?([A-Za-z_][\w./-]*)")
+ASIDE: Final = re.compile(
+    r"(^|[._])(eval|evaluation|val|valid|validation|test|infer|inference|generation|rollout|vllm"
+    r"|sglang|teacher|draft|reward|critic|ref|embedding|tokenizer_config|monitoring|dataloader_val)"
+    r"([._]|$)"
+)
+"""Keys of what is not trained: of an evaluation, of another model beside the trained one."""
+
+
+class Setting(NamedTuple):
+    """A setting."""
+
+    path: str
+    """Its whole key, in lower case with underscores and dots."""
+    value: str
+    where: str
+    """Where it stands in the manifest."""
+    origin: str
+    """option, variable, file or source."""
+
+    @property
+    def key(self) -> str:
+        """The last part of its key."""
+        return self.path.rpartition(".")[2]
+
+
+def settings_of(said: Said) -> list[Setting]:
+    """All settings, those that count first."""
+    found = [one for command in programs(said) for one in _options(command)]
+    found += [
+        Setting(_key(one.name), one.value.strip(), one.where, "variable")
+        for one in said.variables.values()
+        if not one.name.isdigit()
+    ]
+    for source in said.sources:
+        found += _of_source(source)
+    return [one for one in found if one.value and not ASIDE.search(one.path)][:_MOST]
+
+
+def _key(name: str) -> str:
+    """A key in one spelling.
+
+    >>> _key("--Model.Seq-Length")
+    'model.seq_length'
+    """
+    return name.strip("-+").replace("-", "_").replace("/", ".").lower()
+
+
+def _options(command: ProgramCall) -> Iterator[Setting]:
+    words = command.words
+    for at, word in enumerate(words):
+        text = word.text
+        following = words[at + 1].text if at + 1 < len(words) else "-"
+        if text.startswith("-"):
+            name, equals, value = text.partition("=")
+            if not _OPTION.fullmatch(name):
+                continue
+            if not equals:
+                value = "true" if following.startswith("--") or at + 1 == len(words) else following
+                if following.startswith("-") and not re.fullmatch(r"-[\d.]+(e-?\d+)?", following):
+                    value = "true"
+            yield Setting(_key(name), value.strip().strip("\"'"), word.where, "option")
+        elif at and (found := _ASSIGNED.fullmatch(text)):
+            yield Setting(_key(found[1]), found[2].strip().strip("\"'"), word.where, "option")
+
+
+def _of_source(source: TextFile) -> list[Setting]:
+    if len(source.text) > _LONGEST:
+        return []
+    name = source.name.lower()
+    try:
+        if name.endswith(".toml"):
+            return _leaves(tomllib.loads(source.text), source)
+        if name.endswith(".json"):
+            return _leaves(json.loads(source.text), source)
+        if name.endswith((".yaml", ".yml")):
+            reader = StreamReader(source.name)
+            try:
+                values = [reader.value(node) for node in reader.documents(source.text)]
+            except InputError:  # a key twice, or a template: what its lines say
+                return list(_lines(source))
+            return [one for value in values for one in _leaves(value, source)]
+    except (InputError, ValueError, RecursionError):
+        return []
+    if name.endswith(".py") or name == "python -c":
+        return list(_of_python(source))
+    return []
+
+
+_LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
+
+
+def _lines(source: TextFile) -> Iterator[Setting]:
+    """Settings of a file that is no proper YAML, line by line; of a key twice the last one."""
+    found = {}
+    for number, line in enumerate(source.text.splitlines(), source.line):
+        if pair := _LINE.fullmatch(line):
+            place = f"{source.where} line {number}"
+            found[pair[1]] = Setting(_key(pair[1]), pair[2].strip("\"'"), place, "file")
+    yield from found.values()
+
+
+def _leaves(value: Any, source: TextFile) -> list[Setting]:
+    lines = source.text.splitlines()
+    found: list[Setting] = []
+
+    def place(name: str, given: str) -> str:
+        """The line where a leaf stands: the one with its key and value, else with its key."""
+        word = re.compile(rf"(^|[\s{{,\"']){re.escape(name)}[\"']?\s*[:=]")
+        having = [number for number, line in enumerate(lines, source.line) if word.search(line)]
+        exact = [number for number in having if given in lines[number - source.line]]
+        line = (exact or having or [0])[0]
+        return f"{source.where} line {line}" if line else source.where
+
+    def walk(inner: Any, path: str, depth: int) -> None:
+        if depth > _DEEPEST or len(found) >= _MOST:
+            return
+        if isinstance(inner, Mapping):
+            for name, one in inner.items():
+                walk(one, f"{path}.{name}" if path else str(name), depth + 1)
+        elif isinstance(inner, list):
+            for one in inner[:64]:
+                if isinstance(one, Mapping):
+                    walk(one, path, depth + 1)
+        elif isinstance(inner, str | int | float):
+            text = "true" if inner is True else "false" if inner is False else str(inner)
+            name = path.rpartition(".")[2]
+            shown = text if not isinstance(inner, bool) else ""
+            found.append(Setting(_key(path), text, place(name, shown), "file"))
+
+    walk(value, "", 0)
+    return found
+
+
+def _of_python(source: TextFile) -> Iterator[Setting]:
+    """Constants that a Python source assigns or passes by name; it is parsed and never run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    constants: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    constants.setdefault(target.id, node.value.value)
+    for node in ast.walk(tree):
+        for name, value in _pairs(node):
+            given = constants.get(value.id) if isinstance(value, ast.Name) else _literal(value)
+            if isinstance(given, str | int | float) and given != "":
+                text = str(given).lower() if isinstance(given, bool) else str(given)
+                line = source.line + getattr(value, "lineno", 1) - 1
+                yield Setting(_key(name), text, f"{source.where} line {line}", "source")
+
+
+def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Names with the values that a node gives them."""
+    if isinstance(node, ast.Call):
+        yield from ((one.arg, one.value) for one in node.keywords if one.arg)
+        yield from _of_call(node)
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            name = getattr(target, "id", None) or getattr(target, "attr", None)
+            if name:
+                yield name, node.value
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        if isinstance(node.target, ast.Name):
+            yield node.target.id, node.value
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """The model of `from_pretrained`, and defaults of `add_argument`."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if called == "from_pretrained" and node.args:
+        owner = getattr(node.func, "value", None)
+        if not re.search(r"Token|Processor", getattr(owner, "id", "")):
+            yield "pretrained_model_name_or_path", node.args[0]
+    if called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
+        default = next((one.value for one in node.keywords if one.arg == "default"), None)
+        if default is not None and isinstance(node.args[0].value, str):
+            yield node.args[0].value, default
+
+
+def _literal(value: ast.expr) -> object:
+    if isinstance(value, ast.Constant):
+        return value.value
+    if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
+        return f"{value.value.id}.{value.attr}" if value.value.id == "torch" else None
+    if isinstance(value, ast.Call) and len(value.args) == 2:  # os.environ.get("NAME", "default")
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+        if name in {"get", "getenv"} and isinstance(value.args[1], ast.Constant):
+            return value.args[1].value
+    return None
