@@ -29,6 +29,6 @@ def test_a_question_passes_few_files_and_kinds_of_records(said, walk, files, kin
     assert told[1] <= kinds
 
 
-@pytest.mark.parametrize("chain, kinds", [("annotation", 9), ("ettr", 14)])
+@pytest.mark.parametrize("chain, kinds", [("annotation", 8), ("ettr", 13)])
 def test_facts_pass_few_kinds_of_records(said, chain, kinds):
     assert int(said[chain].split()[0]) <= kinds

@@ -145,7 +145,7 @@ def advise() -> Walk:
 CHAINS = {
     "annotation": (
         "mofa_operator.observe.cluster.questions.training_question",
-        "mofa_operator.decide.question.asked",
+        "mofa_operator.decide.question.parsed_question",
         "mofa_model.manifest.jobs.request_of",
         "mofa_model.advice.compose.advise",
         "mofa_operator.decide.answer._searched",
@@ -172,7 +172,7 @@ SURROUNDINGS = frozenset(
     {
         *("IncidentRules", "LoopSettings", "Signal", "Span"),
         *("LiveObject", "LiveProfile", "Dependencies", "Named"),
-        *("FailureAssumptions", "Cluster"),
+        *("FailureAssumptions", "Cluster", "ClusterProfileSpec"),
     }
 )
 """Records beside the facts: settings and signals, other objects, other given things."""
@@ -183,6 +183,8 @@ def chain(name: str) -> list[str]:
     records: dict[str, None] = {}
     for path in CHAINS[name]:
         function = pydoc.locate(path)
+        if function is None:
+            raise LookupError(f"CHAINS: there is no {path}; write its new name")
         annotations = dict(getattr(function, "__annotations__", {}))
         result = annotations.pop("return", "")
         for annotation in (*annotations.values(), result):

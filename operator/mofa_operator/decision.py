@@ -85,19 +85,6 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Annotate:
-    """Our annotations on one object: what should stand, and what should go."""
-
-    key: Key
-    uid: str
-    """Its uid: a later object of the same name is left alone."""
-    hold: Mapping[str, str]
-    """All annotations that we should own."""
-    drop: tuple[str, ...] = ()
-    """Keys of our prefix to remove."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Release:
     """How a waiting job gets its launch arguments and is let go (mode Apply)."""
 
@@ -212,12 +199,17 @@ class Decision:
 
     key: Key
     uid: str = ""
+    """Its uid: a later object of the same name is left alone."""
+    hold: Mapping[str, str] | None = None
+    """All annotations that we should own on it; None = they are right already."""
+    drop: tuple[str, ...] = ()
+    """Keys of our prefix to remove, together with `hold`."""
+    target: Decision | None = None
+    """The annotations of the object that its targetRef names."""
     status: Written | None = None
     """The whole status to apply; None = it is right already."""
     ledger: Written | None = None
     """Of a profile: the whole status of its FailureLedger; None = it is right already."""
-    annotate: tuple[Annotate, ...] = ()
-    """Annotations to write where they differ, on the job and on what its targetRef names."""
     release: Release | None = None
     """What mode Apply writes, after everything else."""
     notes: tuple[Note, ...] = ()
@@ -231,6 +223,11 @@ class Decision:
     """Look again after this time, without an event. [s]"""
     taught: JobEvidence | None = None
     """What a running job says of its profile."""
+
+    @property
+    def annotate(self) -> tuple[Decision, ...]:
+        """Itself and its target, as far as annotations are to be written there."""
+        return tuple(one for one in (self, self.target) if one and one.hold is not None)
 
     @property
     def is_silent(self) -> bool:

@@ -15,7 +15,7 @@ from mofa_operator.act.events import EVENT, EventPoster
 from mofa_operator.act.writes import DRY, GONE, REFUSED, SILENT, WRITTEN
 from mofa_operator.api import Api
 from mofa_operator.api_errors import Busy, Conflict, Gone, Invalid
-from mofa_operator.decision import Annotate, Decision, Note
+from mofa_operator.decision import Decision, Note
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, TRAINING_JOB, Key
 from mofa_operator.objects import live
 
@@ -104,8 +104,7 @@ def perform(decision, api, events, **more):
 def decided(key, uid, **given):
     hold = given.pop("hold", HELD)
     drop = given.pop("drop", ())
-    annotate = () if hold is None else (Annotate(key=key, uid=uid, hold=hold, drop=drop),)
-    return Decision(key=key, uid=uid, **{"status": STATUS, "annotate": annotate} | given)
+    return Decision(key=key, uid=uid, hold=hold, drop=drop, **{"status": STATUS} | given)
 
 
 def writes_of(cluster, name, namespace):
@@ -272,13 +271,15 @@ def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(
     cluster, namespace, train, act
 ):
     key, uid = Key(JOB_SET, namespace, "train"), "00000000-0000-0000-0000-000000000000"
-    missing = Annotate(key=key, uid=uid, hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, annotate=(missing,)), api, events))
+    missing = Decision(key=key, uid=uid, hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, hold=None, target=missing), api, events))
     assert (done.outcome, done.writes) == (WRITTEN, ("status",))
     cluster.apply(job(JOB_SET, namespace, "train"))
-    there = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
+    there = Decision(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
     done = act(
-        lambda api, events: perform(decided(*train, annotate=(there,), status=None), api, events)
+        lambda api, events: perform(
+            decided(*train, hold=None, target=there, status=None), api, events
+        )
     )
     assert done.writes == ("annotations",)
     body = _read(cluster, key)
@@ -297,9 +298,8 @@ def test_where_an_annotation_is_refused_the_others_are_written_and_no_status_say
         }
     )
     key = Key(CONFIG_MAP, namespace, "train")
-    foreign = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
-    mine = Annotate(key=train[0], uid=train[1], hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, annotate=(foreign, mine)), api, events))
+    foreign = Decision(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, target=foreign), api, events))
     assert (done.outcome, done.refused, done.writes) == (REFUSED, True, ("annotations",))
     assert "status" not in _read(cluster, train[0])
     (failure,) = done.failures

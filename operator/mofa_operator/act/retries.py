@@ -90,7 +90,7 @@ def _repeats(last: _LastWrite, marks: _Marks) -> bool:
 
 
 def _marks(decision: Decision) -> _Marks:
-    marks = {f"{write.key} {write.uid}": _mark(write.hold) for write in decision.annotate}
+    marks = {f"{write.key} {write.uid}": _mark(write.hold or {}) for write in decision.annotate}
     if decision.ledger is not None:
         marks[f"ledger {decision.uid}"] = _mark(decision.ledger)
     if decision.status is not None:

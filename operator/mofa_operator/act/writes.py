@@ -28,7 +28,7 @@ from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Gone, Invalid, Refused
-from mofa_operator.decision import Annotate, Decision, Release
+from mofa_operator.decision import Decision, Release
 from mofa_operator.keys import OURS, Key, ledger_of
 from mofa_operator.objects import LiveObject, Written
 
@@ -119,8 +119,8 @@ class _Writer:
         is_told = tell_first and decision.status is None and bool(decision.annotate)
         if is_told:
             await self._post_events()
-        for annotate in decision.annotate:
-            await self._annotate(annotate)
+        for one in decision.annotate:
+            await self._annotate(one)
         refused = bool(self._failures)
         if decision.ledger is not None:
             await self._write_ledger(decision.ledger)
@@ -146,10 +146,10 @@ class _Writer:
             episode = note.episode or _inputs_hash(decision)
             await self._events.say(decision.key, decision.uid, note, episode)
 
-    async def _annotate(self, wanted: Annotate) -> None:
+    async def _annotate(self, wanted: Decision) -> None:
         """Apply all that we hold; an old key that still stands then is somebody else's copy."""
         key = wanted.key
-        body = _identity(key, wanted.uid, annotations=dict(wanted.hold))
+        body = _identity(key, wanted.uid, annotations=dict(wanted.hold or {}))
         after = await self._send("annotations", key, wanted.uid, self._apply(key, body))
         if after is None:
             return
@@ -258,7 +258,7 @@ def _identity(key: Key, uid: str, **metadata: Written | list[Written]) -> Writte
 
 def _inputs_hash(decision: Decision) -> str:
     """The inputs hash that the decision rests on; empty where it rests on none."""
-    held = (annotate.hold.get(_HASH, "") for annotate in decision.annotate)
+    held = ((one.hold or {}).get(_HASH, "") for one in decision.annotate)
     return (decision.status or {}).get("inputsHash") or next(filter(None, held), "")
 
 

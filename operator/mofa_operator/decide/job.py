@@ -12,6 +12,7 @@ bands. A value that somebody else wrote is put back.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from mofa_model.annotations import PREFIX, RECORD, UNANSWERED, removal
@@ -31,7 +32,7 @@ from mofa_operator.decide.status import (
     sentence,
     standing,
 )
-from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
+from mofa_operator.decision import Answer, Decision, JobFigures, Note
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written, seconds
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot
@@ -56,22 +57,18 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     is_ours = isinstance(job, LiveTrainingJob)
-    writes = [_held(job, answer, computed, seen.record if is_ours else "")]
+    made, target = _held(job, answer, computed, seen.record if is_ours else ""), None
     changed = _overwritten(job, answer, computed)
     if snapshot.target is not None and _takes(snapshot.target):
-        writes.append(_held(snapshot.target, answer, computed))
+        target = _held(snapshot.target, answer, computed)
         changed = {**_overwritten(snapshot.target, answer, computed), **changed}
-    annotate = tuple(one for one in writes if one is not None)
     status = _status(snapshot, answer, seen, computed) if is_ours else None
     if status is not None and same(job.standing, status):
         status = None
-    is_written = annotate or status is not None
-    return Decision(
-        key=job.key,
-        uid=job.uid,
-        status=status,
-        annotate=annotate,
-        notes=news(snapshot, answer, seen, changed, settings.material) if is_written else (),
+    made = replace(made, target=target, status=status)
+    return replace(
+        made,
+        notes=() if made.is_silent else news(snapshot, answer, seen, changed, settings.material),
         figures=_figures(snapshot, answer, seen),
         outcome=answer.reason,
         digest=answer.digest,
@@ -125,18 +122,17 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
 def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
     """Nothing of ours may stand on the job or its target, and a TrainingJob's status says why."""
     job, status = snapshot.job, None
-    removals = [_removed(job)]
+    made, target = _removed(job), None
     if snapshot.target is not None and _takes(snapshot.target):
-        removals.append(_removed(snapshot.target))
+        target = _removed(snapshot.target)
     if isinstance(job, LiveTrainingJob):
         found = [NewCondition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
         found[0] = NewCondition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
         status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
-    return Decision(
-        key=job.key,
-        uid=job.uid,
+    return replace(
+        made,
+        target=target,
         status=None if same(job.standing, status) else status,
-        annotate=tuple(one for one in removals if one is not None),
         outcome=stance.value,
     )
 
@@ -151,20 +147,20 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     return next(dated, moment(snapshot.now))
 
 
-def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Annotate | None:
-    """The annotations to write; None where they stand whole and untouched.
+def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Decision:
+    """The annotations to write; none where they stand whole and untouched.
 
     A new record of a run joins what stands.
     """
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
         if stands.get(RECORD, "") == record:
-            return None
+            return Decision(key=job.key, uid=job.uid)
         hold = {name: stands[name] for name in hold}
     if record:
         hold[RECORD] = record
     stale = tuple(name for name in removal(stands) if name not in hold)
-    return Annotate(key=job.key, uid=job.uid, hold=hold, drop=stale)
+    return Decision(key=job.key, uid=job.uid, hold=hold, drop=stale)
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
@@ -184,10 +180,10 @@ def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _removed(job: LiveObject) -> Annotate | None:
-    """The removal of everything of ours; None where nothing stands."""
+def _removed(job: LiveObject) -> Decision:
+    """The removal of everything of ours; none where nothing stands."""
     gone = tuple(removal(job.annotations))
-    return Annotate(key=job.key, uid=job.uid, hold={}, drop=gone) if gone else None
+    return Decision(key=job.key, uid=job.uid, hold={} if gone else None, drop=gone)
 
 
 def _takes(job: LiveObject) -> bool:

@@ -5,7 +5,7 @@ import itertools
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.act.retries import RewriteBackoff
-from mofa_operator.decision import Annotate, Decision, Note, Release
+from mofa_operator.decision import Decision, Note, Release
 from mofa_operator.keys import TRAINING_JOB, Key
 
 JOB = Key(TRAINING_JOB, "ns", "a")
@@ -17,8 +17,7 @@ RIGHT = {
 
 
 def decided(hold=RIGHT, status=None, **more):
-    annotate = () if hold is None else (Annotate(key=JOB, uid="1", hold=hold),)
-    return Decision(key=JOB, uid="1", annotate=annotate, status=status, **more)
+    return Decision(key=JOB, uid="1", hold=hold, status=status, **more)
 
 
 def fought(undone, seconds, decision=None, step=0.01):
@@ -65,7 +64,7 @@ def test_news_never_wait():
     assert undone.wait(decided({**RIGHT, "advisor.mofa.dev/strategy": "tp=4"}), 20.0) == 0.0
     assert undone.wait(decided(RIGHT, {"health": "Drifting"}), 20.0) == 0.0
     assert undone.wait(dataclasses.replace(decided(), key=SET), 20.0) == 0.0
-    later = Decision(key=JOB, uid="2", annotate=(Annotate(key=JOB, uid="2", hold=RIGHT),))
+    later = Decision(key=JOB, uid="2", hold=RIGHT)
     assert undone.wait(later, 20.0) == 0.0, "another object of the same name"
 
 
