@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, TypeVar, cast
@@ -140,38 +139,18 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     (array([7., 5., 7.]), 3.0)
     """
     given: Any = terms
-    if isinstance(given, float):
+    if isinstance(given, float | int | np.generic):
         return terms
-    if isinstance(given, tuple):
-        values: Any = tuple(spread(part, position) for part in given)
+    if isinstance(given, np.ndarray):
+        values: Any = given.take(position, axis=0) if given.ndim else given
+    elif isinstance(given, tuple):
+        values = tuple(spread(part, position) for part in given)
     elif isinstance(given, Mapping):
         values = {name: spread(part, position) for name, part in given.items()}
-    elif is_dataclass(given):
-        kind = given.__class__
-        names = field_names(kind)
-        values = kind(**{name: spread(getattr(given, name), position) for name in names})
     else:
-        values = given[position] if np.ndim(given) else given
+        kind, fields = given.__class__, vars(given).items()
+        values = kind(**{name: spread(part, position) for name, part in fields})
     return cast("_Terms", values)
-
-
-def array_axes(*described: Any) -> int:
-    """1 where a description holds an array, 0 where all its numbers are scalars."""
-    for item in described:
-        kind = type(item)
-        if kind in _PLAIN:
-            continue
-        if (kind is tuple and array_axes(*item)) or (isinstance(item, np.ndarray) and item.ndim):
-            return 1
-        if is_dataclass(item) and array_axes(
-            *(getattr(item, name) for name in field_names(item.__class__))
-        ):
-            return 1
-    return 0
-
-
-_PLAIN = frozenset({float, int, bool, str, type(None), frozenset})
-"""Types that are no arrays and hold none: most fields by far."""
 
 
 _Patterns = tuple[tuple[int, ...], ...]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Final, NamedTuple
 
+from mofa_model.records import Category
 from mofa_model.schedules import Schedule
 
 
-class Sharding(enum.Enum):
+class Sharding(Category):
     """What data-parallel ranks share out among themselves; each level includes the one before."""
 
     NONE = "replicated"
@@ -17,7 +17,7 @@ class Sharding(enum.Enum):
     WEIGHTS = "zero3"  # FSDP
 
 
-class Recompute(enum.Enum):
+class Recompute(Category):
     """Which activations are computed again in the backward pass."""
 
     NONE = "none"
@@ -25,7 +25,7 @@ class Recompute(enum.Enum):
     FULL = "full"  # whole layers; `recompute_layers` of each stage, 0 = all
 
 
-class ContextMode(enum.Enum):
+class ContextMode(Category):
     """How context-parallel ranks see each other's keys and values."""
 
     RING = "ring"
@@ -34,14 +34,14 @@ class ContextMode(enum.Enum):
     HIERARCHICAL = "usp"  # all-to-all inside a scale-up domain, a ring between domains
 
 
-class Placement(enum.Enum):
+class Placement(Category):
     """Where optimizer states live and are updated."""
 
     DEVICE = "device"
     HOST = "cpu"
 
 
-class Graphs(enum.Enum):
+class Graphs(Category):
     """How much of an iteration is captured in CUDA graphs."""
 
     NONE = "none"

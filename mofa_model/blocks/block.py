@@ -6,13 +6,12 @@ All of it is for one token of one layer. `hidden` is the width of the residual s
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import ClassVar, Final
 
-from mofa_model.records import dataclass
+from mofa_model.records import Category, dataclass
 from mofa_model.units import Count, Numeric, Ratio
 
 NOTHING: Final = frozenset[str]()
@@ -23,7 +22,7 @@ ALL: Final = "all_but_attention_output"
 """Recomputation of everything but the inputs of a layer's blocks and the output of attention."""
 
 
-class Rows(enum.Enum):
+class Rows(Category):
     """Which tokens a matrix product sees."""
 
     TOKENS = "tokens"  # all of the device, weights shared out by tensor parallelism
@@ -31,7 +30,7 @@ class Rows(enum.Enum):
     SENT = "sent"  # those that the device sends itself, with whole weights, in the head's precision
 
 
-class Cut(enum.Enum):
+class Cut(Category):
     """What of a matrix its ranks share out."""
 
     OUTPUT = "output"
@@ -39,7 +38,7 @@ class Cut(enum.Enum):
     NOTHING = "nothing"
 
 
-class Ranks(enum.Enum):
+class Ranks(Category):
     """Who shares a stored tensor."""
 
     STREAM = "stream"  # tensor parallelism, where the residual stream is sequence-parallel

@@ -5,6 +5,7 @@ around them.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import Final
 
 from mofa_model.blocks.block import ALL, EACH, Block, Kept, Ranks
@@ -46,7 +47,7 @@ class Layer:
         """Its blocks in words."""
         return " + ".join(block.name for block in self.blocks)
 
-    @property
+    @cached_property
     def routed(self) -> bool:
         """True where tokens are sent to experts."""
         return any(block.exchange() is not None for block in self.blocks)

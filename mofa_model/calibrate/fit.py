@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from mofa_model.calibrate.cases import Batch, Case, MeasuredFigure, batches, shipped
 from mofa_model.calibrate.constants import Composition, Free, composition
+from mofa_model.checks import array_axes
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.terms import Footprint
-from mofa_model.placement import array_axes, stages_of
+from mofa_model.placement import stages_of
 from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
 from mofa_model.records import dataclass
@@ -243,7 +244,7 @@ def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
 
 
 def _memory(batch: Batch) -> Footprint:
-    axes = array_axes(batch.workload, batch.cluster, batch.strategy)
+    axes = max(batch.workload.axes, batch.cluster.axes, array_axes(batch.strategy))
     stages = stages_of(
         batch.workload.model, batch.strategy, batch.cluster.calibration.placement, axes
     )

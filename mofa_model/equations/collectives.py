@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mofa_model.checks import anything
 from mofa_model.kernels import MeasuredGather
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
@@ -95,7 +96,7 @@ def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
     20.035
     """
     time = path.start + (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
-    if path.gather is not None and np.any(np.asarray(group) > 1):
+    if path.gather is not None and anything(group > 1):
         time = np.where(np.asarray(path.inside) > 0, path.gather.seconds(size, group), time)
     return np.where(np.asarray(group) > 1, time, 0.0)
 

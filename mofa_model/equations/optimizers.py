@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
+from mofa_model.checks import anything
 from mofa_model.units import Bytes, Count, Flop
 
 
@@ -61,7 +62,7 @@ def matrices(
         for one in block.products(hidden):
             if (one.rows is Rows.ROUTED) is not routed or one.rows is Rows.SENT:
                 continue
-            if np.any(rank):
+            if anything(rank):
                 if not routed:
                     yield (
                         rank

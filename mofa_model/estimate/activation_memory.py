@@ -16,6 +16,7 @@ import numpy as np
 
 from mofa_model.blocks import Block, Kept, Layer, Ranks
 from mofa_model.blocks.block import ALL, EACH, NOTHING
+from mofa_model.checks import anything
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
@@ -89,7 +90,7 @@ def activation_memory(
 def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[StoredLayer, ...]:
     constants = cluster.calibration.memory
     layers = stored_layers(workload, constants, s)
-    if np.any(s.chunk_layers):
+    if anything(s.chunk_layers):
         layers += stored_layers(workload, constants, replace(s, chunks=1))
     return layers
 
@@ -138,7 +139,7 @@ def stored_activations(
     )
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:
-        some = np.any(s.recompute_layers)
+        some = anything(s.recompute_layers)
         share = memory.recomputed_share(stages.layers, s.recompute_layers) if some else 1.0
     stored: list[Bytes] = []
     backward: list[Bytes] = []
@@ -159,9 +160,9 @@ def stored_activations(
         if s.graphs is not Graphs.NONE:
             captured = captured + memory.captured_buffers(chunks, number, layer.input / s.vpp)
         stored.append(memory.stored_activation(chunks, number, kept / s.vpp))
-        if np.any(surge):
+        if anything(surge):
             stored.append(memory.crowded_activation(chunks, number / s.vpp, surge))
-        if np.any(layer.gathered):
+        if anything(layer.gathered):
             stored.append(memory.gathered_inputs(chunks, number, layer.gathered / s.vpp))
         backward.append(np.where(np.asarray(number) > 0, again, 0.0))
     return Footprint(
@@ -264,7 +265,7 @@ def _layer(
     waiting: Bytes = 0.0
     surge: Bytes = 0.0
     # Row statistics of fused attention are too small to be worth a transfer to the host.
-    whole_scores = np.any(np.asarray(constants.score) > 0)
+    whole_scores = anything(constants.score > 0)
     moved = _moved((part for part in fixed if whole_scores or not part.kept.scored), strategy)
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
@@ -273,7 +274,7 @@ def _layer(
             kept_inputs, _expert_input(workload, constants, strategy), 0.0
         )
         moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
-        if any(np.any(part.tail > 1.0) for part in routed):
+        if any(anything(part.tail > 1.0) for part in routed):
             peak = sum((part.waiting(part.tail - 1.0) for part in routed), 0.0)
             surge = scale * np.where(chunked, 0.0, peak)
     inner = sum((part.size for part in tensors if part.kept.inner), 0.0)
@@ -332,7 +333,7 @@ def _tensors(
         Ranks.EXPERT: s.etp,
         Ranks.NOBODY: 1.0,
     }
-    masked = np.any(np.asarray(constants.mask) > 0)
+    masked = anything(constants.mask > 0)
     tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
     routed, exchange = tokens, None if block is None else block.exchange()
     tail: Ratio = 1.0

@@ -17,7 +17,7 @@ from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, 
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
-from mofa_model.placement import array_axes, groups, row_of_each, spread
+from mofa_model.placement import groups, row_of_each, spread
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
@@ -103,7 +103,7 @@ def on_distinct_rows(
     """
     given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
     sizes = {np.shape(column) for column in given.values()}
-    if len(sizes) != 1 or min(sizes.pop()) < MANY or array_axes(workload, cluster):
+    if len(sizes) != 1 or min(sizes.pop()) < MANY or workload.axes or cluster.axes:
         return price(workload, cluster, strategy)
     position = groups(list(given.values()))
     first = row_of_each(position)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from mofa_model.blocks import Exchange
+from mofa_model.checks import anything
 from mofa_model.equations import collectives, routing
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
@@ -42,11 +43,11 @@ class ExpertLoad:
 def expert_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> ExpertLoad:
     """Load of a layout on its experts. No rank gets more than every token can send."""
     mean, spread = exchange.imbalance, exchange.spread
-    if not np.any((np.asarray(mean) > 1) | (np.asarray(spread) > 0)):
+    if not anything((np.asarray(mean) > 1) | (np.asarray(spread) > 0)):
         return ExpertLoad(mean, mean)
     largest = routing.largest_load(strategy.ep, exchange.count, exchange.top_k)
     mean = np.minimum(mean, largest)
-    if not np.any(spread):
+    if not anything(spread):
         return ExpertLoad(mean, mean)
     tail = routing.tail_load(mean, spread, exchanges(workload, strategy), RISK)
     return ExpertLoad(mean, np.maximum(mean, np.minimum(tail, largest)))
@@ -58,7 +59,7 @@ def uneven_load(workload: Workload, strategy: Strategy) -> ExpertLoad | None:
     """
     experts = workload.model.experts
     exchange = None if experts is None else experts.exchange()
-    if exchange is None or not np.any(exchange.imbalance > 1):
+    if exchange is None or not anything(exchange.imbalance > 1):
         return None
     return expert_load(workload, strategy, exchange)
 

@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from mofa_model.checks import array_axes
 from mofa_model.equations import routing
 from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.model_states import model_states
 from mofa_model.estimate.terms import Footprint, device_memory_limit, terms_of
-from mofa_model.placement import Stages, array_axes, stages_of
+from mofa_model.placement import Stages, stages_of
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import Strategy
@@ -60,7 +61,10 @@ def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
     """
     model = workload.model
     stages = stages_of(
-        model, strategy, cluster.calibration.placement, array_axes(workload, cluster, strategy)
+        model,
+        strategy,
+        cluster.calibration.placement,
+        max(workload.axes, cluster.axes, array_axes(strategy)),
     )
     exchange = None if model.experts is None else model.experts.exchange()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.model_states import held_parameters, update_rule
 from mofa_model.placement import Stages
@@ -52,7 +53,7 @@ def gradient_exchange(
     held = held_parameters(workload, s, stages)
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
-    frozen = bool(np.any(workload.training.adapter_rank))
+    frozen = anything(workload.training.adapter_rank)
     trained = np.max(held.adapters, axis=0) if frozen else dense
     trained_experts = 0.0 * experts if frozen else experts
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
@@ -165,7 +166,7 @@ def _tied_embedding_time(
     workload: Workload, cluster: Cluster, s: Strategy, ranks: Count
 ) -> Seconds:
     model = workload.model
-    if not model.embedding.tied or s.schedule.folded or np.any(workload.training.adapter_rank):
+    if not model.embedding.tied or s.schedule.folded or anything(workload.training.adapter_rank):
         return 0.0
     path = collectives.path_between(cluster, s.pp, s.tp * ranks)
     size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
@@ -240,7 +241,7 @@ def _newton_schulz_time(
                 some = layers * (times * size / slices)
                 held = held + some
                 flops = flops + optimizers.newton_schulz_flops(some, side, rule.iterations)
-        if np.any(held):
+        if anything(held):
             held, flops = np.max(held, axis=0), np.max(flops, axis=0)
             sharing = collectives.path_between(cluster, np.minimum(shared, ranks), stride)
             across = collectives.path_between(cluster, slices, 1.0)

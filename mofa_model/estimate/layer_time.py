@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
+from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, overlap, parameters
 from mofa_model.estimate.activation_memory import stored_layers
 from mofa_model.estimate.block_time import (
@@ -79,7 +80,7 @@ def _layer(
     elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
     elementwise = elementwise + _adapter_time(workload, cluster, s, layer)
     # No gradient is made of a frozen weight.
-    trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0
+    trained = 0.0 if anything(workload.training.adapter_rank) else 1.0
     weight = trained * linear
 
     message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
@@ -184,7 +185,7 @@ def _sum(terms: Iterable[Seconds]) -> Seconds:
 
 def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Layer) -> Seconds:
     """Forward pass of a layer's adapters. They are so narrow that memory traffic decides. [s]"""
-    if not np.any(workload.training.adapter_rank):
+    if not anything(workload.training.adapter_rank):
         return 0.0
     width = parameters.adapter_traffic(layer, workload.model.hidden)
     elements = tokens_per_rank(workload, s) * width / s.tp
@@ -283,7 +284,7 @@ def recomputed(
     names = {name for name in selected if not (selected & _WITHIN.get(name, frozenset()))}
     named = np.minimum(sum((modules[name] for name in sorted(names)), 0.0), everything)
     chunked = in_chunks(strategy, layer)
-    if not np.any(chunked):
+    if not anything(chunked):
         return named
     beside = sum((modules[name] for name in sorted(names - _INSIDE_CHUNKS)), 0.0)
     if "moe" not in names:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from mofa_model.blocks import Cut, Layer, Rows
+from mofa_model.checks import anything
 from mofa_model.equations import memory, optimizers
 from mofa_model.equations.parameters import (
     adapter_parameters,
@@ -66,7 +67,7 @@ def model_states(
         constants.workspace, constants.grouped_workspace, float(experts is not None)
     )
     dense, inside = held.layer_dense, 0.0 if experts is None else held.layer_experts
-    if np.any(constants.spare_gradient):
+    if anything(constants.spare_gradient):
         expert = 0.0 if experts is None else inside * strategy.ep / experts.count
         buffers = buffers + memory.spare_gradients(dense, expert, constants.spare_gradient)
     if strategy.sharding is Sharding.WEIGHTS:
@@ -110,7 +111,7 @@ def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
     the head. [1]
     """
     model, held = workload.model, list(stages.held)
-    if np.any(model.prediction_modules):
+    if anything(model.prediction_modules):
         held[model.last] = held[model.last] + stages.head * model.prediction_modules
     return held
 
@@ -152,7 +153,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
     vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
     dense: Count = 0.0
-    if np.any(model.prediction_modules):
+    if anything(model.prediction_modules):
         dense = stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     experts: Count = 0.0
     beside: Count = 0.0
@@ -164,7 +165,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
         dense = dense + layers * (directions * layer_dense)
         if layer.routed:
             experts = experts + layers * (directions * layer_experts)
-        if np.any(workload.training.adapter_rank):
+        if anything(workload.training.adapter_rank):
             own = adapter_parameters(layer, h, workload.training.adapter_rank)
             beside = beside + layers * (directions * own / s.tp)
     return HeldParameters(
@@ -183,7 +184,7 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
     """
     model, h = workload.model, workload.model.hidden
     repeated: Count = stages.embedding * (model.embedding.positions * h)
-    if np.any(model.prediction_modules) and not model.embedding.tied:
+    if anything(model.prediction_modules) and not model.embedding.tied:
         # Prediction modules beside the head have the embedding again.
         again = stages.head * (1.0 - stages.embedding) * np.minimum(model.prediction_modules, 1.0)
         repeated = repeated + again * (model.embedding.vocabulary * h / s.tp)
@@ -194,7 +195,7 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
             for product in block.products(h)
             if product.cut is Cut.NOTHING and product.rows is not Rows.ROUTED
         ]
-        if whole and np.any(np.asarray(s.tp) > 1):
+        if whole and anything(s.tp > 1):
             repeated = repeated + layers * memory.repeated_parameters(sum(whole), s.tp)
     return repeated
 
@@ -210,7 +211,7 @@ def _groups(
     those updated otherwise.
     """
     training, ranks = workload.training, s.data_ranks
-    frozen = bool(np.any(training.adapter_rank))
+    frozen = anything(training.adapter_rank)
     rule, beside = update_rule(workload, s), list[Footprint]()
     inside = held.dense + _repeated(workload, s, stages)
     dense = held.ends + inside
@@ -224,7 +225,7 @@ def _groups(
     parts = [(s, dense, ranks)]
     if workload.model.experts is not None:
         copies = s.expert_data_ranks
-        if np.any(s.shard):
+        if anything(s.shard):
             s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
         parts.append((s, held.experts, copies))
     own = [
@@ -283,7 +284,7 @@ def _trained(
     away: Bytes = 0.0
     if _weights_on_host(s):
         weight, away = 0.0, weight
-    buffer = np.where(np.asarray(ranks) > 1, buffer, 0.0) if np.any(buffer) else 0.0
+    buffer = np.where(np.asarray(ranks) > 1, buffer, 0.0) if anything(buffer) else 0.0
     return Footprint(
         weights=_times(parameters, weight),
         gradients=_times(parameters, gradient),
@@ -295,7 +296,7 @@ def _trained(
 
 
 def _times(parameters: Count, each: Bytes) -> Bytes:
-    return parameters * each if np.any(each) else 0.0
+    return parameters * each if anything(each) else 0.0
 
 
 def update_rule(workload: Workload, strategy: Strategy) -> UpdateRule:  # noqa: ARG001

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
+from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, host, overlap, routing
 from mofa_model.estimate.block_time import memory_rate, product_time, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
@@ -68,7 +69,7 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     path = collectives.path_between(cluster, t, 1.0)
     message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
     # A frozen head has no weight gradient: two products in place of three.
-    frozen = bool(np.any(workload.training.adapter_rank))
+    frozen = anything(workload.training.adapter_rank)
     product = product_time(workload, cluster, Rows.SENT, tokens, vocabulary, model.hidden)
     added = 0.0 if frozen else vocabulary * model.hidden
     return HeadTime(
@@ -105,7 +106,7 @@ def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> 
         return time * share * in_turn if kind.routed else time * share
 
     kinds = [launches(kind) for kind in workload.model.kinds]
-    if np.any(np.asarray(s.chunks) > 1):
+    if anything(s.chunks > 1):
         # Launches of experts beside those of a plain layer. Recomputed modules count chunks
         # already.
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)

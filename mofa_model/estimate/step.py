@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from mofa_model.checks import anything, array_axes
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.equations.pipeline import bubble_time
 from mofa_model.estimate.block_time import on_distinct_rows, tokens_per_rank
@@ -28,7 +29,7 @@ from mofa_model.estimate.gradient_exchange import (
 from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
-from mofa_model.placement import Stages, array_axes, stages_of
+from mofa_model.placement import Stages, stages_of
 from mofa_model.records import dataclass
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
@@ -179,7 +180,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
     m = micro_batches(workload, s)
-    axes = array_axes(workload, cluster, s)
+    axes = max(workload.axes, cluster.axes, array_axes(s))
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
     layers, whole, head = on_distinct_rows(workload, cluster, s, _work_of_a_device)
     stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
@@ -210,7 +211,7 @@ def _work_of_a_device(
     workload: Workload, cluster: Cluster, s: Strategy
 ) -> tuple[tuple[LayerTime, ...], tuple[LayerTime, ...], HeadTime]:
     """Layers of each kind, with whole experts where not all run in chunks, and the head."""
-    some = np.any(s.chunk_layers)
+    some = anything(s.chunk_layers)
     whole = layer_times(workload, cluster, replace(s, chunks=1)) if some else ()
     return layer_times(workload, cluster, s), whole, head_time(workload, cluster, s)
 
@@ -281,7 +282,7 @@ def _flops(workload: Workload, convention: str) -> Flop:
             workload.model, seen, convention=convention
         ),
     )
-    if np.any(workload.training.adapter_rank):
+    if anything(workload.training.adapter_rank):
         # No gradient of a weight: two FLOPs less for each that a token meets.
         ends = workload.model.embedding.vocabulary * workload.model.hidden
         each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)

@@ -278,7 +278,9 @@ def _candidate(
 
 def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:
     """The strategy that a combination of axis values means."""
-    made = {name: part for axis in AXES for name, part in axis.chosen(chosen[axis.name]).items()}
+    made: dict[str, Any] = {}
+    for axis in AXES:
+        made |= axis.chosen(chosen[axis.name])
     if made["shard"] == IN_NODE:
         made["shard"] = int(np.floor(cluster.domain / made["tp"]))
     gpus = chosen["nodes"] * int(cluster.gpus_per_node)

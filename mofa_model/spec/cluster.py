@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import field, replace
+from functools import cached_property
 
-from mofa_model.checks import not_negative, positive, share, whole
+from mofa_model.checks import array_axes, field_names, not_negative, positive, share, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.spec.calibration import Calibration
@@ -131,6 +132,11 @@ class Cluster:
         not_negative(spine_nodes=self.spine_nodes)
         share(reserve=self.reserve)
         positive(oversubscription=self.oversubscription)
+
+    @cached_property
+    def axes(self) -> int:
+        """1 where some number of it is an array, else 0."""
+        return array_axes(*(getattr(self, name) for name in field_names(Cluster)))
 
 
 def places(gpus: int, per_node: int, gpus_per_pod: int = 0) -> tuple[int, int] | None:

@@ -8,12 +8,13 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from mofa_model import units
-from mofa_model.checks import LATER, not_negative, whole
+from mofa_model.checks import LATER, array_axes, field_names, not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.spec.transformer import Transformer
@@ -177,6 +178,11 @@ class Workload:
     """The shape of the network."""
     training: Training
     """Batch, sequence and formats."""
+
+    @cached_property
+    def axes(self) -> int:
+        """1 where some number of it is an array, else 0."""
+        return array_axes(*(getattr(self, name) for name in field_names(Workload)))
 
 
 LARGEST: Final = 128e6

@@ -4,8 +4,9 @@ experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class Transformer:
         """Layers, without multi-token prediction modules. [1]"""
         return sum(len(run.layers) * run.repeats for run in self.runs)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Layer, ...]:
         """Layers that differ, in the order in which they first come."""
         return tuple({id(layer): layer for run in self.runs for layer in run.layers}.values())
@@ -107,17 +108,17 @@ class Transformer:
         """Whether layers begin with different blocks, so that their number hides their cost."""
         return len({layer.blocks[0].called for layer in self.kinds}) > 1
 
-    @property
+    @cached_property
     def last(self) -> int:
         """Position in `kinds` of the last layer's kind, which prediction modules have too."""
         return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
 
-    @property
-    def blocks(self) -> Iterable[Block]:
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
         """Every block of every kind of layer; one that is in several is there once."""
-        return {id(block): block for layer in self.kinds for block in layer.blocks}.values()
+        return tuple({id(block): block for layer in self.kinds for block in layer.blocks}.values())
 
-    @property
+    @cached_property
     def experts(self) -> Experts | None:
         """The first experts of the model; None where it has none."""
         return next((block for block in self.blocks if isinstance(block, Experts)), None)

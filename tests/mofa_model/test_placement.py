@@ -11,10 +11,10 @@ from shapes import changed, deeper, ends
 
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
+from mofa_model.checks import array_axes
 from mofa_model.errors import BadValue
 from mofa_model.placement import (
     RULES,
-    array_axes,
     groups,
     layout_stages,
     row_of_each,
