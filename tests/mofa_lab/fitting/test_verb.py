@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from mofa_lab.validate import forecast
 from mofa_lab.verbs import fit as verb
 from mofa_model.calibrate.constants import entries_of
 from mofa_model.cli import main
@@ -65,3 +66,32 @@ def test_a_case_that_cannot_be_read_stops_the_fit(files, capsys):
     files.write_text(json.dumps(cases), encoding="utf-8")
     assert main(["fit", str(files), "--quick"]) == 2
     assert "abacus" in capsys.readouterr().err
+
+
+def test_runs_that_were_forecast_are_not_fitted_before_they_are_scored(
+    files, tmp_path, monkeypatch, capsys
+):
+    cases = json.loads(files.read_text(encoding="utf-8"))
+    publisher = cases[0]["normalized"]["publisher"]
+    folder = tmp_path / forecast.FOLDER
+    folder.mkdir(parents=True)
+    content = {
+        "name": "next",
+        "written": "2026-11-24",
+        "publishers": [publisher],
+        "share": 0.8,
+        "jobs": [],
+    }
+    forecast.save(
+        {"forecast": content, "sha256": forecast.digest(content)},
+        folder / f"next{forecast.ENDING}",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", str(files), "--quick"]) == 0
+    capsys.readouterr()
+    cases[0]["published"] = "2026-12-01"
+    files.write_text(json.dumps(cases), encoding="utf-8")
+    assert main(["fit", str(files), "--quick"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "has to be scored first: mofa validate forecast" in said
