@@ -315,10 +315,9 @@ def confidence(request: Request, found: Basis) -> Ratio:
 def caveats_of(request: Request, one: PricedLayout, found: Basis) -> tuple[str, ...]:
     """What lowers confidence, one sentence each, beside the grade of evidence and the doubts."""
     caveats = [*request.notes]
-    if not found.runs:
-        if not request.tried:
-            caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
-    elif found.largest < one.problem.cluster.gpus:
+    if found.stack not in found.family and not request.tried:
+        caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
+    if found.runs and found.largest < one.problem.cluster.gpus:
         caveats.append(
             f"no measured run of its family on these devices used more than {found.largest} of them"
         )

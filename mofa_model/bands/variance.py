@@ -2,7 +2,7 @@
 
     variance = noise + system + layout
 
-    noise     noise^2 + sum over degrees of slope^2 log2(degree)
+    noise     noise^2 + sum over sizes and degrees of (slope log2(degree))^2
     system    (system^2 + mixture^2 of experts) / (1 + told)
     layout    layout^2 * sum over axes of distance^2            (`support`: doublings beyond runs)
     told      sum over measured systems of told 2 ** -relations
@@ -202,7 +202,7 @@ def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
         texts = [one.word(name) for one in layouts]
         words = distinct(texts)
         doublings = np.array([max(0.0, math.log2(float(word))) for word in words])
-        found += slope**2 * doublings[positions(texts, words)]
+        found += np.square(slope * doublings[positions(texts, words)])
     return found
 
 

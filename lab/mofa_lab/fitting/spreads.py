@@ -56,7 +56,7 @@ class LeftGroup:
 
     by: str
     errors: Array
-    logs: Array  # doublings of sizes and degrees [runs, SLOPES]
+    logs: Array  # squared doublings of sizes and degrees [runs, SLOPES]
     distance: Array  # squared, in doublings
     shared: Array  # least of it, the same for all runs of a group
     related: Array  # sum over measured systems of 2 ** -relations

@@ -138,6 +138,7 @@ def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
 def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
     """constants.toml; where there was a cross-validation the measured runs, and how far steps vary."""
     from mofa_lab.fitting import coverage, spreads, writer
+    from mofa_model.bands import variance
     from mofa_model.files import write_text
     from mofa_model.presets import entries
 
@@ -151,6 +152,7 @@ def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
         texts.append(runs / VARIANCE)
         write_text(texts[-1], spreads.as_toml(spreads.variance_of(found), found))
     entries.table.cache_clear()  # what is shipped may be what was just written
+    variance.shipped.cache_clear()
     return [str(name) for name in texts]
 
 

@@ -88,9 +88,9 @@ def test_beyond_the_largest_run_every_doubling_takes_a_band_further():
     largest, *beyond = (
         np.log(width(replace(ASKED, gpus=f"{gpus}"))) ** 2 for gpus in (4096, 8192, 16384, 65536)
     )
-    noise = (END * 2 * shipped().slopes["gpus"]) ** 2  # of each doubling, seen or not
+    slope = (END * 2 * shipped().slopes["gpus"]) ** 2  # of noise, seen or not
     ways = [
-        found - largest - doublings * noise
+        found - largest - slope * ((12 + doublings) ** 2 - 12**2)
         for found, doublings in zip(beyond, (1, 2, 4), strict=True)
     ]
     assert ways == pytest.approx([way * ways[0] for way in (1, 4, 16)])
@@ -111,7 +111,8 @@ def test_experts_over_more_ranks_than_anybody_measured_are_far():
         3,
     ]
     measured, beyond = (width(replace(mixture, layout={"ep": degree})) for degree in ("32", "256"))
-    assert np.log(beyond) > 1.15 * np.log(measured)
+    further = np.log(beyond) ** 2 - np.log(measured) ** 2
+    assert further == pytest.approx((2 * END * 3 * shipped().layout) ** 2)
 
 
 def test_a_feature_of_another_family_is_nearer_than_one_of_nobody():
@@ -162,7 +163,7 @@ def test_one_run_is_worth_what_the_factor_that_is_learned_from_it_says():
     known = shipped()
     dense, mixture = (math.sqrt(3 * (known.system**2 + more**2)) for more in (0.0, known.mixture))
     assert dense < SYSTEMS < mixture
-    noise = math.sqrt(3 * (known.noise**2 + known.slopes["tp"] ** 2 / 2))  # of tp 2 on average
+    noise = math.sqrt(3 * (known.noise**2 + known.slopes["tp"] ** 2))  # of tp 2
     assert noise == pytest.approx(RUNS, rel=0.3)
 
 
