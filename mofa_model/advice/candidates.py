@@ -196,12 +196,14 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         score=float(score[0]),
         step=step,
         memory=float(full.memory.peak),
+        counted=float(full.memory.counted),
         index=-1 - place,
     )
 
 
 def _at(one: Candidate) -> Coordinates:
-    return coordinates(one.problem.workload, one.problem.cluster, one.strategy)
+    problem = one.problem
+    return coordinates(problem.workload, problem.cluster, one.strategy, one.estimated)
 
 
 def _layout(at: Coordinates) -> tuple[object, ...]:

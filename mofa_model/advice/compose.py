@@ -68,7 +68,8 @@ DECIDING: Final = {
     "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT "
     "coordinates.OTHER "
     "coordinates._DOUBLINGS",
-    "bands.odds": "band.BACKGROUND band.SHARE band.WIDER odds.END odds.PARTING "
+    "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
+    "bands.odds": "band.SHARE odds.END odds.PARTING "
     "odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
@@ -365,8 +366,7 @@ def _today(request: Request) -> Current | None:
     peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    at = coordinates(problem.workload, problem.cluster, strategy)
-    odds = Odds(fits=fits(request, problem, at, peak))
+    odds = Odds(fits=fits(request, problem, full.at, peak))
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 

@@ -20,7 +20,7 @@ from mofa_model import units
 from mofa_model.advice.answer import Predicted
 from mofa_model.advice.request import Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
-from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
 from mofa_model.bands.odds import LayoutOdds
 from mofa_model.estimate import Estimate, estimate
@@ -63,6 +63,12 @@ class PricedLayout:
     def step_time(self) -> float:
         """One optimizer step. [s]"""
         return float(self.step.total)
+
+    @property
+    def at(self) -> Coordinates:
+        """Where it stands among measured runs."""
+        share = float(self.estimate.memory.estimated)
+        return coordinates(self.problem.workload, self.problem.cluster, self.strategy, share)
 
 
 def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
@@ -245,8 +251,7 @@ def best_interval(request: Request, job: Job) -> Interval:
 
 def _seen(request: Request, one: PricedLayout) -> LayoutOdds:
     """What measured and short runs say of a layout."""
-    w, c = one.problem.workload, one.problem.cluster
-    return seen_of(request, (coordinates(w, c, one.strategy),))
+    return seen_of(request, (one.at,))
 
 
 def _expected_step(request: Request, one: PricedLayout, seen: LayoutOdds) -> float:
@@ -301,9 +306,7 @@ def _together(one: float, other: float) -> float:
 
 def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
     """Measured runs that a prediction rests on, with the bounds that the answer states."""
-    found = basis_of(
-        request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy)
-    )
+    found = basis_of(request.runs, one.at)
     return replace(found, within=figures.step_seconds.upper / figures.step_seconds.target - 1.0)
 
 

@@ -107,7 +107,9 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
 
 def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
     """All that is known of runs like one layout."""
-    runs, here = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
+    workload, cluster = problem.workload, problem.cluster
+    share = float(estimate(workload, cluster, strategy).memory.estimated)
+    runs, here = measured_runs(), coordinates(workload, cluster, strategy, share)
     basis, seen = basis_of(runs, here), features_of(runs, here)
     bands = {name: band_of(runs, here, name) for name in QUANTITIES}
     document = {

@@ -327,7 +327,6 @@ def _priced(
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
     from mofa_model.advice.predictions import basis, checkpoint_interval, predicted, priced
-    from mofa_model.bands.coordinates import coordinates
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -344,10 +343,7 @@ def _priced(
     layout = priced(problem, strategy)
     best = checkpoint_interval(request, layout, request.nodes)
     expected = predicted(request, layout, request.nodes, best)
-    here, evidence = (
-        coordinates(problem.workload, problem.cluster, strategy),
-        basis(request, layout, expected),
-    )
+    here, evidence = layout.at, basis(request, layout, expected)
     row = {
         "status": "Fits" if bool(layout.estimate.memory.fits(problem.cluster)) else "OutOfMemory",
         "step_seconds": layout.step_time,

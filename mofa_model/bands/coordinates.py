@@ -24,6 +24,7 @@ from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, DEGREES, Strategy
+from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
 """Halvings between stacks, devices or kinds of layers that share nothing; else half. [1]"""
@@ -69,6 +70,8 @@ class Coordinates:
     """What differs from the plainest layout, by the key of strategy texts."""
     publisher: str = ""
     """Who ran it; empty for the user."""
+    estimated: Ratio = 1.0
+    """Share of its memory that is estimated, not counted (`memory_odds`). [1]"""
 
     def word(self, name: str) -> str:
         """What stands under a coordinate or a key of the layout."""
@@ -79,7 +82,9 @@ class Coordinates:
         )
 
 
-def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coordinates:
+def coordinates(
+    workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
+) -> Coordinates:
     """Where a run of this would stand; what has nothing to act on in a layout is not said."""
     said = {word.key: word.write(strategy) for axis in _acting(strategy) for word in axis.words}
     return Coordinates(
@@ -91,6 +96,7 @@ def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coo
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
         layout={key: text for key, text in said.items() if text != PLAIN[key]},
+        estimated=estimated,
     )
 
 

@@ -13,9 +13,7 @@ never expects. Its scale is such that a band holds the share that it is made to 
 one question share their system and what takes both beyond the measured runs: it cancels, and so
 does more of their noise, the nearer they are. `mofa validate odds` says how true the odds are.
 
-The band of memory is the quantile of errors of measured runs. Each error counts by how near its run
-is (`coordinates`), and all of them are a background; the band widens with the distance of the
-nearest run.
+The band of a memory goes by the share of it that is estimated (`memory_odds`).
 
 A short run of one layout says what its own error is, and by the same covariance what to expect of
 the others' (kriging):
@@ -36,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import Coordinates, apart
+from mofa_model.bands import memory_odds
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
 from mofa_model.bands.variance import Parts, parts_of
 from mofa_model.records import dataclass
@@ -46,14 +45,10 @@ Array = NDArray[np.floating[Any]]
 
 SHARE: Final = 0.8
 """Runs that a band is made to hold. [1]"""
-BACKGROUND: Final = 1 / 60
-"""Weight of all runs together, beside a run at the same place, which has 1: memory. Ours. [1]"""
-WIDER: Final = 0.05
-"""Share by which a band widens for every halving to the nearest run. Ours. [1]"""
 PARTING: Final = 3.0
 """Halvings of a correlation for each halving of distance, by pairs of left-out runs. [1]"""
 REPEATED: Final = 0.01
-"""Scale of the logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
+"""Scale of a step's logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
 END: Final = 1.6377
 """Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
 
@@ -61,33 +56,13 @@ END: Final = 1.6377
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
     """The band of a quantity, as factors on its estimate."""
     if quantity == "memory":
-        return band_around(float(memory_halves(runs, (asked,))[0]))
+        return band_around(float(memory_odds.half_width(asked.estimated)))
     return band_around(END * float(parts_of(runs, (asked,)).scales[0]))
 
 
 def band_around(half: float) -> Range:
     """Factors on an estimate, from half the width of its band as a logarithm."""
     return Range(lower=math.exp(-half), target=1.0, upper=math.exp(half))
-
-
-def memory_halves(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Array:
-    """Half widths of the bands of layouts' memory, as logarithms. [1]"""
-    errors = np.abs(runs.errors["memory"])
-    known = np.flatnonzero(np.isfinite(errors))
-    known = known[np.argsort(errors[known], kind="stable")]
-    alike: Array = np.square(runs.say[known])  # every group alike
-    near = runs.distances(layouts, known)
-    weights = np.exp2(-near)
-    weights *= runs.say[known]
-    weights += BACKGROUND * alike / alike.sum()
-    wanted = SHARE * weights.sum(axis=1)
-    above = np.cumsum(weights, axis=1)
-    above -= np.multiply(0.5, weights, out=weights)  # the middles of the weights
-    half: Array = np.array(
-        [np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)]
-    )
-    half *= 1.0 + WIDER * near.min(axis=1)
-    return half
 
 
 def chance(scales: Array | float) -> Array:
@@ -194,7 +169,8 @@ class LayoutOdds:
         """The odds after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
-            ran, again = list(found), REPEATED**2 * np.eye(len(found))
+            repeated = REPEATED if name == "step" else memory_odds.REPEATED
+            ran, again = list(found), repeated**2 * np.eye(len(found))
             alone, whole = self._alone(name, ran), self._together(name, ran)
             centres[name] = alone.T @ np.linalg.solve(
                 alone[:, ran] + again, np.array(list(found.values()))
@@ -241,10 +217,11 @@ def odds_of(
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.at for one in tried))
     parts = parts_of(runs, every)
+    shares = np.array([one.estimated for one in every])
     seen = LayoutOdds(
         every,
         parts,
-        {"step": parts.scales, "memory": memory_halves(runs, every) / END},
+        {"step": parts.scales, "memory": memory_odds.half_width(shares) / END},
         {name: np.zeros(len(every)) for name in QUANTITIES},
         {name: np.zeros((0, len(every))) for name in QUANTITIES},
     )

@@ -23,7 +23,6 @@ from typing import Any, Final
 from mofa_model.advice import Request
 from mofa_model.advice.candidates import space_of
 from mofa_model.advice.predictions import PricedLayout, priced
-from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import ShortRun, odds_of
 from mofa_model.calibrate.runs import number_of, read_runs, seconds_of, step_seconds
 from mofa_model.calibrate.system import system_factor
@@ -110,7 +109,7 @@ def _read(
         )
     full = priced(problem, strategy)
     fitted = str(row["step_seconds"]).strip().lower() != FAILED
-    at = coordinates(problem.workload, problem.cluster, strategy)
+    at = full.at
     errors = _memory(request, full, row, fitted)
     if fitted:
         step = _step(row["step_seconds"], problem, folder)
@@ -172,8 +171,7 @@ def _memory(
     peak = float(full.estimate.memory.peak)
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}
-    at = coordinates(full.problem.workload, full.problem.cluster, full.strategy)
-    seen = odds_of(request.runs, (at,))
+    seen = odds_of(request.runs, (full.at,))
     scale, space = float(seen.scales["memory"][0]), math.log(space_of(full.problem) / peak)
     if not fitted:
         return {"memory": max(0.0, space) + scale}

@@ -132,14 +132,14 @@ def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
     return in_flight * layers * layer
 
 
-def beyond_loss(backward: Bytes, loss: Bytes) -> Bytes:
-    """What the backward pass of a layer takes above what the loss held, which is gone by then.
-    Ours. [B]
+def beyond(later: Bytes, earlier: Bytes) -> Bytes:
+    """What a tensor takes above another one that is gone when it comes: the backward pass of a
+    layer above the loss, gathered weights of the update above activations. Ours. [B]
 
-    >>> float(beyond_loss(5e9, 3e9)), float(beyond_loss(1e9, 3e9))
+    >>> float(beyond(5e9, 3e9)), float(beyond(1e9, 3e9))
     (2000000000.0, 0.0)
     """
-    return np.maximum(backward - loss, 0.0)
+    return np.maximum(later - earlier, 0.0)
 
 
 def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:

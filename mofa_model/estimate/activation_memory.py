@@ -101,7 +101,7 @@ def with_loss(
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
     logits = heads_on(strategy, stages) * _loss(workload, constants, strategy)
-    backward = memory.beyond_loss(footprint.backward, logits)
+    backward = memory.beyond(footprint.backward, logits)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
         workload.model.hidden,

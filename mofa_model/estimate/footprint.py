@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from mofa_model.checks import array_axes
-from mofa_model.equations import routing
+from mofa_model.equations import memory, routing
 from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.model_states import model_states
@@ -31,13 +31,18 @@ def footprint(
     """Every memory term of a layout, or of a family of them."""
     states = model_states(workload, cluster, strategy, stages)
     moving = activation_memory(workload, cluster, strategy, stages)
+    held = {
+        item.name: getattr(states, item.name)
+        for item in terms_of(Footprint)
+        if item.metadata.get("states")
+    }
+    if np.any(states.gather):
+        above = memory.beyond(states.gather, moving.moving)
+        held["update"] = states.update - states.gather + above
     return replace(
         moving,
-        **{
-            item.name: getattr(states, item.name)
-            for item in terms_of(Footprint)
-            if item.metadata.get("states")
-        },
+        **held,
+        gather=states.gather,
         host_states=states.host_states,
         host=host_bytes(cluster, states.host_states, moving.host_activations),
         last=np.argmax(stages.position, axis=0),

@@ -80,6 +80,7 @@ def model_states(
         buffers=buffers,
         reserve=constants.buffer,
         update=_sum([group.update for group in groups]),
+        gather=_sum([group.gather for group in groups]),
         host_states=_sum([group.host_states for group in groups]),
     )
 
@@ -269,28 +270,32 @@ def _trained(
     gradient: Bytes = precision.gradient
     buffer: Bytes = constants.bucket
     update: Bytes = 0.0 if on_host else constants.update
+    gather: Bytes = 0.0
     parked = states + gradient
     if s.sharding is not Sharding.NONE:
         update = memory.sharded_bytes(update, d)
         states, parked = memory.sharded_bytes(states, d), memory.sharded_bytes(parked, d)
-        buffer = buffer + constants.partition * (1.0 + 1.0 / d)
+        gather = constants.partition * (1.0 + 1.0 / d)
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         gradient = memory.sharded_bytes(gradient, d)
     if s.sharding is Sharding.WEIGHTS:
         # Gathered layers are buffers of their own; between them only the master weights need to
         # stay.
         kept = weight if on_host or s.host_weights else constants.sharded_weight
-        weight, buffer = memory.sharded_bytes(kept, d), 0.0
+        weight, buffer, gather = memory.sharded_bytes(kept, d), 0.0, 0.0
     away: Bytes = 0.0
     if _weights_on_host(s):
         weight, away = 0.0, weight
-    buffer = np.where(np.asarray(ranks) > 1, buffer, 0.0) if anything(buffer) else 0.0
+    several = np.asarray(ranks) > 1
+    buffer = np.where(several, buffer, 0.0) if anything(buffer) else 0.0
+    gather = np.where(several, gather, 0.0) if anything(gather) else 0.0
     return Footprint(
         weights=_times(parameters, weight),
         gradients=_times(parameters, gradient),
         optimizer=_times(parameters, memory.device_optimizer_bytes(states, on_host=on_host)),
         buffers=_times(parameters, buffer),
-        update=_times(parameters, update),
+        update=_times(parameters, update + gather),
+        gather=_times(parameters, gather),
         host_states=_times(parameters, (parked if on_host else 0.0) + away),
     )
 

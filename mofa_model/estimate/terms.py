@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.equations.memory import beyond
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
-from mofa_model.units import Bytes, Seconds
+from mofa_model.units import Bytes, Ratio, Seconds
 
 
 def term(equation: str, meaning: str, *, default: Any = MISSING, **more: Any) -> Any:
@@ -77,7 +78,9 @@ class Footprint:
         "(31)", "what the backward pass of a layer makes anew above the loss", default=0.0
     )
     logits: Bytes = term("Table 2", "head and loss", default=0.0)
-    update: Bytes = term("ours", "workspace of the update", default=0.0, states=True)
+    update: Bytes = term(
+        "ours", "the update and its gather, above activations", default=0.0, states=True
+    )
     fragmentation: Bytes = term("ours", "reserved beyond what is allocated", default=0.0)
     graphs: Bytes = term("ours", "held by CUDA graphs", default=0.0)
     host_states: Bytes = 0.0
@@ -86,18 +89,27 @@ class Footprint:
     """Activations of one device in the host."""
     host: Bytes = 0.0
     """Host memory of the fullest node, [...]."""
+    gather: Bytes = 0.0
+    """Gathered weights of the update: gone when activations come, so that only what is above those
+    is a part of `update`. Where there are no activations yet, `update` has all of it. [K, ...]"""
     last: NDArray[np.intp] | None = None
     """Position of the last stage among the kinds, [...]."""
 
     @property
     def static(self) -> Bytes:
-        """Memory that is held between two steps, [K, ...]. [B]"""
+        """Memory that is held the whole time, [K, ...]. [B]"""
         return self.weights + self.gradients + self.optimizer + (self.buffers + self.reserve)
+
+    @property
+    def moving(self) -> Bytes:
+        """Memory of micro-batches, which is gone between two steps, [K, ...]. [B]"""
+        moving: Bytes = reduce(add, [getattr(self, name) for name in _MOVING])
+        return moving
 
     @property
     def total(self) -> Bytes:
         """Peak of every kind of stage, [K, ...]. [B]"""
-        moving: Bytes = reduce(add, [getattr(self, name) for name in _MOVING])
+        moving = self.moving
         total: Bytes = self.static + self.update
         # A search asks for the states of thousands of rows alone: it is spared a pass over them.
         return total + moving if np.ndim(moving) or moving else total
@@ -107,6 +119,19 @@ class Footprint:
         """Weights, gradients and optimizer states of the stage that has most of them. [B]"""
         states: Bytes = np.max(self.weights + self.gradients + self.optimizer, axis=0)
         return states
+
+    @property
+    def counted(self) -> Bytes:
+        """What is counted, not estimated: states, buffers and update of the stage with most. [B]"""
+        above = beyond(self.gather, self.moving) if np.any(self.gather) else 0.0
+        counted: Bytes = np.max(self.static - self.reserve + self.update - above, axis=0)
+        return counted
+
+    @property
+    def estimated(self) -> Ratio:
+        """Share of the fullest stage's memory that is estimated, not counted. [1]"""
+        share: Ratio = np.maximum(1.0 - self.counted / self.peak, 0.0)
+        return share
 
     @property
     def activation_peak(self) -> Bytes:
@@ -129,7 +154,7 @@ class Footprint:
     @property
     def static_first_stage(self) -> Bytes:
         """Memory that rank 0 still has allocated when a step is over. [B]"""
-        first: Bytes = np.asarray(self.static)[0]
+        first: Bytes = np.asarray(self.static + self.gather)[0]
         return first
 
     @property
@@ -142,7 +167,8 @@ class Footprint:
     @property
     def static_allocated(self) -> Bytes:
         """What the last stage's allocator counts between two steps, with the update. [B]"""
-        return self._on_last(self.static + self.update - self.reserve)
+        gathered = np.minimum(self.gather, self.moving) if np.any(self.gather) else 0.0
+        return self._on_last(self.static + self.update + gathered - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:
         position = np.expand_dims(np.asarray(self.last), 0)

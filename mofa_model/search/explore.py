@@ -95,8 +95,15 @@ class Candidate:
     step: Seconds
     memory: Bytes
     """What it takes on the fullest device. [B]"""
+    counted: Bytes
+    """What of it is counted, not estimated. [B]"""
     index: int
     """Raw index: of two with one score the smaller is the plainer."""
+
+    @property
+    def estimated(self) -> Ratio:
+        """Share of its memory that is estimated, not counted. [1]"""
+        return max(0.0, 1.0 - self.counted / self.memory)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +234,13 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 part = share / len(shapes.index)
                 price(axes, context, shapes, leaders, advance, part)
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
-            columns = (leaders.index, leaders.memory, leaders.steps, leaders.scores)
+            columns = (
+                leaders.index,
+                leaders.memory,
+                leaders.steps,
+                leaders.scores,
+                leaders.counted,
+            )
             rows = zip(*(column.tolist() for column in columns), strict=True)
             best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
             if leaders.near_index >= 0:
@@ -264,6 +277,7 @@ def _candidate(
     memory: float,
     step: float,
     score: float,
+    counted: float = 0.0,
 ) -> Candidate:
     return Candidate(
         strategy=strategy_of(axes.decode(index), case.cluster),
@@ -272,6 +286,7 @@ def _candidate(
         score=score,
         step=step,
         memory=memory,
+        counted=counted,
         index=index,
     )
 

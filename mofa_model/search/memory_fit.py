@@ -50,8 +50,9 @@ def rows_with_room(
     leaders: Leaders,
 ) -> Array:
     """The rows that have room for what stays in memory; the others' strategies are counted."""
-    held, legal = np.max(states.held, axis=1), reduce(or_, states.ok)
-    least = np.min(np.where(legal, held, np.inf), axis=0)
+    held = states.held if states.gather is None else states.held + states.gather
+    legal = reduce(or_, states.ok)
+    least = np.min(np.where(legal, np.max(held, axis=1), np.inf), axis=0)
     full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
     if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
@@ -92,8 +93,10 @@ def fits_of(
     for some, level in ((whole, Sharding.WEIGHTS), (~whole, Sharding.OPTIMIZER)):
         if some.any():
             loss = with_loss(w, c, varied(s, sharding=level), block.stages, activations)
-            held = states.held if some.all() else states.held[some]
-            peak[some] = _largest_sum(held, np.asarray(loss.total))
+            held, moving = states.held, np.asarray(loss.total)
+            if states.gather is not None:
+                moving = np.maximum(states.gather[some], moving)
+            peak[some] = _largest_sum(held if some.all() else held[some], moving)
     host = _host_bytes(context, states, parked)
     fits: list[Fit | None] = []
     for overlaps in block.overlaps:
@@ -142,11 +145,13 @@ def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) ->
 
 
 def _largest_sum(held: Array, moving: Array) -> Array:
-    """Maximum over kinds of stages of the sum, from [states, kinds, rows] and [kinds, rows]. [B]"""
+    """Maximum over kinds of stages of the sum, from [states, kinds, rows] and such an array or
+    [kinds, rows]. [B]
+    """
     kinds = held.shape[1]
-    peak: Array = held[:, 0] + moving[0]
+    peak: Array = held[:, 0] + moving[..., 0, :]
     room_for_sum = np.empty_like(peak)
     for k in range(1, kinds):
-        np.add(held[:, k], moving[k], out=room_for_sum)
+        np.add(held[:, k], moving[..., k, :], out=room_for_sum)
         np.maximum(peak, room_for_sum, out=peak)
     return peak

@@ -33,6 +33,11 @@ class OptimizerStates:
     """The level of each state; those of one level stand together."""
     held: Array
     """Bytes that stay on the device, [states, kinds, rows]. [B]"""
+    reserve: Bytes
+    """What of them the stack holds before the first layer. [B]"""
+    gather: Array | None
+    """Bytes of the update that are gone when activations come, [states, kinds, rows]; None where
+    no state has any. [B]"""
     parked: Array | None
     """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state
     has any. [B]"""
@@ -54,6 +59,7 @@ class OptimizerStates:
         return replace(
             self,
             held=self.held.take(rows, axis=-1),
+            gather=None if self.gather is None else self.gather.take(rows, axis=-1),
             parked=None if self.parked is None else self.parked.take(rows, axis=-1),
             host=None if self.host is None else self.host.take(rows, axis=-1),
             exchange=self.sent(rows),
@@ -96,9 +102,14 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     parked = None
     if any(np.any(some.host_states) for some in held):
         parked = _stacked([some.host_states * c.gpus_per_node for some in held], shape)
+    gather = None
+    if any(np.any(some.gather) for some in held):
+        gather = _stacked([some.gather for some in held], shape)
     return OptimizerStates(
         levels=tuple(state.fields["sharding"] for state in states),
-        held=_stacked([some.total for some in held], shape),
+        held=_stacked([some.total - some.gather for some in held], shape),
+        reserve=c.calibration.memory.buffer,
+        gather=gather,
         parked=parked,
         host=None if parked is None else np.max(parked, axis=1),
         exchange=GradientExchange(

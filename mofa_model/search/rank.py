@@ -58,6 +58,8 @@ class Leaders:
     """Step times of the same. [s]"""
     memory: Array = field(default_factory=lambda: np.empty(0))
     """What they take on their fullest devices. [B]"""
+    counted: Array = field(default_factory=lambda: np.empty(0))
+    """What of it is counted, not estimated. [B]"""
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
     shapes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -101,7 +103,8 @@ class Leaders:
             at = (state, columns[column])
             scores = self.score(step[chosen], states.saved[at], states.replicas[at])
             index = index[column] + states.offset[state, 0]
-            self._take(scores, step[chosen], memory[chosen], index, shapes[column])
+            counted = np.max(states.held[state, :, columns[column]], axis=1) - states.reserve
+            self._take(scores, step[chosen], memory[chosen], counted, index, shapes[column])
 
     def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
         """Remember the fastest that almost fits; `near_bytes` is zero elsewhere."""
@@ -117,10 +120,17 @@ class Leaders:
             self.near_step, self.near_index, self.near_memory = best, nearest, memory
 
     def _take(
-        self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array
+        self,
+        scores: Array,
+        steps: Array,
+        memory: Array,
+        counted: Array,
+        index: Array,
+        shapes: Array,
     ) -> None:
         scores, steps = np.concatenate([self.scores, scores]), np.concatenate([self.steps, steps])
         memory = np.concatenate([self.memory, memory])
+        counted = np.concatenate([self.counted, counted])
         index, shapes = np.concatenate([self.index, index]), np.concatenate([self.shapes, shapes])
         order = np.lexsort((index, steps, scores))
         if self.apart:
@@ -128,6 +138,6 @@ class Leaders:
             order = order[np.sort(first)]
         order = order[: self.keep]
         self.scores, self.steps, self.memory = scores[order], steps[order], memory[order]
-        self.index, self.shapes = index[order], shapes[order]
+        self.index, self.shapes, self.counted = index[order], shapes[order], counted[order]
         if len(order) == self.keep:
             self.cut = min(self.cut, float(self.scores[-1] / self.least_score))

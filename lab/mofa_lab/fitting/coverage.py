@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.steps import predict
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, MeasuredRuns, in_columns, in_words
+from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow, predicted_by
 
 Mask = NDArray[np.bool_]
 Row = Mapping[str, str]
 
-PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage")}
+PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage", "allocated_gib")}
 """What predicts the figures of a quantity of the table."""
 WITHIN: Final = (0.75, 0.88)
 """Where the share of all runs that bands hold has to be. [1]"""
@@ -110,10 +112,16 @@ def _placed(row: FitRow, group: str) -> dict[str, str]:
     }
 
 
-def coordinates_of(row: FitRow) -> Coordinates:
+def estimated_shares(cases: Sequence[Case]) -> dict[str, float]:
+    """Share of each case's memory that is estimated, by its name. [1]"""
+    shares = predict(cases).columns["estimated"]
+    return {case.id: float(share) for case, share in zip(cases, shares, strict=True)}
+
+
+def coordinates_of(row: FitRow, estimated: float = 1.0) -> Coordinates:
     """Where a case stands; its machines have default constants, so its stack is its key's."""
     case = row.case
-    at = coordinates(case.workload, case.cluster, case.strategy)
+    at = coordinates(case.workload, case.cluster, case.strategy, estimated)
     return replace(at, stack=case.key.stack, publisher=case.publisher)
 
 
@@ -133,11 +141,12 @@ def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> li
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
+    shares = estimated_shares(found.cases) if quantity == "memory" else {}
     seen: dict[str, MeasuredRuns] = {}
     for row, error, fold, unseen in judged(part, quantity, by):
         if fold not in seen:
             seen[fold] = without(rows, part, unseen)
-        band = band_of(seen[fold], coordinates_of(row), quantity)
+        band = band_of(seen[fold], coordinates_of(row, shares.get(row.case.id, 1.0)), quantity)
         width, inside = band.upper / band.lower, band.lower <= np.exp(error) <= band.upper
         told.append(LeftOut(row, fold, error, float(width), bool(inside)))
     return told

@@ -33,11 +33,14 @@ class SweptQuestion:
         others = unseen(runs, group)
         self.stack = cases[0].key.stack
         self.gpus = int(cases[0].cluster.gpus)
-        self.at: list[Coordinates] = [_coordinates(case) for case in cases]
+        found = predict(cases).columns
+        self.at: list[Coordinates] = [
+            _coordinates(case, share)
+            for case, share in zip(cases, found["estimated"].tolist(), strict=True)
+        ]
         self.seen: LayoutOdds = odds_of(others, self.at)
         have = support(others, self.stack, experts=False)
         self.complexity: Array = np.array([have.complexity(at.layout) for at in self.at])
-        found = predict(cases).columns
         self.fitted = ~np.array([case.out_of_memory for case in cases])
         limit = np.array(
             [
@@ -70,8 +73,9 @@ def _model(case: Case) -> tuple[object, ...]:
     return case.key.stack, case.workload.model.layers, case.workload.model.hidden
 
 
-def _coordinates(case: Case) -> Coordinates:
-    return replace(coordinates(case.workload, case.cluster, case.strategy), stack=case.key.stack)
+def _coordinates(case: Case, estimated: float) -> Coordinates:
+    at = coordinates(case.workload, case.cluster, case.strategy, estimated)
+    return replace(at, stack=case.key.stack)
 
 
 def _step(case: Case) -> float:

@@ -15,6 +15,7 @@ from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, summary
 from mofa_model.calibrate.cases import Batch, Case, Resolve, batch_of, batches, shipped, stacked
 from mofa_model.errors import InputError
 from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Recompute, Strategy
 
@@ -22,9 +23,10 @@ Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
 """What prices a batch: the estimate, or a stand-in in tests."""
 
 FIGURES: Final = (
-    "step", "peak", "first_stage", "static", "allocated", "static_allocated", "fits", "layer_forward", "layer_backward",
+    "step", "peak", "first_stage", "static", "allocated", "static_allocated", "estimated", "room", "fits", "layer_forward", "layer_backward",
 )  # fmt: skip
-"""Columns of `Predictions`: seconds and bytes; `fits` is 1 or 0."""
+"""Columns of `Predictions`: seconds and bytes; `estimated` is a share, `room` the logarithm of the memory
+that there is over the peak, `fits` 1 or 0."""
 
 RATIOS: Final[dict[str, dict[str, Any]]] = {
     "sequence_parallel": {"sequence_parallel": True},
@@ -100,6 +102,8 @@ def _fill(
         result.memory.static_first_stage,
         result.memory.allocated,
         result.memory.static_allocated,
+        result.memory.estimated,
+        np.log(device_memory_limit(ready.cluster) / result.memory.peak),
         result.memory.fits(ready.cluster),
         result.layer_forward,
         result.layer_backward,

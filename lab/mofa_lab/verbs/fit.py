@@ -169,7 +169,8 @@ def _bands() -> Path:
 
 
 def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
-    from mofa_lab.fitting import figures
+    from mofa_lab.fitting import figures, memory_spread
+    from mofa_model.bands.memory_odds import ESTIMATED
 
     spread = (
         Column("n"),
@@ -190,6 +191,9 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
         if line.errors["n"]
     )
     notes = tuple(f"written: {name}" for name in written)
+    if "publisher" in found.memory.validated:
+        likeliest = memory_spread.likeliest(found)
+        notes += (f"memory_odds.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
     return [
         Table(
             title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes

@@ -71,11 +71,18 @@ def test_what_a_difference_costs(name, asked, had, halvings):
     assert apart(name, asked, asked) == 0
 
 
-@pytest.mark.parametrize("quantity", QUANTITIES)
-def test_a_known_stack_is_surer_than_an_unknown_one_on_an_unknown_device(quantity):
-    near = width(ASKED, quantity)
-    assert near < width(replace(ASKED, stack="maxtext"), quantity)
-    assert near < width(replace(ASKED, stack="maxtext", device="l40s"), quantity)
+def test_a_known_stack_is_surer_of_a_step_than_an_unknown_one_on_an_unknown_device():
+    near = width(ASKED)
+    assert near < width(replace(ASKED, stack="maxtext"))
+    assert near < width(replace(ASKED, stack="maxtext", device="l40s"))
+
+
+def test_a_memory_is_as_sure_as_the_share_of_it_that_is_counted():
+    """By half² = (0.129 share)² + 0.02²: e^±0.1305 where all is estimated, e^±0.0326 at a fifth."""
+    widths = [np.log(width(replace(ASKED, estimated=share), "memory")) for share in (1.0, 0.2)]
+    assert widths == pytest.approx([0.2611, 0.0653], abs=1e-4)
+    other = replace(ASKED, stack="maxtext", device="l40s")
+    assert width(other, "memory") == width(ASKED, "memory")
 
 
 def test_a_feature_that_no_run_has_widens_a_band():

@@ -62,6 +62,22 @@ def test_the_published_layout_of_llama_405b_fits_its_h100s():
     assert 60 < float(found.peak) / GIB < 75
 
 
+@pytest.mark.parametrize("sequence, above", [(4096, 0.0), (256, 1.0)])
+def test_gathered_weights_are_gone_when_activations_come(sequence, above):
+    """At ZeRO-1 on 64 devices 8.03e9 parameters are gathered in 2 B (1 + 1/64): 16.3 GB. A micro-batch
+    of 4,096 tokens takes more, one of 256 less."""
+    layout = Strategy(dp=64, sharding=Sharding.OPTIMIZER)
+    common = {"sequence": sequence, "batch": 64, "rule": "even"}
+    found, _ = priced("llama3-8b", "h100-80gb-sxm", layout, constants=NANOTRON, **common)
+    without = replace(NANOTRON, partition=0.0)
+    bare, _ = priced("llama3-8b", "h100-80gb-sxm", layout, constants=without, **common)
+    gather = float(np.max(found.gather))
+    assert gather == pytest.approx(8.03e9 * 2.0 * (1 + 1 / 64), rel=0.001)
+    assert float(found.static_first_stage - bare.static_first_stage) == pytest.approx(gather)
+    more = float(found.peak - bare.peak)
+    assert more == pytest.approx(above * (gather - float(np.max(bare.moving))), abs=1.0)
+
+
 def test_llama_405b_does_not_fit_without_pipeline_stages():
     layout = Strategy(tp=8, dp=2, sequence_parallel=True)
     found, cluster = priced("llama3.1-405b", "h100-80gb-sxm", layout, sequence=8192, batch=16)

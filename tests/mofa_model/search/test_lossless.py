@@ -129,6 +129,20 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
     assert quick.searched + quick.pruned + sum(quick.rejected.values()) == quick.raw == whole.raw
 
 
+@pytest.mark.parametrize("stack", ["nanotron", "megatron-core"])
+def test_a_candidate_holds_what_the_estimate_says_and_as_much_of_it_is_counted(stack):
+    """nanotron gathers updated weights, which are gone when activations come."""
+    question = SearchQuestion(
+        problems=(problem(gpus=16, batch=64, stack=stack),), nodes=(2,), constraints=FEW, keep=40
+    )
+    for one in search(question).best[2]:
+        c = one.problem.cluster
+        held = estimate(one.problem.workload, replace(c, gpus=16), one.strategy).memory
+        assert one.memory == pytest.approx(float(held.peak), rel=1e-9)
+        assert one.counted == pytest.approx(float(held.counted), rel=1e-9)
+        assert one.estimated == pytest.approx(float(held.estimated), abs=1e-9)
+
+
 def test_of_one_shape_only_the_best_is_kept():
     question = SearchQuestion(
         problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6
