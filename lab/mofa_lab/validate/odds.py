@@ -2,6 +2,7 @@
 
     picks    published jobs with their layouts hidden (`picks`)
     pairs    two runs of one question of a sweep: how often the one that is said to be faster was
+    trained  the chance to fit that is said of published runs, all of which did
     fits     runs of a sweep that fitted or did not, against the chance that is said and against a constant edge
     regret   what the pick among the runs of one question loses, by the rule and by the least estimate
     gains    what the pick gains over every other run of its question, by what is said and as it was
@@ -14,6 +15,7 @@ constants, which have seen them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,8 +25,11 @@ from mofa_lab.validate.picks import apart, picks, summed
 from mofa_lab.validate.probes import replayed
 from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
+from mofa_lab.validate.steps import predict
 from mofa_model.advice.candidates import SLOWED, weights_of
 from mofa_model.advice.choice import simplest
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.odds import odds_of
 from mofa_model.bands.table import measured_runs
 from mofa_model.calibrate.cases import Case
 
@@ -33,6 +38,8 @@ Mask = NDArray[np.bool_]
 
 BINS: Final = np.linspace(0.5, 1.0, 11)
 """Edges of the chances that pairs are told apart by. [1]"""
+CHANCES: Final = np.array([0.0, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0])
+"""Edges of the chances to fit that are told apart. [1]"""
 GAINS: Final = (0.1, 0.2, 0.5)
 """Edges of the gains that are told apart. [1]"""
 
@@ -52,7 +59,55 @@ def odds_document(
         if any("gain" in one for one in picked)
         else {}
     )
-    return {**told, "jobs": picked, **_sweeps(swept)}
+    return {**told, "jobs": picked, "trained": trained(cases), **_sweeps(swept)}
+
+
+def trained(cases: Sequence[Case]) -> dict[str, Any]:
+    """The chance to fit of published runs, by what is said. Their estimates rest on fits that may have seen them, the width of their
+    bands on fits without their publishers.
+    """
+    some = [
+        case for case in cases if case.kind == "pretrain" and not case.group and _has_step(case)
+    ]
+    if not some:
+        return {"runs": 0}
+    found = predict(some).columns
+    at = [
+        replace(
+            coordinates(case.workload, case.cluster, case.strategy, share), stack=case.key.stack
+        )
+        for case, share in zip(some, found["estimated"].tolist(), strict=True)
+    ]
+    said = odds_of(measured_runs(), at).below("memory", np.exp(found["room"]))
+    return _reliability(said, np.ones(len(some), dtype=bool))
+
+
+def _has_step(case: Case) -> bool:
+    return any(one.quantity == "step_time_s" for one in case.measured)
+
+
+def _reliability(said: Array, fitted: Mask) -> dict[str, Any]:
+    """How often runs fitted, by the chance that was said; how many that did were said to be unsure, and how many that did not were
+    refused.
+    """
+    which = np.clip(np.digitize(said, CHANCES) - 1, 0, len(CHANCES) - 2)
+    bins = [
+        {
+            "said": float(said[mine].mean()),
+            "was": float(fitted[mine].mean()),
+            "runs": int(mine.sum()),
+        }
+        for mine in (which == at for at in range(len(CHANCES) - 1))
+        if mine.any()
+    ]
+    error = sum(row["runs"] * abs(row["said"] - row["was"]) for row in bins) / len(said)
+    return {
+        "runs": len(said),
+        "unsure": float(np.mean(said[fitted] < LIKELY)),
+        "refused": float(np.mean(said[~fitted] < LIKELY)) if not fitted.all() else None,
+        "calibration_error": error,
+        "bins": bins,
+    }
 
 
 def _sweeps(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
@@ -143,7 +198,9 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     beyond = fitted & ~edge
     slowed = beyond & (longer > 1.0 + SLOWED)
     return {
+        **_reliability(said, fitted),
         **_scores(said, edge, fitted),
+        "bound": _bound(said, fitted),
         "beyond": int(beyond.sum()),
         "slowed": sorted(longer[slowed].tolist()),
         "at_speed": _scores(said, edge, fitted & ~slowed),
@@ -151,11 +208,23 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
-    brier, constant = (
-        float(np.mean((said - fitted) ** 2)),
+    """The least Brier score of any chance that rises with the one that is said, with hindsight. Source: pool adjacent violators."""
         float(np.mean((1.0 * edge - fitted) ** 2)),
     )
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}
+
+
+def _bound(said: Array, fitted: Mask) -> float:
+    """The least Brier score of any chance that rises with the one that is said, chosen with hindsight. Source: pool adjacent violators."""
+    order = np.argsort(said, kind="stable")
+    blocks: list[tuple[float, int]] = []
+    for was in fitted[order].tolist():
+        block = (float(was), 1)
+        while blocks and blocks[-1][0] / blocks[-1][1] >= block[0] / block[1]:
+            last = blocks.pop()
+            block = (last[0] + block[0], last[1] + block[1])
+        blocks.append(block)
+    return sum(fit * (1.0 - fit / runs) for fit, runs in blocks) / len(said)
 
 
 def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class Tokens:
             allocated=layers,
             static_allocated=layers / 4,
             activations=layers,
+            estimated=1.0,
             fits=lambda given: layers <= given.device.memory,
         )
         return SimpleNamespace(
