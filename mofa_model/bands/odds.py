@@ -33,8 +33,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands import memory_odds
+from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
 from mofa_model.bands.variance import Parts, parts_of
 from mofa_model.records import dataclass

@@ -208,7 +208,8 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
-    """The least Brier score of any chance that rises with the one that is said, with hindsight. Source: pool adjacent violators."""
+    brier, constant = (
+        float(np.mean((said - fitted) ** 2)),
         float(np.mean((1.0 * edge - fitted) ** 2)),
     )
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}

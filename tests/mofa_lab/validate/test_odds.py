@@ -49,14 +49,32 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
 
 
 def test_most_runs_that_trained_beyond_their_memory_took_four_times_as_long(swept):
-    """The allocator asks for the same memory again and again: 12 of 20, the quickest 3.9 times."""
+    """The allocator asks for the same memory again and again: 12 of 15, the quickest 3.9 times."""
     fits = swept["fits"]["nanotron"]
     assert (len(fits["slowed"]), fits["beyond"]) == (
         pytest.approx(12, abs=2),
-        pytest.approx(20, abs=3),
+        pytest.approx(15, abs=3),
     )
     assert fits["slowed"][0] > 3.5
-    assert fits["at_speed"]["better"] > fits["better"]
+    assert fits["at_speed"]["edge"] < 0.5 * fits["edge"]
+
+
+def test_what_trained_is_said_to_fit_and_what_did_not_is_refused(swept):
+    """Of published runs that trained at most a fifth is given less than 90 %, of those of a sweep that did not 97 %."""
+    published = [
+        case
+        for name in ("throughput", "bridge", "mlperf", "cloud")
+        for case in load(CASES / f"{name}.json")[0]
+    ]
+    found = odds.trained(published)
+    assert found["runs"] > 200
+    assert found["unsure"] <= 0.2
+    assert found["calibration_error"] <= 0.05
+    fits = swept["fits"]["nanotron"]
+    assert fits["unsure"] <= 0.05
+    assert fits["refused"] >= 0.97
+    assert fits["calibration_error"] <= 0.05
+    assert fits["bound"] < fits["brier"] < fits["edge"]
 
 
 def test_a_published_job_is_asked_without_its_group():
@@ -107,6 +125,6 @@ def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_th
             found[way][-1] for way in ("steps", "plan", "top", "random")
         )
         assert advised < fastest < random
-        assert in_turn <= 0.008
+        assert in_turn <= 0.0105
         assert advised <= 0.011
         assert found["failed"] <= 1
