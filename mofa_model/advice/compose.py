@@ -69,8 +69,7 @@ DECIDING: Final = {
     "coordinates.OTHER "
     "coordinates._DOUBLINGS",
     "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
-    "bands.odds": "band.SHARE odds.END odds.PARTING "
-    "odds.REPEATED probes.REPEATED",
+    "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "table.CROWD table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
     "prospects.SURE prospects.TIGHTER "

@@ -110,7 +110,7 @@ class MeasuredRuns:
         """Where a run stands."""
         said = {name: self.word(name, run) for name in self.words}
         layout = {key: word for key, word in said.items() if word != PLAIN.get(key, word)}
-        places = {name: said[name] for name in PLACES}
+        places: dict[str, Any] = {name: said[name] for name in PLACES}
         return Coordinates(**places, layout=layout, publisher=self.publisher(run))
 
     def related(self, stack: str) -> NDArray[np.bool_]:

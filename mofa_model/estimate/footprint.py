@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.checks import array_axes
+from mofa_model.checks import anything, array_axes
 from mofa_model.equations import memory, routing
 from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
@@ -36,7 +36,7 @@ def footprint(
         for item in terms_of(Footprint)
         if item.metadata.get("states")
     }
-    if np.any(states.gather):
+    if anything(states.gather):
         above = memory.beyond(states.gather, moving.moving)
         held["update"] = states.update - states.gather + above
     return replace(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import anything
 from mofa_model.equations.memory import beyond
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
@@ -123,7 +124,7 @@ class Footprint:
     @property
     def counted(self) -> Bytes:
         """What is counted, not estimated: states, buffers and update of the stage with most. [B]"""
-        above = beyond(self.gather, self.moving) if np.any(self.gather) else 0.0
+        above = beyond(self.gather, self.moving) if anything(self.gather) else 0.0
         counted: Bytes = np.max(self.static - self.reserve + self.update - above, axis=0)
         return counted
 
@@ -167,7 +168,7 @@ class Footprint:
     @property
     def static_allocated(self) -> Bytes:
         """What the last stage's allocator counts between two steps, with the update. [B]"""
-        gathered = np.minimum(self.gather, self.moving) if np.any(self.gather) else 0.0
+        gathered = np.minimum(self.gather, self.moving) if anything(self.gather) else 0.0
         return self._on_last(self.static + self.update + gathered - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import AxisContext, shard_group
-from mofa_model.checks import field_names
+from mofa_model.checks import anything, field_names
 from mofa_model.estimate.gradient_exchange import GradientExchange, Hiding, gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
 from mofa_model.records import dataclass
@@ -103,7 +103,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     if any(np.any(some.host_states) for some in held):
         parked = _stacked([some.host_states * c.gpus_per_node for some in held], shape)
     gather = None
-    if any(np.any(some.gather) for some in held):
+    if any(anything(some.gather) for some in held):
         gather = _stacked([some.gather for some in held], shape)
     return OptimizerStates(
         levels=tuple(state.fields["sharding"] for state in states),

@@ -162,7 +162,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
                 Table(
                     title="First choices for published jobs",
                     columns=heads,
-                    rows=_picked(document["picks"]),
+                    rows=(*_picked(document["picks"]), *_trained(run)),
                 )
             ]
             if "picks" in document
@@ -233,6 +233,14 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
             p["risky"] == 0,
         ),
     )
+
+
+def _trained(found: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    """Of runs that trained, how many were given less than 90 % to fit."""
+    if not found["runs"]:
+        return ()
+    what = f"of {found['runs']} runs that trained, those given less than 90 % to fit"
+    return ((what, _percent(found["unsure"]), "20 %", found["unsure"] <= UNSURE),)
 
 
 def _probed(document: Mapping[str, Any]) -> Table:
