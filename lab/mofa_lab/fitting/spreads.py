@@ -55,6 +55,7 @@ class LeftGroup:
     """Errors of a group in one way of leaving out, and what the parts of their variance are at unit numbers; one entry a run."""
 
     by: str
+    publisher: str
     errors: Array
     logs: Array  # squared doublings of sizes and degrees [runs, SLOPES]
     distance: Array  # squared, in doublings
@@ -70,6 +71,11 @@ class LeftGroup:
         )
         return noise, system, numbers["layout"] ** 2 * self.distance
 
+    def ends(self, numbers: Mapping[str, Array]) -> Array:
+        """Errors in half widths of bands: one of at most 1 is held. [1]"""
+        found: Array = np.abs(self.errors) / END / np.sqrt(sum(self.variance(numbers)))
+        return found
+
 
 class _Likelihood:
     """The sums that the numbers make greatest, of all groups at once."""
@@ -79,7 +85,7 @@ class _Likelihood:
             return np.concatenate([getattr(one, name) for one in groups])
 
         names = ("errors", "logs", "distance", "shared", "related", "mixture")
-        self._all = LeftGroup("", *map(joined, names))
+        self._all = LeftGroup("", "", *map(joined, names))
         self._sizes = np.array([len(one.errors) for one in groups])
         self._which = np.repeat(np.arange(len(groups)), self._sizes)
         self._middles = np.array([np.median(one.errors) for one in groups])
@@ -116,12 +122,34 @@ def variance_of(found: CampaignResult) -> Variance:
 def widened(groups: Sequence[LeftGroup], numbers: Mapping[str, Array]) -> Variance:
     """Numbers, widened until bands of systems that were left out hold their share."""
     systems = [one for one in groups if one.by == BY] or groups
-    ends = [np.abs(one.errors) / END / np.sqrt(sum(one.variance(numbers))) for one in systems]
+    ends = [one.ends(numbers) for one in systems]
     weights = [np.full(len(one.errors), len(one.errors) ** -CROWD) for one in systems]
     factor = _quantile(np.concatenate(ends), np.concatenate(weights))
     slopes = dict(zip(SLOPES, (factor * numbers["slopes"]).tolist(), strict=True))
     scales = {name: float(factor * numbers[name]) for name in SCALES}
     return Variance(**scales, told=float(numbers["told"]), slopes=slopes)
+
+
+def held_by_others(groups: Sequence[LeftGroup]) -> tuple[int, float]:
+    """Groups of systems left out, and the mean share of their runs that bands hold whose numbers saw no error of their publisher. [1]"""
+    shares: list[float] = []
+    for publisher in dict.fromkeys(one.publisher for one in groups):
+        seen = [one for one in groups if one.publisher != publisher]
+        if not seen:
+            continue
+        numbers = arrays_of(widened(seen, likeliest(seen)))
+        shares += [
+            float(np.mean(one.ends(numbers) <= 1.0))
+            for one in groups
+            if one.publisher == publisher and one.by == BY
+        ]
+    return len(shares), float(np.mean(shares))
+
+
+def arrays_of(known: Variance) -> dict[str, Array]:
+    """The numbers as a likelihood takes them."""
+    scales = {name: np.array(getattr(known, name)) for name in (*SCALES, "told")}
+    return {**scales, "slopes": np.array([known.slopes[name] for name in SLOPES])}
 
 
 def likeliest(groups: Sequence[LeftGroup]) -> dict[str, Array]:
@@ -179,6 +207,7 @@ def _group(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -
     share = np.square(parts_of(seen, layouts, replace(none, system=1.0, told=1.0)).systems)
     return LeftGroup(
         by=by,
+        publisher=layouts[0].publisher,
         errors=np.array([error for _, error in runs]),
         logs=np.stack(logs, axis=-1),
         distance=beyond.sum(axis=1),
