@@ -19,6 +19,7 @@ from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure, shi
 from mofa_model.calibrate.constants import own_factors
 from mofa_model.calibrate.fit import Evidence, times
 from mofa_model.calibrate.runs import own_fit, shipped_entries
+from mofa_model.errors import BadFile
 from mofa_model.estimate import estimate
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Training, Workload
@@ -191,6 +192,8 @@ def case_of(row: Record, devices: Mapping[str, Any]) -> Case:
 
 def paper_runs(file: Path | str = ROWS, devices: Mapping[str, Any] | None = None) -> list[PaperRun]:
     """All rows of Table 5; `devices` are others than those of paper.toml."""
+    if not Path(file).exists():
+        raise BadFile(file, "is not here; ask in a clone, which has the paper's tables")
     taken = devices or published()["runs"]["devices"]
     rows = [Record(values) for values in read(file)[0]]
     told: list[PaperRun] = []

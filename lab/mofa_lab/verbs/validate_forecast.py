@@ -53,11 +53,7 @@ def run(arguments: Namespace) -> None:
         return
     for option in ("results", "record"):
         if getattr(arguments, option):
-            raise BadValue(
-                f"--{option}",
-                getattr(arguments, option),
-                "the file holds questions; give their forecast",
-            )
+            raise BadValue(f"--{option}", arguments.file, "give a forecast, not its questions")
     document = forecast.forecast_of(arguments.file)
     if arguments.to:
         forecast.save(document, arguments.to)

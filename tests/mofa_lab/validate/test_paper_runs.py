@@ -8,6 +8,7 @@ import pytest
 
 from mofa_lab.validate import paper_runs
 from mofa_lab.validate.record import Record, read
+from mofa_model.cli import main
 from mofa_model.units import GIB
 
 DATA = Path(__file__).parents[3] / "lab" / "data" / "paper_table5.json"
@@ -57,3 +58,9 @@ def test_what_else_the_devices_may_be_is_told_too():
 def test_the_page_says_what_is_priced_today():
     page = (DATA.parents[2] / "docs/validation/paper.md").read_text("utf-8")
     assert page == paper_runs.page()
+
+
+def test_without_a_clone_it_says_where_the_tables_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", "paper"]) == 2
+    assert capsys.readouterr().err.endswith("ask in a clone, which has the paper's tables\n")
