@@ -57,8 +57,8 @@ paper's own model is 0.4 to 2.4 % off, with operators and links that were profil
 READING: Final = """\
 ## How devices and layouts were read
 
-- **Devices.** The paper names none. Table 3 says 32 GB (A) and 64 GB (B), a host link of 32 GB/s, and 512 and 1,024 GB of host memory;
-  Table 5 has 123 TFLOPS on A and 210 on B, Table 9 an operator at 389.3 on B; the software is PyTorch 2.1.0 on Python 3.8. No
+- **Devices.** The paper names none. Table 3 says 32 GB (A) and 64 GB (B), a host link of 32 GB/s, and 512 and 1,024 GB of host memory, all
+  read in binary sizes; Table 5 has 123 TFLOPS on A and 210 on B, Table 9 an operator at 389.3 on B; the software is PyTorch 2.1.0 on Python 3.8. No
   V100 (peak 125) reaches 123 through a pipeline and no die of an MI250X (192) reaches 210; we know of no maker with both sizes but
   Huawei, so they are taken for Ascend. One precision, bf16, is read for all rows; of its 32 GB devices the 910B4 multiplies it and the
   first 910 does not, so **A is an Ascend 910B4** (280 TFLOPS, 800 GB/s). **B is a 64 GB Ascend 910B** with the 389.3 TFLOPS as its peak, which is a lower bound. Both

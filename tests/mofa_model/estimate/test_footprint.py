@@ -125,7 +125,7 @@ def test_host_optimizer_and_offloaded_activations_move_to_the_host():
     assert float(plain.host) == 0
     assert np.all(moved.optimizer == 0)
     assert np.all(moved.activations < 0.2 * plain.activations)
-    # 6.7e9 parameters of 16 bytes on 8 devices are 0.86 TB; the activations make it 1.28 TB. A DGX H100 has 2 TB, of which
+    # 6.7e9 parameters of 16 bytes on 8 devices are 0.86 TB; the activations make it 1.28 TB. A DGX H100 has 2 TiB, of which
     # a fifth stays free; a host of 1 TiB has too little.
     assert float(moved.host) == pytest.approx(1.28e12, rel=0.01)
     assert bool(moved.fits(cluster))

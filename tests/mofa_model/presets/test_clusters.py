@@ -47,7 +47,7 @@ def test_the_stack_s_constants_come_with_the_cluster():
 
 
 def test_the_paper_s_devices_have_the_host_of_its_table_3():
-    assert presets.cluster("mofa-a", 128).host.memory == 512e9
+    assert presets.cluster("mofa-a", 128).host.memory == 512 * 2**30
     assert presets.cluster("mofa-b", 64).host.link.bandwidth == 32e9
 
 
@@ -88,8 +88,8 @@ def test_a_bare_number_is_no_bandwidth():
 @pytest.mark.parametrize(
     "name, size",
     [
-        ("h100", 2e12),
-        ("b200", 2e12),
+        ("h100", 2 * 2**40),
+        ("b200", 2 * 2**40),
         ("gb200", 0.96e12),
         ("p5.48xlarge", 2048 * 2**30),
         ("Standard_ND96isr_H100_v5", 1900 * 2**30),
