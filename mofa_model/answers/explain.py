@@ -39,8 +39,9 @@ from mofa_model.units import GIB, Range, format
 
 _COUNTED: Final = (
     "How many measured runs have each feature, and their median error by fits without their groups:"
-    " here, of the stack on these devices; of the stack anywhere; on these devices; in this format;"
-    " all. Sizes count runs of half to twice as much."
+    " here, of the stack's family on these devices; of its family anywhere; on these devices; in"
+    " this format; all. Sizes count runs of half to twice as much. `beyond` counts doublings beyond"
+    " what its family's runs had; one that only another family has is one, one that none has two."
 )
 
 
@@ -144,7 +145,7 @@ def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[st
 def _feature_table(found: Sequence[Feature]) -> Table:
     """The evidence map of one layout."""
     where = list(found[0].seen)
-    columns = [Column("feature"), Column("value", align="left")]
+    columns = [Column("feature"), Column("value", align="left"), Column("beyond")]
     for at, name in enumerate(where):
         columns += [
             Column(name),
@@ -157,6 +158,7 @@ def _feature_table(found: Sequence[Feature]) -> Table:
             (
                 one.name,
                 one.value,
+                round(one.beyond, 2) or None,
                 *(cell for seen in one.seen.values() for cell in (seen.runs, seen.error)),
             )
             for one in found

@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.coordinates import PLACES, SIZES, Coordinates, class_of, family_of
+from mofa_model.bands.coordinates import PLACES, SIZES, WORDS, Coordinates, class_of, family_of
 from mofa_model.bands.odds import SHARE, band_of
+from mofa_model.bands.support import EXPERTS, support
 from mofa_model.bands.table import MeasuredRuns
 from mofa_model.records import dataclass
 
@@ -147,11 +148,6 @@ def _on_devices(runs: MeasuredRuns, asked: Coordinates) -> Mask:
     return runs.where("device", lambda device: family_of(device) == family)
 
 
-def _here(runs: MeasuredRuns, asked: Coordinates) -> Mask:
-    """Runs of this stack on devices of the same family."""
-    return runs.have("stack", asked.stack) & _on_devices(runs, asked)
-
-
 def _nearest(runs: MeasuredRuns, asked: Coordinates, far: Array) -> tuple[NearRun, ...]:
     """The nearest runs; of those that differ alike the first."""
     names = [*PLACES, *sorted(set(runs.words) - set(PLACES) | set(asked.layout))]
@@ -197,17 +193,23 @@ class Feature:
     name: str
     """Coordinate, or key of the layout."""
     value: str
+    beyond: float
+    """How far it is beyond what runs of the stack's family had, in doublings. [1]"""
     seen: Mapping[str, Seen]
-    """Runs that have it: `here` (stack and devices), `stack`, `devices`, `format`, `all`."""
+    """Runs that have it: `here` (the stack's family on these devices), `stack` (the family anywhere),
+    `devices`, `format`, `all`.
+    """
 
 
 def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
     """Every feature of a layout with the runs that have it."""
     measured = np.isfinite(runs.errors["step"])
+    related, devices = runs.related(asked.stack), _on_devices(runs, asked)
+    known = support(runs, asked.stack, experts=EXPERTS in asked.blocks.split("+"))
     among = {
-        "here": _here(runs, asked),
-        "stack": runs.have("stack", asked.stack),
-        "devices": _on_devices(runs, asked),
+        "here": related & devices,
+        "stack": related,
+        "devices": devices,
         "format": runs.have("format", asked.format),
         "all": np.ones(len(runs.names), dtype=bool),
     }
@@ -216,6 +218,7 @@ def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
         Feature(
             name=name,
             value=asked.word(name),
+            beyond=known.beyond(name, asked.word(name)) if name in WORDS or name in SIZES else 0.0,
             seen={
                 where: _seen(runs, mask & _has(runs, asked, name) & measured)
                 for where, mask in among.items()

@@ -218,6 +218,7 @@ def test_every_feature_of_a_layout_is_told_with_its_runs():
         for one in features_of(measured_runs(), replace(ASKED, layout={"schedule": "v-half"}))
     }
     assert [one.runs for one in strange["schedule"].seen.values()] == [0] * 5
+    assert (strange["schedule"].beyond, found["tp"].beyond) == (2, 0)
     assert strange["schedule"].seen["all"].error is None
 
 
