@@ -56,6 +56,16 @@ def array_axes(*described: Any) -> int:
     return 0
 
 
+def distinct(rising: NDArray[Any]) -> NDArray[Any]:
+    """Each number of a rising column once: numpy's `unique` would import masked arrays.
+
+    >>> distinct(np.array([1.0, 1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    found: NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])]
+    return found
+
+
 def positive(**values: Numeric) -> None:
     """Refuse a value that is not finite and above zero."""
     for field, value in values.items():

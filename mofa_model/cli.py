@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
@@ -143,7 +144,7 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
         if instead
         else verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__),
         epilog=getattr(verb, "EXAMPLES", None),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     verb.configure(parser)
     arguments, unknown = parser.parse_known_args(rest)
@@ -185,7 +186,7 @@ def _run_bare(given: list[str], program: str) -> int:
         usage=f"{program} VERB [options]",
         description=_listing(),
         epilog=_EPILOGUE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     known, strange = parser.parse_known_args(given)
@@ -216,6 +217,27 @@ def _listing() -> str:
 
 def _lines(summaries: Mapping[str, str]) -> list[str]:
     return [f"  {name:<10} {summary}" for name, summary in summaries.items()]
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal. argparse makes one for each option, and would import `shutil`,
+    with every form of archive, to ask for the width.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+@cache
+def _columns() -> int:
+    """Columns of the terminal: what COLUMNS says, else what the terminal does, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
 
 
 class _Parser(argparse.ArgumentParser):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Final, Self
 
+from mofa_model.records import Category
 
-class Rejection(enum.Enum):
+
+class Rejection(Category):
     """Reasons in the order in which they are looked for: the first that holds is counted.
 
     Each has its word, what it says to a person, and whether it is an expert rule, a default that a

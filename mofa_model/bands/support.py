@@ -108,7 +108,7 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool) -> Support:
         numbers = np.bincount(which[among], minlength=len(words))
         for word, number in zip(words, numbers, strict=True):
             counts[key][_feature(key, word)] += int(number)
-        anywhere[key] = frozenset(_feature(key, words[at]) for at in np.unique(which[measured]))
+        anywhere[key] = frozenset(_feature(key, words[at]) for at in {*which[measured].tolist()})
     largest = {
         key: (
             _largest(runs, key, among) if own else 1.0,

@@ -75,8 +75,8 @@ class MeasuredAttention:
         time = self._like(int(near[0]), batch, sequence, heads, width)
         if np.all(near == near[0]):
             return time * share
-        for at in np.unique(near):
-            time = np.where(near == at, self._like(int(at), batch, sequence, heads, width), time)
+        for at in sorted({*near.tolist()}):
+            time = np.where(near == at, self._like(at, batch, sequence, heads, width), time)
         return time * share
 
     def _like(self, at: int, batch: Count, sequence: Count, heads: Count, width: Count) -> Seconds:

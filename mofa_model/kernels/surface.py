@@ -125,11 +125,10 @@ class Surface:
     def seconds(self, calls: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls. [s]"""
         base, shares = self.cell(calls)
-        near = [self._flat[base + offset] for offset in self.offsets]
+        near = self._flat[np.add.outer(self.offsets, base)]
         for share in reversed(shares):
-            near = [
-                _between(low, high, share) for low, high in zip(near[::2], near[1::2], strict=True)
-            ]
+            low = near[::2]
+            near = (near[1::2] - low) * share + low
         least = np.maximum(np.divide(calls.flops, sheet.peak), np.divide(calls.sent, sheet.link))
         time: Seconds = np.maximum(self.law.seconds(calls, sheet) * np.exp2(near[0]), least)
         return time
@@ -166,14 +165,6 @@ class Surface:
     @cached_property
     def _flat(self) -> Floats:
         return np.ravel(self.corrections)
-
-
-def _between(low: Any, high: Any, share: Numeric) -> Any:
-    """Interpolates from low to high, in the memory of high."""
-    high -= low
-    high *= share
-    high += low
-    return high
 
 
 @dataclass(frozen=True, kw_only=True)

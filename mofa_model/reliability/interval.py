@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.checks import positive, share
+from mofa_model.checks import distinct, positive, share
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.reliability import model, renewal
@@ -165,7 +165,7 @@ def search_steps(curve: Curve, most: int) -> int:
     """
     low, high = 1, most
     while True:
-        grid = np.unique(np.round(np.geomspace(low, high, _GRID)))
+        grid = distinct(np.round(np.geomspace(low, high, _GRID)))
         best = int(np.argmax(curve(grid)))
         around = int(grid[max(0, best - 1)]), int(grid[min(len(grid) - 1, best + 1)])
         if around == (low, high) or around[1] - around[0] <= 2:

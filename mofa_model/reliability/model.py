@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mofa_model.checks import not_negative, positive
+from mofa_model.checks import distinct, not_negative, positive
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.reliability import renewal
@@ -281,7 +281,7 @@ def ettr_curve(
     job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 ) -> list[CurvePoint]:
     """ETTR over `count` intervals from a sixteenth to sixteen times `steps`. Ours. []"""
-    at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
+    at = distinct(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
     scales = rate_scales(job, level)
 
     def values(scale: float) -> list[float]:

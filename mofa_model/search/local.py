@@ -32,10 +32,20 @@ LOCAL: Final = tuple(
     name for axis in SHAPE if axis.local for name in axis.fields if name in DEGREES
 )
 """Degrees on which the work of one device on a layer depends."""
-_TIMES: Final = tuple(name for axis in within(Scope.WORK, Scope.LAYER) for name in axis.fields)
+_NO_WORK: Final = "graphs"
+"""A feature that changes what is launched and held around layers, and nothing of a layer."""
+_TIMES: Final = tuple(
+    name
+    for axis in within(Scope.WORK, Scope.LAYER)
+    for name in axis.fields
+    if axis.name != _NO_WORK
+)
 """Features on which its time depends; of recomputed layers only whether they are some or all."""
 _STORED: Final = tuple(
-    name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES
+    name
+    for axis in within(Scope.WORK)
+    for name in axis.fields
+    if name not in DEGREES and axis.name != _NO_WORK
 )
 """Features on which its activations depend."""
 FEW: Final = 16
