@@ -56,9 +56,10 @@ from mofa_model.units import Bytes, Ratio, Seconds
 Array = NDArray[np.floating[Any]]
 
 PRESSED: Final = 0.93
-"""Share of memory from which on a device is slower: nine runs of nine at 70 of 80 GB. [1]"""
-SLOWED: Final = 0.8
-"""By how much it slows a run at least. [1]"""
+"""Share of the memory that a stack can reserve from which on allocators retry. [1]"""
+SLOWED: Final = 0.05
+"""By how much it slows a run: 20 runs at 93 to 100 % of what their stack can reserve took 1.05 times
+their estimate in the median, others 1.0. Beyond that, 8 of 9 took 4 to 11 times. [1]"""
 FAILED: Final = 0.1
 """Share of a run that a failed start and another choice cost. Ours. [1]"""
 KEEP: Final = 32

@@ -26,7 +26,7 @@ from mofa_lab.validate.probes import replayed
 from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
 from mofa_lab.validate.steps import predict
-from mofa_model.advice.candidates import SLOWED, weights_of
+from mofa_model.advice.candidates import weights_of
 from mofa_model.advice.choice import simplest
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import odds_of
@@ -38,6 +38,8 @@ Mask = NDArray[np.bool_]
 
 BINS: Final = np.linspace(0.5, 1.0, 11)
 """Edges of the chances that pairs are told apart by. [1]"""
+SLOW: Final = 1.8
+"""Times its estimate from which a run beyond its memory was slowed by its allocator. [1]"""
 CHANCES: Final = np.array([0.0, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0])
 """Edges of the chances to fit that are told apart. [1]"""
 GAINS: Final = (0.1, 0.2, 0.5)
@@ -196,7 +198,7 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     edge = np.concatenate([one.space >= 1.0 for one in questions])
     longer = np.concatenate([one.measured / one.predicted for one in questions])
     beyond = fitted & ~edge
-    slowed = beyond & (longer > 1.0 + SLOWED)
+    slowed = beyond & (longer > SLOW)
     return {
         **_reliability(said, fitted),
         **_scores(said, edge, fitted),
