@@ -104,7 +104,7 @@ _TUNES: Final = re.compile(
     re.IGNORECASE,
 )
 _NAMES: Final = (
-    (re.compile(r"quanti[sz]|convert|download|preprocess|tokeni[sz]|merge|dataset|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"), JobClass.EVALUATION),
+    (re.compile(r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"), JobClass.EVALUATION),
     (re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d"), JobClass.INFERENCE),
     (re.compile(r"bench|nccl|perf-?test"), JobClass.HPC),
 )  # fmt: skip
@@ -220,7 +220,7 @@ def class_of(
 ) -> ClassVerdict:
     """The class of an object.
 
-    `names` are those of the object and its containers; `models` what it names as its model; `speaks`
+    `names` are those of its pods and containers; `models` what it names as its model; `speaks`
     whether it has settings that only the training of language models has; `serves` whether it is
     probed or listens as servers do; `makes` whether it makes pods of its own; `asks_model` whether it
     has an option for a model, be its value a placeholder; `elsewhere` whether its pods are those of
@@ -244,7 +244,7 @@ def class_of(
         reason = f"{reason}; {why}" if why else reason
     if job_class is None:
         job_class, reason = _by_name(names, best, devices, reason)
-    if job_class is JobClass.OTHER and best.weight <= 20:
+    if job_class is JobClass.OTHER and best.weight <= 20 and devices.vendor:
         by_name, told = _by_name(names, best, devices, reason)
         job_class, reason = by_name or job_class, told
     idle = job_class is JobClass.OTHER and best.weight <= 20

@@ -111,7 +111,9 @@ def identify(
     if launch is not None:
         facts = {**_of_launch(*launch), **facts}
     reading = replace(reading, facts=facts)
-    verdict = _verdict(body, evidence, reading, seen, containers, makes=bool(pods or entry))
+    verdict = _verdict(
+        body, evidence, reading, seen, speaking, containers, makes=bool(pods or entry)
+    )
     return Identity(
         launch=None if launch is None else launch[0],
         job_class=verdict.job_class,
@@ -216,7 +218,7 @@ def _started(command: ProgramCall) -> list[tuple[str, str]]:
 
 def _verdict(
     body: Mapping[str, Any], evidence: Sequence[Clue], reading: FactSheet, seen: FactSources,
-    containers: Sequence[WrittenContainer], *, makes: bool,
+    pods: Sequence[PodForm], containers: Sequence[WrittenContainer], *, makes: bool,
 ) -> ClassVerdict:  # fmt: skip
     """The class of an object: by what it runs, and by its kind where it runs nothing of its own."""
     kind, spec = text_of(body.get("kind")), part(body, "spec")
@@ -228,7 +230,7 @@ def _verdict(
     verdict = class_of(
         list(evidence),
         seen.devices,
-        [text_of(part(body, "metadata").get("name")), *_container_names(containers)],
+        _names(pods, containers),
         models=models,
         speaks=len(said) >= 2 and bool(batch),
         serves=serves,
@@ -420,5 +422,15 @@ def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -
     return "custom" if said.commands or said.variables else "none"
 
 
-def _container_names(containers: Sequence[WrittenContainer]) -> list[str]:
-    return [text_of(one.body.get("name")) for one in containers]
+_NAMING: Final = ("name", "app", "app.kubernetes.io/name", "component", "job-name", "role")
+"""Labels of pods by which people name what they do."""
+
+
+def _names(pods: Sequence[PodForm], containers: Sequence[WrittenContainer]) -> list[str]:
+    """Names of containers and pods.
+
+    The object's own name is not among them: equal jobs of other names share one answer.
+    """
+    of_pods = (text_of(pod.labels.get(label)) for pod in pods for label in _NAMING)
+    of_containers = (text_of(one.body.get("name")) for one in containers)
+    return [name for name in (*of_pods, *of_containers) if name]

@@ -206,7 +206,8 @@ def names_others(kind: Kind, dependencies: Dependencies, raw: bytes) -> bool:
 def objects_named(key: Key, dependencies: Dependencies, body: Body, named: Named) -> list[Key]:
     """Objects that a job names and that are not read yet: ConfigMaps, runtimes, pods' claims."""
     demand = _demand(key, body, named)
-    maps = {name for name, _ in (*dependencies.config_maps, *demand.files.values())}
+    maps = {name for name, _ in dependencies.config_maps}
+    maps |= {mount.config_map for mount in demand.mounts}
     return [
         *(Key(CONFIG_MAP, key.namespace, name) for name in sorted(maps - named.config_maps.keys())),
         *(
@@ -222,7 +223,9 @@ def texts_of(
     """Texts that a job reads out of ConfigMaps that exist, by ConfigMap and key."""
     asked = [*dependencies.config_maps]
     if named.config_maps.keys() - {name for name, _ in asked}:
-        asked += _demand(key, body, named).files.values()
+        for mount in _demand(key, body, named).mounts:
+            keys = named.config_maps.get(mount.config_map, {})
+            asked += [(mount.config_map, one) for one in keys if mount.key in {"", one}]
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for name, entry in asked:
         if entry in named.config_maps.get(name, {}):
