@@ -40,6 +40,8 @@ FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
 """The version of a job's trainer: in mode Apply only arguments verified for it are written."""
 CLASS: Final = PREFIX + "class"
 """What an object is, by a person who knows better than its manifest tells."""
+ADVISE: Final = PREFIX + "advise"
+"""The label of a namespace whose jobs are all advised; its value is "true"."""
 ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "class", "paused"))
 """Inputs that an answer depends on."""
 INPUTS: Final = (*ASKED, GATE, FRAMEWORK_VERSION)

@@ -182,6 +182,8 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
         return mode
     policy = policy_of(item, around)
     said = policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
+    if said is None and item.namespace in around.opted_in:
+        said = "Annotate" if job_kind(item.api_version, item.kind) is not None else None
     if _MODEL in given or _CONFIG in given:
         return said if said == "Apply" else "Annotate"
     return said

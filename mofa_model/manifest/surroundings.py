@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model import presets
+from mofa_model.annotations import ADVISE
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.identity import Devices, agrees
@@ -106,6 +107,8 @@ class Surroundings:
     """Data of ConfigMaps, by namespace and name."""
     beside: Mapping[str, Sequence[Body]] = field(default_factory=dict)
     """Objects that jobs and pods may name, by namespace; empty for those of the whole cluster."""
+    opted_in: frozenset[str] = frozenset()
+    """Namespaces whose label opts all their jobs in."""
     refused: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """What is wrong with profiles (by kind and name) and policies (by kind and namespace)."""
 
@@ -155,8 +158,20 @@ def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surr
             if item.kind == "ConfigMap"
         },
         beside=_beside(items),
+        opted_in=frozenset(item.name for item in items if opts_in(item.value)),
         refused=refused,
     )
+
+
+def opts_in(body: Body) -> bool:
+    """Whether an object is a Namespace whose label opts all its jobs in.
+
+    >>> labels = {"advisor.mofa.dev/advise": "true"}
+    >>> opts_in({"kind": "Namespace", "metadata": {"name": "research", "labels": labels}})
+    True
+    """
+    is_namespace = body.get("kind") == "Namespace"
+    return is_namespace and part(body, "metadata", "labels").get(ADVISE) == "true"
 
 
 def _beside(items: Iterable[Item]) -> dict[str, list[Body]]:

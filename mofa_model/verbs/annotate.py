@@ -29,7 +29,8 @@ their codes, because what it stands for has to be mended first."""
 EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
 twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,
-PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model. A
+PyTorchJob, TrainJob, Volcano, Ray, Job) that an annotation, an AdvisorPolicy or
+the label advisor.mofa.dev/advise of their Namespace opts in. A
 profile is looked for in the same stream, then in --profile, then among those
 that come with the package; where nobody names one, the bundled one with the GPU
 that the pods select is taken, and the answer says so.

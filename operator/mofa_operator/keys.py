@@ -40,6 +40,7 @@ FAILURE_LEDGER: Final = Kind(
     "mofa.dev", "v1alpha1", "FailureLedger", "failureledgers", namespaced=False
 )
 NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
+NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 ADMISSION_CHECK: Final = Kind(
     "kueue.x-k8s.io",
@@ -64,12 +65,13 @@ def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
     What decisions rest on comes before jobs. `checks` adds Kueue's AdmissionChecks, and Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
-    ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
+    ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'Namespace', 'JobSet', 'TrainingJob']
     """
     known = {kind.setting: kind for kind in KINDS}
     jobs = [known[name] for name in names]
     of_kueue = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
-    return (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, *jobs, TRAINING_JOB, *of_kueue)
+    around = (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
+    return (*around, *jobs, TRAINING_JOB, *of_kueue)
 
 
 def key_of(kind: Kind, body: Body) -> Key:

@@ -32,6 +32,8 @@ class Question:
     """
     policies: tuple[Body, ...] = ()
     """AdvisorPolicies of its namespace; none for a TrainingJob."""
+    opted_in: bool = False
+    """Whether a label of its namespace opts it in."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Data of the ConfigMaps that it names and that exist, by name."""
     beside: tuple[Body, ...] = ()

@@ -23,6 +23,7 @@ from mofa_operator.keys import (
     CLUSTER_PROFILE,
     CONFIG_MAP,
     FAILURE_LEDGER,
+    NAMESPACE,
     NODE,
     OURS,
     TRAINING_JOB,
@@ -32,7 +33,7 @@ MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 KNOWN = {
     (kind.group, kind.plural): kind
-    for kind in (*OURS, *kinds.KINDS, *kinds.BESIDE, NODE, CONFIG_MAP, EVENT, LEASE)
+    for kind in (*OURS, *kinds.KINDS, *kinds.BESIDE, NODE, NAMESPACE, CONFIG_MAP, EVENT, LEASE)
 }
 HOME, NAME = "mofa-system", "mofa-advisor"
 SPECS = {
@@ -45,6 +46,7 @@ SPECS = {
     ADVISOR_POLICY: {},
     FAILURE_LEDGER: None,
     NODE: {},
+    NAMESPACE: {},
     TRAINING_RUNTIME: {},
     CLUSTER_TRAINING_RUNTIME: {},
     RESOURCE_CLAIM_TEMPLATE: {
@@ -61,7 +63,7 @@ READ = "the store: a list at the start, a watch from then on, one object where t
 NEEDED = {
     **{
         (kind, verb): READ
-        for kind in (*OURS, *kinds.KINDS, NODE)
+        for kind in (*OURS, *kinds.KINDS, NODE, NAMESPACE)
         for verb in ("get", "list", "watch")
     },
     **{(kind, "patch"): "act: annotations" for kind in (TRAINING_JOB, *kinds.KINDS)},

@@ -19,10 +19,10 @@ from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, KINDS
-from mofa_operator.keys import ADVISOR_POLICY, NODE, OURS
+from mofa_operator.keys import ADVISOR_POLICY, NAMESPACE, NODE, OURS
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
-EVERY = {kind.resource for kind in (NODE, *KINDS, *OURS)}
+EVERY = {kind.resource for kind in (NODE, NAMESPACE, *KINDS, *OURS)}
 """What is watched where all kinds are there."""
 MANY, SHOWN = 20, 15
 """Jobs that come at once, and those of them that have series of their own."""

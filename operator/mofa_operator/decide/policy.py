@@ -102,7 +102,8 @@ def _policies(snapshot: JobSnapshot) -> list[Object[AdvisorPolicySpec]] | None:
 
 def _mode(snapshot: JobSnapshot, policies: list[Object[AdvisorPolicySpec]]) -> str | None:
     item = Item(snapshot.question.job, None)
-    return jobs.mode_of(item, Surroundings(profiles={}, policies=policies))
+    opted = frozenset({item.namespace} if snapshot.question.opted_in else ())
+    return jobs.mode_of(item, Surroundings(profiles={}, policies=policies, opted_in=opted))
 
 
 def policy(snapshot: PolicySnapshot) -> Decision:

@@ -73,6 +73,7 @@ def _existing(question: Question) -> JobQuestion:
         policies=[advisor_policy(policy) for policy in question.policies],
         config_maps={(item.namespace, name): data for name, data in question.config_maps.items()},
         beside={item.namespace: question.beside},
+        opted_in=frozenset({item.namespace} if question.opted_in else ()),
     )
     jobs.mode_of(item, around)
     return jobs.question_of(item, around)

@@ -19,6 +19,7 @@ from mofa_operator.keys import (
     CLUSTER_PROFILE,
     CONFIG_MAP,
     JOBS,
+    NAMESPACE,
     NODE,
     TRAINING_JOB,
     Key,
@@ -32,7 +33,7 @@ from mofa_operator.snapshot import Named
 
 _HOPS: Final = 3
 """From a job to its runtime, from its pods to a claim's template, from that to a class. [1]"""
-AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY)
+AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
 """What stands around jobs; before them, so that their questions are whole."""
 
 

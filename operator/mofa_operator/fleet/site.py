@@ -30,6 +30,7 @@ from mofa_operator.keys import (
     CLUSTER_PROFILE,
     CONFIG_MAP,
     FAILURE_LEDGER,
+    NAMESPACE,
     NODE,
     OURS,
     TRAINING_JOB,
@@ -221,7 +222,15 @@ _EVENT: Final = Kind("", "v1", "Event", "events")
 def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
     """What the operator does, as (verb, group, resource); `kinds` are those it watches."""
     kinds = tuple(kinds)
-    for kind in (NODE, CLUSTER_PROFILE, FAILURE_LEDGER, ADVISOR_POLICY, TRAINING_JOB, *kinds):
+    for kind in (
+        NODE,
+        NAMESPACE,
+        CLUSTER_PROFILE,
+        FAILURE_LEDGER,
+        ADVISOR_POLICY,
+        TRAINING_JOB,
+        *kinds,
+    ):
         yield from ((verb, kind.group, kind.plural) for verb in _READ)
     yield from (("patch", kind.group, kind.plural) for kind in (TRAINING_JOB, *kinds))
     yield from (("patch", kind.group, f"{kind.plural}/status") for kind in OURS)

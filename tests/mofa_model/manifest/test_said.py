@@ -156,3 +156,18 @@ def test_the_sizes_are_in_the_hash():
     assert (
         len({digest_of(request, dict([*sizes.items()][:number]), "1") for number in range(4)}) == 4
     )
+
+
+NAMESPACE = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {advisor.mofa.dev/advise: 'true'}}\n"
+
+
+def test_a_label_of_its_namespace_opts_a_job_in():
+    """Nothing else asks, and the policy without kinds still gives its defaults."""
+    defaults = POLICY.partition("  kinds:")[0] + SIZE
+    text = (SAMPLES / "rayjob-script.yaml").read_text("utf-8")
+    for more, count in (("", 0), (NAMESPACE, 1)):
+        annotator = Annotator(answer=advise, words=lambda *_: (), model_version="1", now="")
+        whole = f"{PROFILE}---\n{text}{defaults}{more}"
+        _, outcomes = annotator.run([Documents.parse(whole, "x.yaml")])
+        assert len(outcomes) == count
+    assert outcomes[0].status in {"Recommended", "LowConfidence"}, outcomes[0].explanation

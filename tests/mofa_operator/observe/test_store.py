@@ -22,7 +22,15 @@ from operator_objects import (
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, NODE, TRAINING_JOB, Key
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    CONFIG_MAP,
+    NAMESPACE,
+    NODE,
+    TRAINING_JOB,
+    Key,
+)
 from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import History, Named, NoHistory, Running
@@ -473,3 +481,28 @@ class TestHands:
         body["metadata"] |= {"managedFields": wrong, "resourceVersion": "7"}
         store.put(TRAINING_JOB, body)
         assert store.body(JOB)["metadata"]["foreign"] == {PREFIX + "status": ""}
+
+
+def test_a_label_of_its_namespace_opts_a_job_in_and_its_end_out(store):
+    space = {"metadata": {"name": "ns", "labels": {PREFIX + "advise": "true"}}}
+    store.put(JOB_SET, job_set(annotations={}))
+    assert store.put(NAMESPACE, space) == {SET}
+    assert store.snapshot(SET, NOW).question.opted_in
+    assert store.put(NAMESPACE, space) == frozenset()
+    assert not store.differs(NAMESPACE, space)
+    assert store.keys(NAMESPACE) == [Key(NAMESPACE, "", "ns")]
+    assert store.drop(NAMESPACE, "", "ns") == {SET}
+    assert not store.snapshot(SET, NOW).question.opted_in
+
+
+def test_of_config_maps_only_those_are_read_that_the_pod_template_mounts(store):
+    body = job_set(annotations={PREFIX + "mode": "Annotate"})
+    jobs = body["spec"]["replicatedJobs"]
+    pod = jobs[-1]["template"]["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "c", "configMap": {"name": "tune"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/etc/run"}]
+    store.put(JOB_SET, body)
+    assert store.wanted(SET, Named()) == [Key(CONFIG_MAP, "ns", "tune")]
+    maps = {"tune": {"run.yaml": "max_seq_length: 2048"}, "other": {"a": "b"}}
+    asked = store.snapshot(SET, NOW, Named(config_maps=maps)).question
+    assert asked.config_maps == {"tune": {"run.yaml": "max_seq_length: 2048"}}

@@ -63,6 +63,8 @@ def existing_question(
     policies: Sequence[ListedPolicy],
     dependencies: Dependencies,
     named: Named,
+    *,
+    opted_in: bool = False,
 ) -> Question:
     """The question of a job, of all `profiles` it may mean and its namespace's `policies`."""
     policy = policy_for(job, policies)
@@ -82,6 +84,7 @@ def existing_question(
         policies=()
         if policy is None
         else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
+        opted_in=opted_in,
         config_maps=texts_of(job.key, dependencies, job.body, named),
         beside=tuple(_plain(one) for one in named.beside),
     )

@@ -90,6 +90,15 @@ class Policies:
 
     def __init__(self) -> None:
         self._policies: defaultdict[str, dict[str, ListedPolicy]] = defaultdict(dict)
+        self.opted_in: set[str] = set()
+        """Namespaces whose label opts their jobs in."""
+
+    def opt(self, namespace: str, *, wanted: bool) -> bool:
+        """Take in whether the label of a namespace opts its jobs in; whether that is new."""
+        if wanted == (namespace in self.opted_in):
+            return False
+        (self.opted_in.add if wanted else self.opted_in.discard)(namespace)
+        return True
 
     def put(self, key: Key, body: Body | None) -> None:
         """Take in a policy as it is now; None = it is gone."""
@@ -164,9 +173,15 @@ _NONE: Final = Dependencies(asks=False)
 
 
 def dependencies_of(
-    job: LiveObject, policies: Sequence[ListedPolicy], kinds: Collection[Kind] = KINDS
+    job: LiveObject,
+    policies: Sequence[ListedPolicy],
+    kinds: Collection[Kind] = KINDS,
+    *,
+    opted_in: bool = False,
 ) -> Dependencies:
     """What a job depends on; `policies` are its namespace's, `kinds` the watched kinds of jobs.
+
+    `opted_in` says whether a label of its namespace asks for it.
 
     A job that another watched one made is advised through that one: some makers copy all
     annotations.
@@ -185,7 +200,11 @@ def dependencies_of(
         return Dependencies(asks=False, made_by=maker[1])
     annotations = job.annotations
     policy = policy_for(job, policies) or ListedPolicy()
-    asks = bool(policy.kinds) or any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
+    asks = (
+        opted_in
+        or bool(policy.kinds)
+        or any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
+    )
     name, _, config_key = annotations.get(_CONFIG, "").partition("/")
     counts = asks and policy.name
     return Dependencies(

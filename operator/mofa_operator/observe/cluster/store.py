@@ -17,12 +17,14 @@ from typing import Any, Final
 
 from mofa_model.kinds import KINDS, Kind
 from mofa_model.kinds.shape import Body, at, mapping
+from mofa_model.manifest.surroundings import opts_in
 from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
     FAILURE_LEDGER,
     JOBS,
+    NAMESPACE,
     NODE,
     TRAINING_JOB,
     Key,
@@ -47,6 +49,7 @@ from mofa_operator.observe.cluster.questions import (
     training_question,
 )
 from mofa_operator.observe.cluster.relations import (
+    Dependencies,
     Dependents,
     PendingReadvice,
     Policies,
@@ -96,6 +99,8 @@ class Store:
         key = key_of(kind, body)
         if kind == NODE:
             return profile_keys(self._pools.put(key.name, facts_of(body)))
+        if kind == NAMESPACE:
+            return self._put_namespace(key.name, wanted=opts_in({**body, "kind": kind.kind}))
         entry = self._entries.get(key)
         if entry is not None and entry.is_old(version_of(body)):
             return _NONE
@@ -106,6 +111,8 @@ class Store:
         key = Key(kind, namespace, name)
         if kind == NODE:
             return profile_keys(self._pools.put(name, None))
+        if kind == NAMESPACE:
+            return self._put_namespace(name, wanted=False)
         if self._entries.pop(key, None) is None:
             return _NONE
         self._measured.forget(key)
@@ -170,13 +177,17 @@ class Store:
     def keys(self, *kinds: Kind) -> list[Key]:
         """Keys of all objects of some kinds."""
         nodes = [Key(NODE, "", name) for name in self._pools.names()] if NODE in kinds else []
-        return [key for key in self._entries if key.kind in kinds] + nodes
+        opted = self.policies.opted_in if NAMESPACE in kinds else ()
+        spaces = [Key(NAMESPACE, "", name) for name in sorted(opted)]
+        return [key for key in self._entries if key.kind in kinds] + nodes + spaces
 
     def differs(self, kind: Kind, body: Body) -> bool:
         """Whether an object is not as it was last seen, in anything that a decision depends on."""
         key = key_of(kind, body)
         if kind == NODE:
             return self._pools.facts(key.name) != facts_of(body)
+        if kind == NAMESPACE:
+            return opts_in({**body, "kind": kind.kind}) != (key.name in self.policies.opted_in)
         entry = self._entries.get(key)
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
@@ -289,9 +300,10 @@ class Store:
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
         dependencies, meant = self._dependents.dependencies(job.key), self.means(job.key)
         policies = self.policies.of(job.key.namespace)
+        opted = job.key.namespace in self.policies.opted_in
         return JobSnapshot(
             job=job,
-            question=existing_question(job, meant, policies, dependencies, named),
+            question=existing_question(job, meant, policies, dependencies, named, opted_in=opted),
             owned_by=self.owner(job.key),
             asks_anew=not all(profile.is_asked for profile in meant),
             **self._measured.of_job(job.key),
@@ -319,8 +331,7 @@ class Store:
             return own | self._put_policy(key, body) if edited else own
         concerned = frozenset(self._dependents.owners(key)) if own else _NONE
         if edited:
-            policies = self.policies.of(key.namespace)
-            dependencies = dependencies_of(stands, policies, self._kinds)
+            dependencies = self._dependencies_of(stands)
             concerned |= self._dependents.link(key, dependencies)
             if entry is None:
                 self.pending.came(key, dependencies)
@@ -329,12 +340,25 @@ class Store:
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
         """Take in a policy or its end: any job of its namespace may be opted in or out."""
         self.policies.put(key, body)
-        jobs = self._dependents.existing_in(key.namespace)
-        policies, concerned = self.policies.of(key.namespace), set(jobs)
+        return self._linked_again(key.namespace)
+
+    def _put_namespace(self, name: str, *, wanted: bool) -> frozenset[Key]:
+        """Take in whether a namespace's label opts its jobs in; nothing else of it is kept."""
+        is_new = self.policies.opt(name, wanted=wanted)
+        return self._linked_again(name) if is_new else _NONE
+
+    def _linked_again(self, namespace: str) -> frozenset[Key]:
+        """What depends on the opting in of a namespace: its jobs, and what they name."""
+        jobs = self._dependents.existing_in(namespace)
+        concerned = set(jobs)
         for job in filter(None, map(self.live, jobs)):
-            dependencies = dependencies_of(job, policies, self._kinds)
-            concerned |= self._dependents.link(job.key, dependencies)
+            concerned |= self._dependents.link(job.key, self._dependencies_of(job))
         return frozenset(k for k in concerned if k in self._entries)
+
+    def _dependencies_of(self, job: LiveObject) -> Dependencies:
+        policies, namespace = self.policies.of(job.key.namespace), job.key.namespace
+        opted = namespace in self.policies.opted_in
+        return dependencies_of(job, policies, self._kinds, opted_in=opted)
 
 
 class Measurements:
