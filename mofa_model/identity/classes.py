@@ -259,7 +259,8 @@ def class_of(
     if job_class is None:
         inline = best.found == "python -c"
         empty = not best.found or best.weight < 15
-        job_class = JobClass.OTHER if empty else JobClass.HPC if inline else JobClass.OTHER_TRAINING
+        small = JobClass.HPC if devices.vendor else JobClass.CPU
+        job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
         return ClassVerdict(job_class, reason, trainer, False)
     return ClassVerdict(
         job_class, reason, trainer, best.weight > 30 and not reason.endswith(_UNNAMED)

@@ -8,14 +8,14 @@ unsaid. A number of processes is no number of devices.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.identity.pods import PodForm, WrittenContainer, number
-from mofa_model.kinds.pods import DRIVERS, GPU, RESOURCE_CLAIM_TEMPLATE
-from mofa_model.kinds.shape import Beside, Reference, part
+from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed
+from mofa_model.kinds.shape import Beside, Reference, glance, part
 from mofa_model.records import dataclass
 
 _VENDORS: Final = (
@@ -87,6 +87,8 @@ class Devices:
     """mig or shared, where a device is less than a whole one."""
     word: str = ""
     """The label's own value."""
+    unread: bool = False
+    """Whether pods claim devices that cannot be told, and ask for none by name."""
 
     @property
     def ours(self) -> bool:
@@ -123,15 +125,18 @@ def devices_of(pods: Iterable[PodForm], beside: Beside, processes: int = 0) -> D
     total: int | None = 0
     count: int | None = 0
     vendor = named = sliced = label = product = counted = word = ""
-    each = set[int | None]()
+    each, unread = set[int | None](), False
     for pod in pods:
         asked = asks(pod)
         claims = _claimed(pod, beside)
-        if not asked and claims is None:
+        if not asked and (claims is None or claims.gpus == 0):
             continue
-        mine: int | None = 0 if claims is None else claims[0]
-        where = "" if claims is None else claims[1]
-        who = "" if claims is None else claims[2]
+        if claims is not None and claims.gpus is None and not asked:
+            unread = True
+            continue
+        mine: int | None = 0 if claims is None else claims.gpus
+        where = "" if claims is None else claims.where
+        who = "" if claims is None else claims.vendor
         for container, owner, name, amount in asked:
             who, where = owner, where or f"{container.where}.resources.limits.{name}"
             if part(container.body, "resources").get("limits") is None:
@@ -154,7 +159,7 @@ def devices_of(pods: Iterable[PodForm], beside: Beside, processes: int = 0) -> D
             product, label, said = _product(pod, vendor)
             word = word or said
     if not vendor:
-        return Devices()
+        return Devices(unread=unread)
     if product and not product.startswith(vendor):
         product = ""  # the label speaks of something else
     whole = each.pop() if len(each) == 1 else None
@@ -229,23 +234,34 @@ def elsewhere(pods: Iterable[PodForm], variables: Iterable[str]) -> Devices:
     return Devices()
 
 
-def _claimed(pod: PodForm, beside: Beside) -> tuple[int | None, str, str] | None:
-    """GPUs of a pod by its claims, where they stand, and whose they are; None without any."""
-    claims = pod.spec.get("resourceClaims")
-    for at, claim in enumerate(claims if isinstance(claims, list) else []):
-        name = claim.get("resourceClaimTemplateName") if isinstance(claim, Mapping) else None
-        spec = beside.spec(Reference(RESOURCE_CLAIM_TEMPLATE, name)) if name else None
-        requests = part(spec, "spec", "devices").get("requests") if spec else None
-        for request in requests if isinstance(requests, list) else []:
-            asked = request.get("exactly") or request
-            driver = str(asked.get("deviceClassName", "")) if isinstance(asked, Mapping) else ""
-            if driver in DRIVERS:
-                count = (
-                    None if asked.get("allocationMode") == "All" else number(asked.get("count", 1))
-                )
-                vendor = "amd" if "amd" in driver else "nvidia"
-                return count, f"{pod.where}.resourceClaims[{at}]", vendor
-    return None
+def _claimed(pod: PodForm, beside: Beside) -> Claims | None:
+    """GPUs of a pod by its claims; None where it claims nothing."""
+    rows = pod.spec.get("resourceClaims")
+    claims = [glance(Claim, row) for row in rows if isinstance(row, dict)] if rows else []
+    if not claims:
+        return None
+    found = [claimed(claim, beside) for claim in claims]
+    known = not any(one.why for one in found)
+    text = str([beside.spec(ref) for ref in _templates(claims)])
+    return Claims(
+        gpus=sum(one.gpus for one in found) if known else None,
+        where=f"{pod.where}.resourceClaims",
+        vendor="amd" if "amd.com" in text else "nvidia",
+    )
+
+
+class Claims(NamedTuple):
+    """GPUs that a pod claims."""
+
+    gpus: int | None
+    """How many; None where that cannot be told. [1]"""
+    where: str
+    vendor: str
+
+
+def _templates(claims: Iterable[Claim]) -> list[Reference]:
+    names = (one.resource_claim_template_name for one in claims)
+    return [Reference(RESOURCE_CLAIM_TEMPLATE, name) for name in names if name]
 
 
 __all__ = ["GPU", "Devices", "agrees", "asks", "devices_of", "elsewhere", "preset_of"]

@@ -177,8 +177,20 @@ def _seen(
         trainer=by.trainer if by else _own_trainer(settings, launchers, said),
         torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
         image=(by.found, by.where) if by else ("", first),
-        elsewhere="clusterSelector" in spec,
+        elsewhere="clusterSelector" in spec or devices.unread or _lacks_runtime(spec, beside),
     )
+
+
+def _lacks_runtime(spec: Mapping[str, Any], beside: Beside) -> bool:
+    """Whether a TrainJob's runtime, which may ask for its devices, is not here."""
+    reference = _runtime_of(spec)
+    return bool(reference.name) and beside.spec(reference) is None
+
+
+def _runtime_of(spec: Mapping[str, Any]) -> Reference:
+    ref = part(spec, "runtimeRef")
+    of = TRAINING_RUNTIME if ref.get("kind") == TRAINING_RUNTIME.kind else CLUSTER_TRAINING_RUNTIME
+    return Reference(of, text_of(ref.get("name")))
 
 
 _PROCESS_LAUNCHER: Final = re.compile(r"torchrun|accelerate|deepspeed|torch\.distributed|mpirun")
@@ -243,6 +255,10 @@ def _verdict(
         return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own", "none", True)
     if kind == "RayCluster" and best <= 30 and seen.devices.vendor:
         return ClassVerdict(JobClass.OTHER, "a cluster without a job of its own", "none", True)
+    empty = not evidence and verdict.job_class is JobClass.OTHER
+    asks_devices = bool(seen.devices.vendor) or seen.devices.unread
+    if empty and asks_devices and kind not in _SERVED | {"RayCluster"}:
+        return ClassVerdict(JobClass.OTHER_TRAINING, verdict.reason, "none", False)
     waits = verdict.job_class is JobClass.OTHER and not seen.devices.vendor
     if kind in {"RayCluster", "RayJob"} and waits:
         return ClassVerdict(JobClass.CPU, "no container asks for an accelerator", "none", True)
@@ -262,9 +278,7 @@ def _pods(body: Mapping[str, Any], spec: Mapping[str, Any], beside: Beside) -> l
         return _counted(pods_of(spec), nodes, "spec.mlPolicy.numNodes")
     if kind != "TrainJob":
         return pods_of(spec)
-    ref = part(spec, "runtimeRef")
-    of = TRAINING_RUNTIME if ref.get("kind") == TRAINING_RUNTIME.kind else CLUSTER_TRAINING_RUNTIME
-    reference = Reference(of, text_of(ref.get("name")))
+    reference = _runtime_of(spec)
     runtime = beside.spec(reference) if reference.name else None
     trainer = part(spec, "trainer")
     own = {key: trainer[key] for key in ("image", "command", "args", "env") if trainer.get(key)}

@@ -18,13 +18,14 @@ from neighbours import OWN, asks, documents, field_of, outcomes, put
 from pools import pool
 from ruamel.yaml import YAML
 
+from mofa_model.identity import JobClass, identify
+
 FOLDER = os.environ.get("MOFA_NEIGHBOURS", "")
 pytestmark = pytest.mark.skipif(
     not FOLDER,
     reason="MOFA_NEIGHBOURS names no folder with the projects' definitions and samples; our own samples run in test_kinds.py",
 )
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=20", "--backoff=0.2")
-SHARE = 0.8
 """Of the samples that ask for GPUs, how many are advised at least. [1]"""
 MEND = re.compile(r"; (ask|create|give|say|name)|: (create|name|give) ")
 """What every answer without advice says: what would be right."""
@@ -129,7 +130,13 @@ def matrix(name, wanted, found, refused, asking):
     return "\n".join([head, *rows, "", every, *sorted(lines), ""])
 
 
-def test_no_sample_meets_silence_and_those_with_gpus_are_advised(
+def may_train(body):
+    """Whether an object trains a language model, or runs a training script that names no model."""
+    found = identify(body)
+    return found.job_class.trains or (found.job_class is JobClass.OTHER_TRAINING and not found.sure)
+
+
+def test_no_sample_meets_silence_and_none_is_advised_that_trains_no_language_model(
     cluster, processes, defined, request
 ):
     """Every other one is told a field that the real definition has, what stands there, and what would be right."""
@@ -138,13 +145,15 @@ def test_no_sample_meets_silence_and_those_with_gpus_are_advised(
         (one["spec"]["group"], one["spec"]["names"]["kind"]): one["spec"]["versions"][0]
         for one in defined
     }
-    wanted, refused, asking = {}, [], set()
+    wanted, refused, asking, bodies_of = {}, [], set(), {}
     advisor = Advisor(cluster, processes, f"neighbours-{name}")
     with pool(cluster) as profile:
         advisor.start(*QUICK)
         for number, (path, bodies) in enumerate(samples().items()):
             place = f"{name}-{number}-{secrets.token_hex(2)}"
             taken, others = put(cluster, place, profile, bodies)
+            by_name = {body["metadata"].get("name"): body for body in bodies}
+            bodies_of |= {(kind, place, one): by_name.get(one, {}) for kind, one in taken}
             wanted |= {(kind, place, one): path for kind, one in taken}
             refused += [(path, *one) for one in others]
             with_gpus = {body["metadata"]["name"] for body in bodies if asks(body.get("spec"))}
@@ -163,5 +172,12 @@ def test_no_sample_meets_silence_and_those_with_gpus_are_advised(
                 strange.append(text)
     assert [key for key in wanted if key not in found] == []
     assert strange == []
-    advised = [key for key in asking if found[key]["status"] in ADVISED]
-    assert len(advised) >= SHARE * len(asking), table
+    silly = [
+        key for key in found if found[key]["status"] in ADVISED and not may_train(bodies_of[key])
+    ]
+    assert silly == [], table
+    assert [
+        key
+        for key in asking
+        if found[key]["status"] == "NotTraining" and "cpu-only" in found[key]["explanation"]
+    ] == []
