@@ -103,6 +103,8 @@ _TUNES: Final = re.compile(
     r"(?<![a-z])(fine[-_ ]?tun\w*|finetun\w*|sft|q?lora|peft|distil\w*|instruct[-_]tun\w*)(?![a-z])",
     re.IGNORECASE,
 )
+_SEEING: Final = re.compile(r"[-_]vl(?![a-z])|vision|[-_]omni|multimodal", re.IGNORECASE)
+"""Names of models of language and images."""
 _NAMES: Final = (
     (re.compile(r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"), JobClass.EVALUATION),
     (re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d"), JobClass.INFERENCE),
@@ -292,13 +294,16 @@ def _training(
 ) -> tuple[JobClass | None, str]:
     """Whether training is that of a language model, and of which sort."""
     language = next((one for one in models if LANGUAGE_MODELS.search(one)), "")
+    seeing = next((one for one in models if _SEEING.search(one)), "")
+    if seeing and job_class is not None:
+        return JobClass.OTHER_TRAINING, f"{seeing} sees images as well"
     other = OTHER_MODELS.search(f"{best.found} {' '.join(models)}") or (
         None if language else OTHER_MODELS.search(text)
     )
     if (
         job_class in {JobClass.FINE_TUNING, JobClass.PRE_TRAINING}
         and best.weight >= 31
-        and best.weight != 62
+        and best.weight not in {61, 62}
     ):
         if other and not language:
             return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"

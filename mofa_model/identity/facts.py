@@ -128,7 +128,7 @@ _PLACEHOLDER: Final = re.compile(r"[$<>{}\s]|REPLACE|YOUR[_-]")
 _SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|_\d)?[bm](?![a-z0-9])", re.IGNORECASE)
 _IN_A_NAME: Final = re.compile(
     r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt|falcon|nemotron|phi|olmo|bloom|mpt|granite)"
-    r"[-_]?v?(?P<version>\d(?:[._]\d)?)?[-_/]?(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
+    r"[-_]?v?(?P<version>\d(?:[._-]\d(?=[-_/]))?)?[-_/]?(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
     re.IGNORECASE,
 )
 _SECRET: Final = re.compile(
@@ -209,6 +209,7 @@ def read_facts(seen: FactSources) -> FactSheet:
     model = _model(seen._replace(settings=settings), shape)
     if model is not None:
         found["model"] = model
+        disagree += _other_depth(model, shape)
     elif {"layers", "hidden", "heads"} <= shape.keys():
         said = ", ".join(f"{name} {fact.value}" for name, fact in shape.items())
         found["shape"] = Fact(said, shape["layers"].source)
@@ -286,7 +287,10 @@ def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     tokenizer = _named(seen.settings, _TOKENIZER)
     sized = tokenizer if tokenizer is not None and _SIZED.search(tokenizer.value) else None
     if {"layers", "hidden", "heads"} <= shape.keys():
-        return sized or _shaped(seen, shape)
+        whole = tuple(sorted((name, fact.value) for name, fact in shape.items()))
+        preset = model_preset(sized.value) if sized is not None else ""
+        borrowed = bool(preset) and preset not in _of_shape(whole, "")
+        return _shaped(seen, shape) if borrowed else sized or _shaped(seen, shape)
     if named is None or not _known(named.value):
         found = (Fact(name, where) for text, where in seen.words if (name := _in_a_name(text)))
         fetched = (Fact(name, where) for name, where in _copied(seen))
@@ -295,6 +299,18 @@ def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
         if (other := next(found, None) or next(fetched, None) or prepared) is not None:
             return other
     return named or sized
+
+
+def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
+    """That a job names a model and gives it another number of layers, as short trials do."""
+    layers, preset = shape.get("layers"), model_preset(model.value)
+    if layers is None or not preset:
+        return []
+    known = int(presets.model(preset).layers)
+    if known == layers.value:
+        return []
+    said = f"{layers.source} says {layers.value}"
+    return [f"{model.source} names {model.value}, which has {known} layers, and {said}"]
 
 
 def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
@@ -361,11 +377,13 @@ def _in_a_name(text: str) -> str:
 
     >>> _in_a_name("/opt/run_llama3_8b.sh"), _in_a_name("llama3_2/1B_full"), _in_a_name("gpt2-vocab")
     ('llama3-8b', 'llama3.2-1b', '')
+    >>> _in_a_name("llama3-1-70b-a3mega.yaml")
+    'llama3.1-70b'
     """
     found = _IN_A_NAME.search(text.replace("Meta-Llama", "llama"))
     if found is None:
         return ""
-    version = (found["version"] or "").replace("_", ".")
+    version = re.sub("[-_]", ".", found["version"] or "")
     return f"{found['family']}{version}-{found['size'].replace('_', '.')}".lower()
 
 
@@ -488,7 +506,7 @@ def _derived(
     if micro is None or not ranks:
         return
     defaulted = any(one.key in _HUGGING_FACE for one in settings) or seen.trainer in {
-        "axolotl", "llama-factory", "trl", "torchtune",
+        "axolotl", "llama-factory", "trl", "torchtune", "torchtitan",
     }  # fmt: skip
     if again is None and not defaulted:
         return

@@ -51,6 +51,8 @@ _SERVED: Final = frozenset(
     }
 )
 """Kinds that serve, wait or start others."""
+_SERVING: Final = frozenset({"RayService", "InferenceService", "ServingRuntime"})
+"""Kinds that serve models, whatever they run."""
 _RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.kind})
 _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
@@ -251,6 +253,8 @@ def _verdict(
         asks_model=any(one.key in _ASKS_MODEL for one in seen.settings),
     )
     best = evidence[0].weight if evidence else 0
+    if kind in _SERVING:
+        return ClassVerdict(JobClass.INFERENCE, f"a {kind} serves models", "none", True)
     if kind in _RUNTIMES and not verdict.job_class.trains and best <= 36 and not models:
         return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own", "none", True)
     if kind == "RayCluster" and best <= 30 and seen.devices.vendor:

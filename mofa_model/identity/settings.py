@@ -47,8 +47,10 @@ class Setting(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The last part of its key."""
-        return self.path.rpartition(".")[2]
+        """The last part of its key; in a section for the tokenizer, that it is the tokenizer."""
+        section, _, last = self.path.rpartition(".")
+        named = last in {"type", "name", "model", "path"}
+        return "tokenizer" if named and section.endswith("tokenizer") else last
 
 
 def settings_of(said: Said) -> list[Setting]:
@@ -86,9 +88,19 @@ def _options(command: ProgramCall) -> Iterator[Setting]:
                 value = "true" if following.startswith("--") or at + 1 == len(words) else following
                 if following.startswith("-") and not re.fullmatch(r"-[\d.]+(e-?\d+)?", following):
                     value = "true"
+            if value.lstrip().startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
+                yield from _of_json(value, word.where)
             yield Setting(_key(name), value.strip().strip("\"'"), word.where, "option")
         elif at and (found := _ASSIGNED.fullmatch(text)):
             yield Setting(_key(found[1]), found[2].strip().strip("\"'"), word.where, "option")
+
+
+def _of_json(text: str, where: str) -> list[Setting]:
+    try:
+        found = _leaves(json.loads(text), TextFile("", text, where))
+    except (ValueError, RecursionError):
+        return []
+    return [one._replace(where=where, origin="option") for one in found]
 
 
 def _of_source(source: TextFile) -> list[Setting]:

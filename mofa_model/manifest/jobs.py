@@ -26,6 +26,7 @@ from mofa_model.errors import (
 )
 from mofa_model.identity import (
     Fact,
+    Facts,
     Identity,
     JobClass,
     agrees,
@@ -103,12 +104,12 @@ class SpecDraft:
     PATH: Final = "job"
     """What the parser calls the spec, until `errors` names the place."""
 
-    def __init__(self, kind: str, demand: Demand, model: Fact | None) -> None:
-        """An empty spec of a job that asks for `demand`; `model` is what it calls its model."""
+    def __init__(self, kind: str, demand: Demand, facts: Facts) -> None:
+        """An empty spec of a job that asks for `demand` and says some `facts`."""
         self.spec: dict[str, Any] = {}
         self._kind = kind
         self._demand = demand
-        self._model = model
+        self._facts = facts
         self._places: dict[str, str] = {}
 
     def add(self, part: Mapping[str, Any], place: str, *, model: str = "") -> None:
@@ -134,10 +135,14 @@ class SpecDraft:
         missing = [field for field in _FACTS if field not in training]
         command = "its command says" if self._demand.words else "says"
         if "model" not in self.spec:
-            if self._model is not None:
-                said = self._model.source
-                name = shown(str(self._model.value))
-                why = f"names {name}, which is no model that is known"
+            if (model := self._facts.get("model")) is not None:
+                said = model.source
+                why = f"names {shown(str(model.value))}, which is no model that is known"
+            elif (shape := self._facts.get("shape")) is not None:
+                said, why = (
+                    shape.source,
+                    f"{shape.value} is the shape of no one model that is known",
+                )
             else:
                 why = f"{command} no model"
             raise FactsMissing(
@@ -224,7 +229,7 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
     doubt = _refuse(identity, item, policy)
     demand = demand_of(item.value, beside)
     facts = identity.facts
-    draft = SpecDraft(item.kind, demand, facts.get("model"))
+    draft = SpecDraft(item.kind, demand, facts)
     if policy is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
         draft.add(_of_policy(policy.spec), place, model=f"{place}.training.model")

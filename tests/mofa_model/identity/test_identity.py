@@ -68,6 +68,8 @@ SH = ["bash", "-c"]
         ("rl-post-training", job(["python3", "-m", "verl.trainer.main_ppo", "data.train_batch_size=1024"])),
         ("other-training", job(["torchrun", "imagenet.py", "--arch=resnet18", "--batch-size", "32"])),
         ("other-training", job(["python", "/w/bionemo/esm2nv/pretrain.py", "--seq-length=512", "--micro-batch-size=8"])),
+        ("other-training", job(["llamafactory-cli", "train", "--model_name_or_path", "Qwen/Qwen2.5-VL-7B-Instruct"])),
+        ("evaluation-or-data", job([*SH, "axolotl preprocess /c/run.yml"])),
         ("inference", job(["vllm", "serve", "meta-llama/Llama-3.1-8B", "--tensor-parallel-size", "2"])),
         ("inference", job(["python3", "-m", "sglang.launch_server", "--model-path", "meta-llama/Llama-3.1-8B", "--tp", "2"])),
         ("inference", job(image="registry.example/vllm/vllm-openai:v0.8")),
@@ -297,3 +299,74 @@ def test_a_runtime_without_a_job_is_none_and_a_train_job_runs_what_it_says(kind)
     found = identity(own + runtime, "TrainJob")
     assert found.job_class is JobClass.PRE_TRAINING
     assert values(found) | {"nodes": 4, "devices": 32} == values(found)
+
+
+@each(
+    [
+        (["--model_name=meta-llama/Llama-2-7b-hf", "--num_layers=2"], None, "which has 32 layers"),
+        (
+            [
+                *SHAPE,
+                "--tokenizer=meta-llama/Llama-2-70b-hf",
+                "--model_type=llama_v2",
+                "--intermediate_size=11008",
+            ],
+            "llama2-7b",
+            "",
+        ),
+    ]
+)
+def test_a_shortened_model_is_a_contradiction_and_a_borrowed_tokenizer_none(options, model, why):
+    found = identity(job(["torchrun", "pretrain_gpt.py", *options]))
+    assert model is None or found.facts["model"].value == model
+    assert why in " ".join(found.disagree)
+    assert bool(found.disagree) == bool(why)
+
+
+NEMO = """\
+trainer: {num_nodes: 16, precision: bf16}
+model:
+  micro_batch_size: 1
+  global_batch_size: 512
+  encoder_seq_length: 8192
+  num_layers: 80
+  hidden_size: 8192
+  num_attention_heads: 64
+  num_query_groups: 8
+  ffn_hidden_size: 28672
+  fp8: false
+  fp8_hybrid: true
+  tokenizer: {library: huggingface, type: meta-llama/Meta-Llama-3-70B}
+  validation: {global_batch_size: 7}
+"""
+
+
+def test_nemo_s_settings_say_model_batch_and_precision_and_those_of_validation_do_not():
+    data = "\n".join(f"    {line}" for line in NEMO.splitlines())
+    config = f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: tune}}\ndata:\n  nemo.yaml: |\n{data}\n"
+    command = [
+        "torchrun",
+        "/opt/NeMo/examples/nlp/megatron_gpt_pretraining.py",
+        "--config-path=/etc/run",
+    ]
+    found = identity(job(command, more=MOUNTS, pod=VOLUMES) + config)
+    assert values(found) | {
+        "model": "meta-llama/Meta-Llama-3-70B", "global_batch": 512, "sequence_length": 8192,
+        "precision": "bf16", "trainer": "nemo",
+    } == values(found)  # fmt: skip
+    assert found.disagree == ()
+
+
+def test_settings_as_json_in_an_option_and_a_recipe_s_script_are_read():
+    command = ["torchrun", "train.py", "--model_uri", "hf://Qwen/Qwen2.5-7B"]
+    told = '{"per_device_train_batch_size": 4, "max_seq_length": 1024}'
+    found = values(identity(job([*command, "--training_parameters", told])))
+    assert found | {"model": "Qwen/Qwen2.5-7B", "micro_batch": 4, "global_batch": 32} == found
+    script = "/opt/NeMo/scripts/performance/llm/pretrain_llama3_70b.py"
+    found = values(identity(job(["python", script])))
+    assert (found["trainer"], found["model"]) == ("nemo", "llama3-70b")
+
+
+def test_kinds_that_serve_are_servers_whatever_they_run():
+    text = "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {name: a}\nspec: {rayClusterConfig: {headGroupSpec: {template: {spec: {containers: [{name: h, image: registry.example/ray}]}}}}}\n"
+    assert identity(text).job_class is JobClass.INFERENCE
