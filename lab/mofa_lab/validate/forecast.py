@@ -126,10 +126,15 @@ def _constants() -> str:
 
 def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
     """One question with what is predicted of it."""
-    case = job_of(row, position)
+    case = _job(row, position)
     cluster = replace(case.cluster, calibration=shipped(case.key))
     found = estimate(case.workload, cluster, case.strategy)
-    here = replace(coordinates(case.workload, case.cluster, case.strategy), stack=case.key.stack)
+    estimated = float(found.memory.estimated)
+    here = replace(
+        coordinates(case.workload, case.cluster, case.strategy, estimated),
+        stack=case.key.stack,
+        publisher=case.publisher,
+    )
     runs = measured_runs()
     step, peak = float(found.step_time), float(np.max(found.memory.peak))
     limit = float(device_memory_limit(cluster))
@@ -148,6 +153,12 @@ def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
         "memory_limit_gib": _rounded(limit / GIB),
         "fits": _rounded(float(room[0]) if host else 0.0),
     }
+
+
+def _job(row: Mapping[str, Any], position: int = 1) -> Case:
+    """The job that a question asks about; it may say who will run it, whose other runs then narrow its band."""
+    asked = {name: value for name, value in row.items() if name != "publisher"}
+    return replace(job_of(asked, position), publisher=Record(row).text("publisher", ""))
 
 
 def _rounded(value: float) -> float:
@@ -188,7 +199,7 @@ def results_of(path: Path | str, content: Mapping[str, Any]) -> dict[str, dict[s
         name = values.get("id") if isinstance(values, Mapping) else None
         if name in asked:
             try:
-                found[str(name)] = _measured(values, job_of(asked[name]))
+                found[str(name)] = _measured(values, _job(asked[name]))
             except InputError as error:
                 raise BadFile(path, f"{name}: {error}") from None
     return found

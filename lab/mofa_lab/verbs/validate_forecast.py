@@ -12,8 +12,9 @@ from mofa_model.tables import Column, Table
 
 _ABOUT: Final = """\
 FILE.json holds questions, {"name": …, "publishers": [...], "questions": [{"id": …, "model": …, "gpu": …, "gpus": …,
-"strategy": …, "global_batch": …, "sequence": …, "stack": …, "precision": …}]}, or a forecast that --to wrote. A forecast has step
-times and memory with bands, and the chance to fit, with its date and a SHA-256 over all of it; a file that was changed is refused.
+"strategy": …, "global_batch": …, "sequence": …, "stack": …, "precision": …, "publisher": …}]}, or a forecast that --to wrote. The
+publisher of a question may be left out; where its other runs are known the band is narrower. A forecast has step times and memory with
+bands, and the chance to fit, with its date and a SHA-256 over all of it; a file that was changed is refused.
 
 examples:
   write one                       mofa validate forecast lab/data/forecasts/2026-11.questions.json --to NEW.forecast.json

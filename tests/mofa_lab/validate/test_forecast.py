@@ -52,6 +52,28 @@ def test_a_forecast_has_a_band_a_chance_a_date_and_the_same_hash_every_time(ques
     assert one["forecast"]["written"] == "2026-11-24"
 
 
+def test_a_band_is_narrower_where_the_publisher_s_other_runs_are_known(questions):
+    """Megatron-Bridge on GB300 was measured by its own makers."""
+    document = json.loads(questions.read_text("utf-8"))
+    asked = {
+        **QUESTION,
+        "model": "qwen3-30b-a3b",
+        "gpu": "gb300",
+        "stack": "megatron-bridge",
+        "strategy": "ep=8,mbs=8,optimizer=distributed",
+        "precision": "mxfp8",
+        "sequence": 4096,
+    }
+    document["questions"] = [
+        {**asked, "id": "theirs", "publisher": "nvidia-bridge"},
+        {**asked, "id": "anybody's"},
+    ]
+    questions.write_text(json.dumps(document), "utf-8")
+    theirs, other = forecast.forecast_of(questions, DAY)["forecast"]["jobs"]
+    assert theirs["step_s"] == other["step_s"]
+    assert theirs["step_band_s"][1] < other["step_band_s"][1]
+
+
 def test_a_figure_that_was_changed_is_told_in_one_line(made, capsys):
     text = made.read_text("utf-8")
     document = json.loads(text)
