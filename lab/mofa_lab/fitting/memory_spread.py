@@ -93,11 +93,10 @@ def errors_of(found: CampaignResult) -> list[Errors]:
     ]
 
 
-def likeliest(found: CampaignResult) -> float:
+def likeliest(told: Sequence[Errors]) -> float:
     """The likeliest half width of a memory that is all estimated. [1]"""
     from scipy.optimize import minimize_scalar
 
-    told = errors_of(found)
     best = minimize_scalar(
         lambda width: -sum(one.likelihood(width) for one in told),
         bounds=(0.01, 1.0),

@@ -192,7 +192,7 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
     )
     notes = tuple(f"written: {name}" for name in written)
     if "publisher" in found.memory.validated:
-        likeliest = memory_spread.likeliest(found)
+        likeliest = memory_spread.likeliest(memory_spread.errors_of(found))
         notes += (f"memory_odds.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
     return [
         Table(
