@@ -273,7 +273,6 @@ def test_each_right_is_needed(door, objects, cluster, role, kind, verb, number):
     [
         ("secrets", "/api/v1/secrets"),
         ("pods", "/api/v1/pods"),
-        ("namespaces", "/api/v1/namespaces"),
         ("all ConfigMaps", "/api/v1/configmaps"),
         ("all Leases", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases"),
         ("another Lease", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases/other"),

@@ -171,3 +171,15 @@ def test_a_label_of_its_namespace_opts_a_job_in():
         _, outcomes = annotator.run([Documents.parse(whole, "x.yaml")])
         assert len(outcomes) == count
     assert outcomes[0].status in {"Recommended", "LowConfidence"}, outcomes[0].explanation
+
+
+@pytest.mark.parametrize("size", ["2", "3"], ids=["a layout that fits", "a layout that does not"])
+def test_tokens_in_arguments_reach_no_annotation(size):
+    token = "hf_abcDEF123456"
+    command = (
+        f"[torchrun, pretrain_gpt.py, --tensor-model-parallel-size, '{size}', --hf-token, {token}, "
+        f"--wandb-api-key={token}, --seq-length, '2048', --global-batch-size, '64']"
+    )
+    text, (outcome,), _ = asked("job-part", SIZE, change=("[python, train.py]", command))
+    assert outcome.status in {"Recommended", "LowConfidence"}, outcome.explanation
+    assert text.count(token) == 2
