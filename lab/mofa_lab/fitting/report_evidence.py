@@ -93,6 +93,7 @@ def _map(runs: MeasuredRuns) -> Iterator[str]:
     rows = [
         (name, *(_cell(runs, where & mask) for where in known.values()))
         for name, mask in _features(runs)
+        if (mask & np.isfinite(runs.errors["step"])).any()
     ]
     heads = (name.replace(", ", " on ") for name in known)
     yield table((Column("feature"), *(Column(name, align="right") for name in heads)), rows)
