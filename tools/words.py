@@ -34,8 +34,8 @@ UNIT = re.compile(r"\[(B|s|1|h|d|FLOP/s|B/s|1/s|1/d|1/h|node s|node d|node h|%)\
 """A unit at the end of a docstring; shapes such as `[states, rows]` are none."""
 NUMBERS = frozenset({"Range"})
 """Our classes that are numbers."""
-OUTSIDE_NUMBERS = frozenset({"int", "float", "Decimal", "NDArray", "ArrayLike"})
-"""Numbers of Python and of numpy."""
+OUTSIDE_NUMBERS = frozenset({"int", "float", "Decimal", "NDArray", "ArrayLike", "Counter"})
+"""Numbers of Python and of numpy; a `Counter` holds numbers, whatever it counts."""
 ANY_FORM = frozenset({"LiveObject", "Object", "Key"})
 """Classes that hold things of every kind: an object of the cluster or of a file, and its name."""
 MAPPINGS = frozenset({"Mapping", "MutableMapping", "dict", "defaultdict", "Named"})
@@ -86,6 +86,9 @@ SHIPPED_FILES = {
     "mofa_model/answers/questions.py": "options of commands, parameters of Python",
     "mofa_model/advice/answer.py": "attributes of answers, keys of JSON",
     "mofa_model/spec/": "labels that the inputs hash covers, and keys of constants.toml",
+    "mofa_model/estimate/terms.py": "keys of the JSON of mofa explain",
+    "mofa_model/bands/evidence.py": "keys of the same JSON",
+    "mofa_model/bands/variance.py": "keys of variance.toml",
     "mofa_model/reliability/observed.py": "keys of the JSON of mofa rates",
     "mofa_model/reliability/forecast.py": "keys of the same JSON",
     "mofa_model/presets/catalogue.py": "keys of the preset files",
@@ -232,6 +235,9 @@ def named_in(annotation: ast.expr) -> Iterator[ast.Name]:
         generic, inner = annotation.value.id, annotation.slice
         if generic in {"Literal", "Callable"}:
             return
+        if generic == "Counter":
+            yield annotation.value
+            return
         if isinstance(inner, ast.Tuple) and generic == "Annotated":
             inner = inner.elts[0]
         elif isinstance(inner, ast.Tuple) and generic in MAPPINGS:
@@ -333,12 +339,14 @@ def read() -> Names:
 def outside_functions(
     parent: ast.AST,
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Classes and functions, without those inside of functions, which no other code can name."""
+    """Classes and functions, without those inside of functions and of private classes."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
         else:
             if isinstance(node, ast.ClassDef):
+                if node.name.startswith("_"):
+                    continue
                 yield node
             yield from outside_functions(node)
 

@@ -7,7 +7,7 @@ import pytest
 from mofa_model.identity import JobClass, identify, masked
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.surroundings import surroundings
-from tests.each import each
+from each import each
 
 
 def job(
