@@ -182,7 +182,7 @@ _FROM_ZERO: Final = tuple(
 AXES: Final = (
     degree(
         "tp", tried.of_all(*tried.TENSOR), 2, about="Tensor-parallel size.", example="tp=4,8",
-        feature="tp", local=True, rules=rules.TENSOR, stuck="no tensor-parallel size is left",
+        feature="tp", local=True, shape_rules=rules.TENSOR, stuck="no tensor-parallel size is left",
     ),
     Axis(
         name="context", fields=("context_mode", "cp"), parts=Context, scope=Scope.SHAPE,
@@ -199,17 +199,17 @@ AXES: Final = (
         values="none; ring and all-to-all (all-gather and USP where they are asked for) of "
         f"{', '.join(map(str, tried.CONTEXT))}",
         example="cp<=4`, `cp-mode=ring", supported=Framework.splits, local=True,
-        rules=rules.CONTEXT, columns=rules.context_columns,
+        shape_rules=rules.CONTEXT, columns=rules.context_columns,
         stuck="no context-parallel size is left",
     ),
     degree(
         "pp", tried.stage_counts, 3, about="Pipeline stages.", example="pp=8..32", feature="pp",
-        rules=rules.STAGES, values="every number up to layers + 2 that divides the devices",
+        shape_rules=rules.STAGES, values="every number up to layers + 2 that divides the devices",
         stuck="no number of pipeline stages goes with the devices",
     ),
     degree(
         "mbs", tried.of_all(*tried.BATCH), 4, about="Sequences in a micro-batch.",
-        example="mbs=3", local=True, rules=rules.BATCH,
+        example="mbs=3", local=True, shape_rules=rules.BATCH,
         stuck="the global batch goes with no number of data-parallel ranks and micro-batches",
     ),
     Axis(
@@ -225,7 +225,7 @@ AXES: Final = (
         values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers"
         " or layers + 2; zero-bubble (ZB-H1); ZBV and DualPipeV, which are V-shaped, with 2;"
         " DualPipe; V-half with 2 where it is asked for",
-        example="schedule=1f1b`, `vpp=2,4", supported=Framework.runs, rules=rules.PIPELINE,
+        example="schedule=1f1b`, `vpp=2,4", supported=Framework.runs, shape_rules=rules.PIPELINE,
         columns=rules.pipeline_columns,
         stuck="no pipeline schedule goes with layers, stages and micro-batches",
     ),
@@ -237,7 +237,7 @@ AXES: Final = (
     degree(
         "etp", tried.of_experts(*tried.EXPERT_TENSOR), 7,
         about="Tensor-parallel size inside an expert.", example="etp=1", feature="etp",
-        local=True, rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
+        local=True, shape_rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
     ),
     degree(
         "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks",
@@ -247,7 +247,7 @@ AXES: Final = (
         name="chunk_layers", fields=("chunk_layers",), scope=Scope.SHAPE, tried=tried.of_all(0),
         complexity=21, off=0, words=(Number(key="chunk-layers", field="chunk_layers", least=0),),
         feature="chunks", assumed=False, values="all; a number of a stage where it is asked for",
-        example="chunk-layers=0,2,4", rules=rules.CHUNKS,
+        example="chunk-layers=0,2,4", shape_rules=rules.CHUNKS,
         stuck="whole experts leave no layer to run in chunks",
     ),
     switch(

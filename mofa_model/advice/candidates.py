@@ -80,7 +80,7 @@ class WeighedCandidate:
 
     candidate: Candidate
     """What the search says."""
-    at: Coordinates
+    coordinates: Coordinates
     """Where it stands among measured runs."""
     fits: Ratio
     weight: float
@@ -98,7 +98,7 @@ class WeighedCandidate:
         by_search = self.candidate.score * self.weight
         if self.priced is None:
             return by_search
-        return by_search * self.priced.step_time / float(self.candidate.step)
+        return by_search * self.priced.step_time / float(self.candidate.step_seconds)
 
     @property
     def nodes(self) -> int:
@@ -113,13 +113,13 @@ class WeighedCandidate:
     @property
     def kind(self) -> tuple[str, ...]:
         """Which features are switched on: candidates that differ in it are of different kinds."""
-        on = {key for key, word in self.at.layout.items() if word != "false"} - {"mbs"}
+        on = {key for key, word in self.coordinates.layout.items() if word != "false"} - {"mbs"}
         return tuple(sorted(on))
 
 
-def by_expected(one: WeighedCandidate) -> tuple[float, ...]:
+def by_expected(candidate: WeighedCandidate) -> tuple[float, ...]:
     """Sort key: the better first; of equal ones the plainer."""
-    return one.expected, one.nodes, one.candidate.index
+    return candidate.expected, candidate.nodes, candidate.candidate.index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +143,10 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     """The best candidates of a search and the tried layouts, with their odds; best first."""
     best = (one for candidates in ranking.best.values() for one in candidates)
     found = sorted(best, key=lambda one: (one.score, one.nodes, one.index))
-    tried = {_layout(run.at) for run in request.tried}
+    tried = {_layout(run.coordinates) for run in request.tried}
     fresh = [(one, at) for one in found if _layout(at := _at(one)) not in tried]
     ran = [
-        (_tried(request, run, place), run.at)
+        (_tried(request, run, place), run.coordinates)
         for place, run in enumerate(request.tried)
         if run.fitted
     ]
@@ -156,7 +156,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     support = measured_support(request)
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
-    space = np.array([spaces[id(one.problem)] / float(one.memory) for one, _ in every])
+    space = np.array([spaces[id(one.problem)] / float(one.memory_bytes) for one, _ in every])
     fits, weights = seen.below("memory", space), weights_of(seen, space)
     weights[: len(ran)] = 1.0  # a measured step has memory's share in it
     weights *= np.exp(seen.centres["step"])
@@ -164,7 +164,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
         (
             WeighedCandidate(
                 candidate=one,
-                at=at,
+                coordinates=at,
                 fits=float(fits[place]),
                 weight=float(weights[place]),
                 complexity=0.0 if place < len(ran) else support.complexity(at.layout),
@@ -195,9 +195,9 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         problem=problem,
         nodes=request.nodes,
         score=float(score[0]),
-        step=step,
-        memory=float(full.memory.peak),
-        counted=float(full.memory.counted),
+        step_seconds=step,
+        memory_bytes=float(full.footprint.peak),
+        counted=float(full.footprint.counted),
         index=-1 - place,
     )
 
@@ -207,23 +207,27 @@ def _at(one: Candidate) -> Coordinates:
     return coordinates(problem.workload, problem.cluster, one.strategy, one.estimated)
 
 
-def _layout(at: Coordinates) -> tuple[object, ...]:
-    return at.format, frozenset(at.layout.items())
+def _layout(coordinates: Coordinates) -> tuple[object, ...]:
+    return coordinates.format, frozenset(coordinates.layout.items())
 
 
-def weights_of(seen: LayoutOdds, space: Array) -> Array:
+def weights_of(odds: LayoutOdds, space: Array) -> Array:
     """Factors on the objective for being short or out of memory. [1]
 
     `space` is the memory that there is over the memory that is estimated.
     """
-    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    fits, free = odds.below("memory", space), odds.below("memory", PRESSED * space)
     weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
     return weights
 
 
-def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
+def fits(
+    request: Request, problem: SearchCase, coordinates: Coordinates, memory_bytes: Bytes
+) -> Ratio:
     """Chance that a layout with an estimated memory fits. [1]"""
-    return float(seen_of(request, (at,)).below("memory", space_of(problem) / float(memory))[0])
+    return float(
+        seen_of(request, (coordinates,)).below("memory", space_of(problem) / float(memory_bytes))[0]
+    )
 
 
 def space_of(problem: SearchCase) -> float:
@@ -240,7 +244,7 @@ def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion
         constraints=parse_constraints(request.constraints),
         lifted=frozenset(reason for reason in Rejection if reason.value in request.lifted),
         keep=KEEP,
-        share=1.0 / request.memory.ratio,
+        share=1.0 / request.learned_memory.ratio,
         apart=True,
         score=partial(score_of, request),
         least_score=partial(least_score, request),
@@ -271,7 +275,7 @@ def searched(request: Request, advance: Callable[[float], None]) -> list[Trainer
 
 def _least_memory(one: TrainerResult) -> float:
     """Device memory of the leanest layout; infinite where none is legal. [B]"""
-    return np.inf if one.ranking.leanest is None else float(one.ranking.leanest.memory)
+    return np.inf if one.ranking.leanest is None else float(one.ranking.leanest.memory_bytes)
 
 
 def _searches(request: Request) -> list[_TrainerSearch]:
@@ -366,13 +370,13 @@ def _one_new(every: TrainerResult, share: Ratio, least: Ratio) -> TrainerResult:
     return replace(every, ranking=found[0][1], candidates=tuple(one for one, _ in found))
 
 
-def beyond(request: Request, best: WeighedCandidate, step: Seconds) -> list[WeighedCandidate]:
+def beyond(request: Request, candidate: WeighedCandidate, step: Seconds) -> list[WeighedCandidate]:
     """Candidates with features that no run has, and with a shorter estimated step; best first."""
-    if not request.odds or best.unmeasured:
+    if not request.odds or candidate.unmeasured:
         return []
-    question = question_of(request, (best.nodes,))
+    question = question_of(request, (candidate.nodes,))
     share = _share(request, 1.0 - request.risk)
-    asked = replace(question, share=share, below=float(step) / float(request.learned))
+    asked = replace(question, share=share, step_limit=float(step) / float(request.learned))
     ranking = aside(_unmeasured(asked))
     some = [] if ranking is None else weighed(request, ranking)
     return sorted((one for one in some if one.unmeasured), key=by_expected)
@@ -388,10 +392,10 @@ def supported(request: Request, nodes: int, share: Ratio = 1.0) -> list[WeighedC
     return [] if ranking is None else weighed(request, ranking)
 
 
-def aside(asked: SearchQuestion) -> Ranking | None:
+def aside(question: SearchQuestion) -> Ranking | None:
     """A further search that an answer mentions; None where it would take too long."""
     try:
-        return search(replace(asked, effort=Effort(ASIDE)))
+        return search(replace(question, effort=Effort(ASIDE)))
     except TooLarge:
         return None
 
@@ -407,7 +411,7 @@ def _places(request: Request) -> Iterator[tuple[bool, bool]]:
 def _shares(request: Request, surely: bool) -> Iterator[Ratio]:
     """Shares of the memory to search; the second is for candidates with wider bands. [1]"""
     if not surely:
-        yield 1.0 / request.memory.ratio
+        yield 1.0 / request.learned_memory.ratio
         return
     yield _share(request, 1.0 - request.risk)
     yield _share(request, 1.0 - TIGHTER * request.risk)
@@ -420,7 +424,9 @@ def _share(request: Request, chance: Ratio) -> Ratio:
     at = coordinates(problem.workload, problem.cluster, plain)
     scale = float(seen_of(replace(request, tried=()), (at,)).scales["memory"][0])
     sure = math.exp(-scale * scales_for(float(chance))) * space_of(problem)
-    return min(1.0, sure / float(device_memory_limit(problem.cluster))) / request.memory.ratio
+    return (
+        min(1.0, sure / float(device_memory_limit(problem.cluster))) / request.learned_memory.ratio
+    )
 
 
 def _lifted(request: Request) -> bool:

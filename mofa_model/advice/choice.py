@@ -34,14 +34,14 @@ SPAN: Final = 0.03
 
 
 def replayed(
-    groups: Sequence[Sequence[WeighedCandidate]],
+    candidate_groups: Sequence[Sequence[WeighedCandidate]],
 ) -> list[tuple[WeighedCandidate, ...]]:
     """Each group with exact step times, best first. All groups are replayed together."""
-    every = [one for group in groups for one in group]
+    every = [one for group in candidate_groups for one in group]
     exact = iter(
         priced_together([(one.candidate.problem, one.candidate.strategy) for one in every])
     )
-    found = [[replace(one, priced=next(exact)) for one in group] for group in groups]
+    found = [[replace(one, priced=next(exact)) for one in group] for group in candidate_groups]
     return [tuple(sorted(group, key=by_expected)) for group in found]
 
 
@@ -58,15 +58,15 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
     request = result.request
     if not request.odds:
         return finalists[0]
-    seen = odds_of(request.runs, [one.at for one in finalists], request.tried)
+    seen = odds_of(request.runs, [one.coordinates for one in finalists], request.tried)
     expected = np.array([one.expected for one in finalists])
     return finalists[simplest(seen, expected, np.array([one.complexity for one in finalists]))]
 
 
-def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
+def simplest(odds: LayoutOdds, expected: Array, complexity: Array) -> int:
     """Index of the simplest layout that is not told apart from the best one."""
     best = int(np.argmin(expected))
-    alike = (seen.beats(best, expected) < DECIDED) & (expected < expected[best] * (1.0 + WORTH))
+    alike = (odds.beats(best, expected) < DECIDED) & (expected < expected[best] * (1.0 + WORTH))
     alike[best] = True
     places = np.flatnonzero(alike)
     return int(places[np.lexsort((expected[places], np.round(complexity[places], 6)))[0]])
@@ -81,7 +81,7 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
     for one in candidates:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
-        kind = tuple(sorted(set(one.at.layout) - {"mbs"}))
+        kind = tuple(sorted(set(one.coordinates.layout) - {"mbs"}))
         simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most

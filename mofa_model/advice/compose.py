@@ -115,13 +115,15 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         caveats=(*doubted, *request.notes, *request.caveats),
         failures=request.reliability.classes,
         learned=request.learned,
-        learned_memory=request.memory.ratio,
-        learned_spread=request.memory.spread,
+        learned_memory=request.learned_memory.ratio,
+        learned_spread=request.learned_memory.spread,
         memory_limit_bytes=limit,
         model_version=VERSION,
     )
     if result.first is None:
-        why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
+        why = why_nothing(ranking, limit / request.learned_memory.ratio) + _in_chunks(
+            request, ranking
+        )
         return replace(
             plain,
             explanation="; ".join((*doubted, why)),
@@ -178,8 +180,8 @@ def _answered(
     pace = _pace(request, figures, first.nodes)
     today = _today(request)
     to_beat = _chance_to_beat_today(request, today)
-    odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.at, pace))
-    to_beat = to_beat or _chance_to_beat(request, first.at, pace)
+    odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.coordinates, pace))
+    to_beat = to_beat or _chance_to_beat(request, first.coordinates, pace)
     doubts = doubts_of(
         request,
         odds=odds,
@@ -308,7 +310,7 @@ def _alternative(
         reason = f"{difference} {way} a step with what ran; by estimate {reason}"
     if one.unmeasured:
         reason += f"; no measured run has {', '.join(one.unmeasured)}"
-    beats = to_beat(one.at, _pace(request, figures, one.nodes))
+    beats = to_beat(one.coordinates, _pace(request, figures, one.nodes))
     return Alternative(
         name=name,
         trainer=trainer_of(request),
@@ -362,10 +364,10 @@ def _today(request: Request) -> Current | None:
     full = priced(problem, strategy)
     nodes = _nodes_of(problem)
     figures = predicted(request, full, nodes, checkpoint_interval(request, full, nodes))
-    peak, limit = float(full.estimate.memory.peak), float(device_memory_limit(problem.cluster))
-    if (needs := peak * request.memory.ratio) > limit:
+    peak, limit = float(full.estimate.footprint.peak), float(device_memory_limit(problem.cluster))
+    if (needs := peak * request.learned_memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    odds = Odds(fits=fits(request, problem, full.at, peak))
+    odds = Odds(fits=fits(request, problem, full.coordinates, peak))
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 
@@ -433,7 +435,7 @@ def _explained(
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)
     text += watchdog_words(job, interval)
-    factors = {"the step": float(request.learned), "device memory": request.memory.ratio}
+    factors = {"the step": float(request.learned), "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
         text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):

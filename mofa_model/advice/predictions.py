@@ -55,19 +55,19 @@ class PricedLayout:
     problem: SearchCase
     estimate: Estimate
     """Every term by the closed forms."""
-    step: StepTime
+    step_terms: StepTime
     """Parts of the step; those of the pipeline by replay, where it was replayed."""
     replayed: bool
 
     @property
     def step_time(self) -> float:
         """One optimizer step. [s]"""
-        return float(self.step.total)
+        return float(self.step_terms.total)
 
     @property
-    def at(self) -> Coordinates:
+    def coordinates(self) -> Coordinates:
         """Where it stands among measured runs."""
-        share = float(self.estimate.memory.estimated)
+        share = float(self.estimate.footprint.estimated)
         return coordinates(self.problem.workload, self.problem.cluster, self.strategy, share)
 
 
@@ -76,19 +76,19 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
     return priced_together([(problem, strategy)])[0]
 
 
-def priced_together(layouts: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
+def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
     """Layouts in full; pipelines with the same order of operations are replayed together."""
     estimates = [
-        estimate(problem.workload, problem.cluster, strategy) for problem, strategy in layouts
+        estimate(problem.workload, problem.cluster, strategy) for problem, strategy in cases
     ]
     walks: dict[tuple[Any, ...], list[int]] = {}
-    for at, ((_, s), one) in enumerate(zip(layouts, estimates, strict=True)):
+    for at, ((_, s), one) in enumerate(zip(cases, estimates, strict=True)):
         if s.pp > 1 and 2 * s.pp * s.vpp * one.micro_batches <= MOST_OPERATIONS:
             key = (s.schedule, s.pp, int(one.micro_batches), s.vpp, s.pipeline_overlap)
             walks.setdefault(key, []).append(at)
-    steps = {at: one.step for at, one in enumerate(estimates)}
+    steps = {at: one.step_terms for at, one in enumerate(estimates)}
     for members in walks.values():
-        replayed = _replayed([(*layouts[at], estimates[at]) for at in members])
+        replayed = _replayed([(*cases[at], estimates[at]) for at in members])
         steps |= dict(zip(members, replayed, strict=True))
     walked = {at for members in walks.values() for at in members}
     return [
@@ -96,10 +96,10 @@ def priced_together(layouts: Sequence[tuple[SearchCase, Strategy]]) -> list[Pric
             strategy=s,
             problem=problem,
             estimate=estimates[at],
-            step=steps[at],
+            step_terms=steps[at],
             replayed=at in walked,
         )
-        for at, (problem, s) in enumerate(layouts)
+        for at, (problem, s) in enumerate(cases)
     ]
 
 
@@ -108,8 +108,8 @@ def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[Step
     _, s, first = layouts[0]
     order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
     chunks = np.stack([_chunks(*one) for one in layouts], axis=-1)
-    forward = np.array([float(one.stage.forward_share) for _, _, one in layouts])
-    weight = np.array([float(one.stage.weight_share) for _, _, one in layouts])
+    forward = np.array([float(one.stage_time.forward_share) for _, _, one in layouts])
+    weight = np.array([float(one.stage_time.weight_share) for _, _, one in layouts])
     hops = np.array([[float(hop_time(p.workload, p.cluster, s)) for p, s, _ in layouts]])
     # The same walk with and without hops, side by side.
     makespan = replay(
@@ -123,7 +123,9 @@ def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[Step
     alone, with_hops = np.split(np.asarray(makespan), 2)
     return [
         step_time(
-            replace(one.inputs, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
+            replace(
+                one.step_inputs, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at])
+            )
         )
         for at, (_, _, one) in enumerate(layouts)
     ]
@@ -132,7 +134,7 @@ def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[Step
 def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
     """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
     kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
-    chunks = np.asarray(found.stage.total)[kinds] / s.vpp
+    chunks = np.asarray(found.stage_time.total)[kinds] / s.vpp
     return (
         np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
     )
@@ -231,9 +233,9 @@ def job_of(
     )
 
 
-def watchdog_words(job: Job, interval: Interval) -> str:
+def watchdog_words(job: Job, advised_interval: Interval) -> str:
     """The worth of a watchdog on steps, as the end of a sentence on ETTR; else empty."""
-    found = watchdog(job, interval.steps, interval.every)
+    found = watchdog(job, advised_interval.steps, advised_interval.every)
     if found is None:
         return ""
     timeout = units.format(float(found.timeout), "s")
@@ -251,7 +253,7 @@ def best_interval(request: Request, job: Job) -> Interval:
 
 def _seen(request: Request, one: PricedLayout) -> LayoutOdds:
     """What measured and short runs say of a layout."""
-    return seen_of(request, (one.at,))
+    return seen_of(request, (one.coordinates,))
 
 
 def _expected_step(request: Request, one: PricedLayout, seen: LayoutOdds) -> float:
@@ -259,27 +261,31 @@ def _expected_step(request: Request, one: PricedLayout, seen: LayoutOdds) -> flo
     return one.step_time * float(request.learned) * math.exp(float(seen.centres["step"][0]))
 
 
-def checkpoint_interval(request: Request, one: PricedLayout, nodes: int) -> Interval:
+def checkpoint_interval(request: Request, priced_layout: PricedLayout, nodes: int) -> Interval:
     """The best checkpoint interval of a layout, within the bounds that were given."""
-    step = _expected_step(request, one, _seen(request, one))
-    return best_interval(request, job_of(request, one.problem, nodes, one.strategy, step))
+    step = _expected_step(request, priced_layout, _seen(request, priced_layout))
+    return best_interval(
+        request, job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+    )
 
 
-def predicted(request: Request, one: PricedLayout, nodes: int, interval: Interval) -> Predicted:
+def predicted(
+    request: Request, priced_layout: PricedLayout, nodes: int, advised_interval: Interval
+) -> Predicted:
     """What a layout is expected to do with checkpoints at an interval, with bounds."""
-    w, c = one.problem.workload, one.problem.cluster
-    seen = _seen(request, one)
-    step = _expected_step(request, one, seen)
-    job = job_of(request, one.problem, nodes, one.strategy, step)
-    ettr = ettr_band(job, interval.steps, interval.every)
+    w, c = priced_layout.problem.workload, priced_layout.problem.cluster
+    seen = _seen(request, priced_layout)
+    step = _expected_step(request, priced_layout, seen)
+    job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+    ettr = ettr_band(job, advised_interval.steps, advised_interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
-    peak = float(one.estimate.memory.peak) * math.exp(float(seen.centres["memory"][0]))
-    least = max(peak * memory.lower, float(one.estimate.memory.states))
+    peak = float(priced_layout.estimate.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
+    least = max(peak * memory.lower, float(priced_layout.estimate.footprint.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
-    steps = steps_to_finish(one.problem) if w.training.tokens else 0.0
+    steps = steps_to_finish(priced_layout.problem) if w.training.tokens else 0.0
     start = float(request.reliability.start) if steps else 0.0
 
     def finish(factor: float) -> float:
@@ -304,26 +310,30 @@ def _together(one: float, other: float) -> float:
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
-def basis(request: Request, one: PricedLayout, figures: Predicted) -> Basis:
+def basis(request: Request, priced_layout: PricedLayout, predictions: Predicted) -> Basis:
     """Measured runs that a prediction rests on, with the bounds that the answer states."""
-    found = basis_of(request.runs, one.at)
-    return replace(found, within=figures.step_seconds.upper / figures.step_seconds.target - 1.0)
+    found = basis_of(request.runs, priced_layout.coordinates)
+    return replace(
+        found, within=predictions.step_seconds.upper / predictions.step_seconds.target - 1.0
+    )
 
 
-def confidence(request: Request, found: Basis) -> Ratio:
+def confidence(request: Request, measured_basis: Basis) -> Ratio:
     """Probability that the bounds hold. [1]"""
-    return min(found.confidence, DOUBTED) if request.caveats else found.confidence
+    return min(measured_basis.confidence, DOUBTED) if request.caveats else measured_basis.confidence
 
 
-def caveats_of(request: Request, one: PricedLayout, found: Basis) -> tuple[str, ...]:
+def caveats_of(
+    request: Request, priced_layout: PricedLayout, measured_basis: Basis
+) -> tuple[str, ...]:
     """What lowers confidence, one sentence each, beside the grade of evidence and the doubts."""
     caveats = [*request.notes]
-    if found.stack not in found.family and not request.tried:
+    if measured_basis.stack not in measured_basis.family and not request.tried:
         caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
-    if found.runs and found.largest < one.problem.cluster.gpus:
+    if measured_basis.runs and measured_basis.largest < priced_layout.problem.cluster.gpus:
         caveats.append(
-            f"no measured run of its family on these devices used more than {found.largest} of them"
+            f"no measured run of its family on these devices used more than {measured_basis.largest} of them"
         )
-    if not one.replayed and one.strategy.pp > 1:
+    if not priced_layout.replayed and priced_layout.strategy.pp > 1:
         caveats.append("the pipeline is too long to replay; its closed form was used")
     return tuple(caveats)

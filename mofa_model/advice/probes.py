@@ -47,52 +47,57 @@ EVEN: Final = 0.5
 class Plan:
     """Layouts to run, and the loss that is expected of the choice after them."""
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     """Indices of the layouts, the most valuable first."""
     regret: tuple[Ratio, ...]
     """Expected loss before any run, after the first, and so on. [1]"""
 
 
-def probes(found: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
+def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
     """The most valuable short runs, each with the share of the expected loss left after it. [1]"""
-    request = found.request
+    request = result.request
     if not request.probe or not request.odds:
         return []
-    near = [one for one in found.candidates if one.nodes == first.nodes]
+    near = [one for one in result.candidates if one.nodes == first.nodes]
     distinct: dict[object, WeighedCandidate] = {}
     for one in sorted((*near, *supported(request, first.nodes)), key=by_expected):
         s = one.candidate.strategy
         distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
     some = list(distinct.values())[:MOST]
-    ran = np.array([any(one.at.layout == run.at.layout for run in request.tried) for one in some])
-    seen = odds_of(request.runs, [one.at for one in some], request.tried)
+    ran = np.array(
+        [
+            any(one.coordinates.layout == run.coordinates.layout for run in request.tried)
+            for one in some
+        ]
+    )
+    seen = odds_of(request.runs, [one.coordinates for one in some], request.tried)
     pace = np.array([one.candidate.score for one in some]) * np.exp(seen.centres["step"])
     space = np.array(
-        [space_of(one.candidate.problem) / float(one.candidate.memory) for one in some]
+        [space_of(one.candidate.problem) / float(one.candidate.memory_bytes) for one in some]
     )
     best = plan(seen, pace, space, int(request.probe), 1.0 - request.risk, ran)
     whole = max(best.regret[0], 1e-9)
     return [
-        (some[at], after / whole) for at, after in zip(best.places, best.regret[1:], strict=True)
+        (some[at], after / whole) for at, after in zip(best.indices, best.regret[1:], strict=True)
     ]
 
 
-def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
+def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
     """The runs that leave the least regret.
 
     `pace` is the expected time without memory's share, `space` the memory that there is over the
     estimated memory, `sure` the chance to fit that is asked for, and `ran` says which layouts ran
     before.
     """
-    fits, weight = seen.below("memory", space), weights_of(seen, space)
+    fits, weight = odds.below("memory", space), weights_of(odds, space)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
-    covariance = seen.covariance("step") * SPREAD**2
+    covariance = odds.covariance("step") * SPREAD**2
     rng = np.random.Generator(np.random.PCG64(0))
     error = _drawn(rng, covariance)
-    of_memory = seen.covariance("memory")
+    of_memory = odds.covariance("memory")
     held = _drawn(rng, of_memory) / np.sqrt(np.diag(of_memory))
     fitting = held <= _ends(fits)
-    pressed = fitting & (held > _ends(seen.below("memory", PRESSED * space))) & ~ran
+    pressed = fitting & (held > _ends(odds.below("memory", PRESSED * space))) & ~ran
     draws = _Draws(
         error=error,
         fitting=fitting,

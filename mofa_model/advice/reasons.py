@@ -27,14 +27,14 @@ LOST: Final = "failures and checkpoints"
 """What is lost beside the steps, as a sentence names it."""
 
 
-def compared(other: PricedLayout, best: PricedLayout) -> dict[str, float]:
+def compared(other: PricedLayout, advised_layout: PricedLayout) -> dict[str, float]:
     """By how much each term of another strategy's step is longer than the best one's. [s]"""
-    mine, base = other.step.terms(), best.step.terms()
+    mine, base = other.step_terms.terms(), advised_layout.step_terms.terms()
     return {name: mine[name] - base[name] for name in mine}
 
 
 def why_not(
-    objective: str, other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: float
+    objective: str, other: PricedLayout, ettr: float, advised_layout: PricedLayout, best_ettr: float
 ) -> str:
     """One sentence on why an alternative is not the first choice.
 
@@ -42,17 +42,19 @@ def why_not(
     term unless the objective is throughput.
     """
     ettr, best_ettr = max(ettr, NEVER), max(best_ettr, NEVER)
-    if objective == "cost" and other.strategy.gpus != best.strategy.gpus:
-        return _dearer(other, ettr, best, best_ettr)
-    more = other.step_time - best.step_time
-    lost = other.step_time * (1 / ettr - 1) - best.step_time * (1 / best_ettr - 1)
+    if objective == "cost" and other.strategy.gpus != advised_layout.strategy.gpus:
+        return _dearer(other, ettr, advised_layout, best_ettr)
+    more = other.step_time - advised_layout.step_time
+    lost = other.step_time * (1 / ettr - 1) - advised_layout.step_time * (1 / best_ettr - 1)
     lost = 0.0 if objective == "throughput" else lost
-    if abs(more) < 1e-9 * best.step_time:
+    if abs(more) < 1e-9 * advised_layout.step_time:
         same = "as fast a step, with more features switched on"
         return (
-            same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
+            same
+            if lost < 1e-9 * advised_layout.step_time
+            else f"as fast a step, but {LOST} {_seconds(lost)}"
         )
-    terms = {STEP_NAMES[name]: value for name, value in compared(other, best).items()}
+    terms = {STEP_NAMES[name]: value for name, value in compared(other, advised_layout).items()}
     if more + lost < 0:
         largest = _largest({**terms, LOST: lost}, more + lost, _seconds)
         return f"{units.format(-more, 's', 3)} faster a step: {largest}"
@@ -68,7 +70,7 @@ def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: flo
     """Why an alternative on another number of GPUs costs more or fewer GPU-hours, by its terms."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
-    mine, base = other.step.terms(), best.step.terms()
+    mine, base = other.step_terms.terms(), best.step_terms.terms()
     terms = {STEP_NAMES[name]: (gpus * mine[name] - fewest * base[name]) / whole for name in mine}
     more = gpus * other.step_time / ettr / whole - 1.0
     terms[LOST] = more - sum(terms.values())
@@ -120,20 +122,23 @@ def _percent(value: float) -> str:
     return f"{'+' if value >= 0 else '−'}{100 * abs(value):.2g} %"
 
 
-def nearest_constraints(best: PricedLayout, ranking: Ranking, limit: float) -> tuple[str, ...]:
+def nearest_constraints(
+    advised_layout: PricedLayout, ranking: Ranking, limit: float
+) -> tuple[str, ...]:
     """Gains of a little more memory, batch or bandwidth, one sentence each, largest first."""
     gains: list[tuple[Ratio, str]] = []
     if (
         ranking.near is not None
-        and ranking.near.nodes * best.problem.cluster.gpus_per_node == best.strategy.gpus
+        and ranking.near.nodes * advised_layout.problem.cluster.gpus_per_node
+        == advised_layout.strategy.gpus
     ):
-        gains += _memory(best, ranking.near, limit)
-    gains += _larger_batch(best)
-    c = best.problem.cluster
+        gains += _memory(advised_layout, ranking.near, limit)
+    gains += _larger_batch(advised_layout)
+    c = advised_layout.problem.cluster
     out = replace(c.scale_out, bandwidth=c.scale_out.bandwidth * 2.0)
     up = replace(c.scale_up, bandwidth=c.scale_up.bandwidth * 2.0)
-    gains += _faster(best, replace(c, scale_out=out), "twice the bandwidth between nodes")
-    gains += _faster(best, replace(c, scale_up=up), "twice the bandwidth inside a node")
+    gains += _faster(advised_layout, replace(c, scale_out=out), "twice the bandwidth between nodes")
+    gains += _faster(advised_layout, replace(c, scale_up=up), "twice the bandwidth inside a node")
     return tuple(text for _, text in sorted(gains, key=lambda item: (-item[0], item[1])))
 
 
@@ -142,7 +147,7 @@ def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Rat
     if gain < WORTH:
         return []
     text = (
-        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow "
+        f"{(near.memory_bytes - limit) / GIB:.1f} GiB more device memory would allow "
         f"{format_strategy(near.strategy)}, "
         f"{gain:.0%} faster"
     )
@@ -219,13 +224,13 @@ def unoffered(strategy: Strategy) -> str:
 
 def _missing(lean: Candidate, limit: float) -> str:
     """What the leanest strategy lacks: device memory, else main memory."""
-    if lean.memory > limit:
+    if lean.memory_bytes > limit:
         return (
-            f"needs {lean.memory / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
+            f"needs {lean.memory_bytes / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
             "more nodes or devices with more memory would help"
         )
     problem = lean.problem
-    host = float(estimate(problem.workload, problem.cluster, lean.strategy).memory.host)
+    host = float(estimate(problem.workload, problem.cluster, lean.strategy).footprint.host)
     return (
         f"parks {host / GIB:.1f} GiB in main memory, of which it may fill "
         f"{float(host_memory_limit(problem.cluster)) / GIB:.1f} GiB; "

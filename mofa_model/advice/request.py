@@ -143,7 +143,7 @@ class Request:
     current: Strategy | Unplaced | None = None
     learned: Ratio = 1.0
     """Observed over predicted step time of running jobs; every step is so much longer. [1]"""
-    memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
+    learned_memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
     """The same of memory: every device holds so much more, and the band is no wider."""
     risk: Ratio = 0.1
     """Chance of being out of memory that is taken. [1]"""
@@ -172,7 +172,9 @@ class Request:
         whole(nodes=self.nodes)
         not_negative(top=self.top, probe=self.probe, least_interval=self.least_interval)
         positive(
-            learned=self.learned, memory_ratio=self.memory.ratio, memory_spread=self.memory.spread
+            learned=self.learned,
+            memory_ratio=self.learned_memory.ratio,
+            memory_spread=self.learned_memory.spread,
         )
         if not 0.0 < self.risk < 1.0:
             raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")
@@ -186,12 +188,14 @@ class Request:
                 raise BadValue("lift", name, f"one of {', '.join(known)}")
 
 
-def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
+def seen_of(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
     """Odds of layouts by measured runs, and by short runs if there are any, else by jobs."""
-    seen = odds_of(request.runs, places, request.tried)
-    if request.tried or request.memory == LearnedMemory():
+    seen = odds_of(request.runs, layouts, request.tried)
+    if request.tried or request.learned_memory == LearnedMemory():
         return seen
-    return seen.taught("memory", math.log(request.memory.ratio), request.memory.spread)
+    return seen.taught(
+        "memory", math.log(request.learned_memory.ratio), request.learned_memory.spread
+    )
 
 
 def trainer_of(request: Request) -> str:

@@ -170,9 +170,11 @@ def settled(question: AdviceQuestion) -> AdviceQuestion:
     return question
 
 
-def request_of(question: AdviceQuestion, asked: JobQuestion | None = None) -> Request:
+def request_of(question: AdviceQuestion, job_question: JobQuestion | None = None) -> Request:
     """What the model is asked by a question, and by the manifest that it names."""
-    request = _from_words(question) if asked is None else _from_manifest(question, asked)
+    request = (
+        _from_words(question) if job_question is None else _from_manifest(question, job_question)
+    )
     request = replace(request, top=question.top, probe=question.probe)
     if not question.runs:
         return request

@@ -109,7 +109,7 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
 def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
     """All that is known of runs like one layout."""
     workload, cluster = problem.workload, problem.cluster
-    share = float(estimate(workload, cluster, strategy).memory.estimated)
+    share = float(estimate(workload, cluster, strategy).footprint.estimated)
     runs, here = measured_runs(), coordinates(workload, cluster, strategy, share)
     basis, seen = basis_of(runs, here), features_of(runs, here)
     bands = {name: band_of(runs, here, name) for name in QUANTITIES}
@@ -170,7 +170,7 @@ def _feature_table(found: Sequence[Feature]) -> Table:
 def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str, Any]:
     """Every term of one strategy, in SI."""
     found = estimate(workload, cluster, strategy)
-    layers = dict(zip(_names(workload.model.kinds), found.layers, strict=True))
+    layers = dict(zip(_names(workload.model.kinds), found.layer_times, strict=True))
     return {
         "strategy": format_strategy(strategy),
         "model": workload.model.name,
@@ -179,11 +179,14 @@ def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str,
         "stack": cluster.calibration.stack,
         "evidence": basis_of(measured_runs(), coordinates(workload, cluster, strategy)),
         "summary": _summary(workload, cluster, strategy, found),
-        "step": _terms(found.step),
+        "step": _terms(found.step_terms),
         "layers": {name: _terms(layer) for name, layer in layers.items()},
-        "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
+        "head": {
+            item.name: float(getattr(found.head_time, item.name))
+            for item in fields(found.head_time)
+        },
         "stages": _stages(workload, found),
-        "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
+        "memory": _memory(found.footprint, len(np.atleast_1d(found.stage_kinds.count))),
     }
 
 
@@ -247,11 +250,11 @@ def _summary(
         "tokens_per_second": float(tokens_per_second(workload, step)),
         "mfu": float(utilisation(workload, cluster, step)),
         "micro_batches": int(found.micro_batches),
-        "memory_bytes": float(found.memory.peak),
+        "memory_bytes": float(found.footprint.peak),
         "memory_limit_bytes": float(device_memory_limit(cluster)),
-        "host_bytes": float(found.memory.host),
+        "host_bytes": float(found.footprint.host),
         "host_limit_bytes": float(host_memory_limit(cluster)),
-        "fits": bool(found.memory.fits(cluster)),
+        "fits": bool(found.footprint.fits(cluster)),
         **uneven,
     }
 
@@ -268,9 +271,9 @@ def _about(item: Field[Any]) -> dict[str, str]:
 
 
 def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
-    s, t = found.stages, found.stage
+    s, t = found.stage_kinds, found.stage_time
     routed = np.array([kind.routed for kind in workload.model.kinds])
-    peak = np.broadcast_to(found.memory.total, np.shape(s.count))
+    peak = np.broadcast_to(found.footprint.total, np.shape(s.count))
     return [
         {
             "stages": int(s.count[k]),
@@ -280,7 +283,7 @@ def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
             "embedding": bool(s.embedding[k]),
             "head": bool(s.head[k]),
             "device_seconds": float(_at(t.device, k)),
-            "launch_seconds": float(_at(t.launch, k)),
+            "launch_seconds": float(_at(t.launch_time, k)),
             "seconds": float(_at(t.total, k)),
             "memory_bytes": float(peak[k]),
         }

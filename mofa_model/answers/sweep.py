@@ -343,24 +343,26 @@ def _priced(
     layout = priced(problem, strategy)
     best = checkpoint_interval(request, layout, request.nodes)
     expected = predicted(request, layout, request.nodes, best)
-    here, evidence = layout.at, basis(request, layout, expected)
+    here, evidence = layout.coordinates, basis(request, layout, expected)
     row = {
-        "status": "Fits" if bool(layout.estimate.memory.fits(problem.cluster)) else "OutOfMemory",
+        "status": "Fits"
+        if bool(layout.estimate.footprint.fits(problem.cluster))
+        else "OutOfMemory",
         "step_seconds": layout.step_time,
         "tokens_per_second": expected.tokens_per_second.target,
         "mfu": expected.mfu.target,
         "memory_bytes": expected.memory_bytes.target,
-        "activation_bytes": float(layout.estimate.memory.activation_peak),
+        "activation_bytes": float(layout.estimate.footprint.activation_peak),
         "interval_steps": best.steps,
         "ettr": expected.ettr.target,
-        "fits": fits(request, problem, here, float(layout.estimate.memory.peak)),
+        "fits": fits(request, problem, here, float(layout.estimate.footprint.peak)),
         "evidence": evidence.grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
         **_run(expected.duration_seconds.target, int(strategy.gpus)),
     }
     row |= {
-        f"{name}_seconds": float(getattr(layout.step, name))
+        f"{name}_seconds": float(getattr(layout.step_terms, name))
         for name in ("stages", "bubble", "hops", "data", "optimizer")
     }
     return (

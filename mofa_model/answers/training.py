@@ -105,7 +105,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         cluster = replace(cluster, calibration=calibration)
         cluster = part_of(cluster, _devices(question, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
-        cluster.device.peak(precision.gemm)  # refuses a device without the format
+        cluster.device.peak_rate(precision.gemm)  # refuses a device without the format
         found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(found)
 

@@ -98,7 +98,7 @@ class Axis:
     refuses together."""
 
     # When they are legal.
-    rules: tuple[tuple[Rejection, Rule], ...] = ()
+    shape_rules: tuple[tuple[Rejection, Rule], ...] = ()
     """Of shapes: rules of the rows of degrees, checked as soon as this axis is known."""
     columns: Callable[[tuple[Any, ...], Any], Rows] | None = None
     """Of shapes: the columns of positions on it, where a value is no plain number."""

@@ -407,7 +407,7 @@ def graphs_rules(value: Graphs, rows: Rows, context: AxisContext) -> Violations:
     )
     flops = parameters.training_flops_per_token(model, training.sequence, convention="causal")
     tokens = rows["mbs"] * training.sequence / (rows["cp"] * rows["tp"])
-    products = tokens * flops / context.cluster.device.peak(training.precision.gemm)
+    products = tokens * flops / context.cluster.device.peak_rate(training.precision.gemm)
     return [*violations, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
 
 

@@ -124,21 +124,23 @@ class Basis:
         return "no trainer named" if self.stack == UNNAMED else self.stack
 
 
-def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
+def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
     """The measured runs that a prediction rests on."""
     measured = np.isfinite(runs.errors["step"])
-    related = runs.related(asked.stack) & measured
-    here = np.flatnonzero(related & _on_devices(runs, asked)).tolist()
+    related = runs.related(coordinates.stack) & measured
+    here = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
     return Basis(
-        stack=asked.stack,
-        devices=family_of(asked.device),
+        stack=coordinates.stack,
+        devices=family_of(coordinates.device),
         runs=len(here),
         family=dict(Counter(runs.word("stack", at) for at in here).most_common()),
         related=int(np.count_nonzero(related)),
         largest=max((int(runs.word("gpus", at)) for at in here), default=0),
-        nearest=_nearest(runs, asked, np.where(measured, runs.distances((asked,))[0], np.inf)),
+        nearest=_nearest(
+            runs, coordinates, np.where(measured, runs.distances((coordinates,))[0], np.inf)
+        ),
         confidence=SHARE,
-        within=band_of(runs, asked, "step").upper - 1.0,
+        within=band_of(runs, coordinates, "step").upper - 1.0,
     )
 
 
@@ -201,26 +203,28 @@ class Feature:
     """
 
 
-def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
+def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, ...]:
     """Every feature of a layout with the runs that have it."""
     measured = np.isfinite(runs.errors["step"])
-    related, devices = runs.related(asked.stack), _on_devices(runs, asked)
-    known = support(runs, asked.stack, experts=EXPERTS in asked.blocks.split("+"))
+    related, devices = runs.related(coordinates.stack), _on_devices(runs, coordinates)
+    known = support(runs, coordinates.stack, experts=EXPERTS in coordinates.blocks.split("+"))
     among = {
         "here": related & devices,
         "stack": related,
         "devices": devices,
-        "format": runs.have("format", asked.format),
+        "format": runs.have("format", coordinates.format),
         "all": np.ones(len(runs.names), dtype=bool),
     }
-    names = dict.fromkeys((*PLACES, *ALWAYS, *sorted(asked.layout)))
+    names = dict.fromkeys((*PLACES, *ALWAYS, *sorted(coordinates.layout)))
     return tuple(
         Feature(
             name=name,
-            value=asked.word(name),
-            beyond=known.beyond(name, asked.word(name)) if name in WORDS or name in SIZES else 0.0,
+            value=coordinates.word(name),
+            beyond=known.beyond(name, coordinates.word(name))
+            if name in WORDS or name in SIZES
+            else 0.0,
             seen={
-                where: _seen(runs, mask & _has(runs, asked, name) & measured)
+                where: _seen(runs, mask & _has(runs, coordinates, name) & measured)
                 for where, mask in among.items()
             },
         )

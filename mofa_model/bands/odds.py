@@ -53,11 +53,11 @@ END: Final = 1.6377
 """Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
 
 
-def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Range:
+def band_of(runs: MeasuredRuns, coordinates: Coordinates, quantity: str) -> Range:
     """The band of a quantity, as factors on its estimate."""
     if quantity == "memory":
-        return band_around(float(memory_odds.half_width(asked.estimated)))
-    return band_around(END * float(parts_of(runs, (asked,)).scales[0]))
+        return band_around(float(memory_odds.half_width(coordinates.estimated)))
+    return band_around(END * float(parts_of(runs, (coordinates,)).scales[0]))
 
 
 def band_around(half: float) -> Range:
@@ -96,7 +96,7 @@ class ShortRun:
     strategy: Strategy
     precision: str
     fitted: bool
-    at: Coordinates
+    coordinates: Coordinates
     """Where it stands."""
     errors: Mapping[str, float]
     """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
@@ -155,9 +155,9 @@ class LayoutOdds:
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
         return LayoutOdds(self.layouts, self.parts, scales, centres, self.explained)
 
-    def subset(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
+    def subset(self, indices: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The odds of the layouts at some positions."""
-        positions = np.asarray(places, dtype=int)
+        positions = np.asarray(indices, dtype=int)
         scales, centres, explained = (
             {name: values[..., positions] for name, values in column.items()}
             for column in (self.scales, self.centres, self.explained)
@@ -215,7 +215,7 @@ def odds_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
 ) -> LayoutOdds:
     """What measured runs say of some layouts, and short runs of the same question."""
-    every = (*layouts, *(one.at for one in tried))
+    every = (*layouts, *(one.coordinates for one in tried))
     parts = parts_of(runs, every)
     shares = np.array([one.estimated for one in every])
     seen = LayoutOdds(

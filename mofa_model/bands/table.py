@@ -101,27 +101,27 @@ class MeasuredRuns:
         """Which runs have a word under a coordinate or a key of the layout."""
         return self.where(name, lambda had: had == word)
 
-    def publisher(self, run: int) -> str:
+    def publisher(self, index: int) -> str:
         """Who ran a run; empty for the user."""
-        group = self.groups[run]
+        group = self.groups[index]
         return "" if group.startswith(OWN) else group.partition(",")[0]
 
-    def at(self, run: int) -> Coordinates:
+    def at(self, index: int) -> Coordinates:
         """Where a run stands."""
-        said = {name: self.word(name, run) for name in self.words}
+        said = {name: self.word(name, index) for name in self.words}
         layout = {key: word for key, word in said.items() if word != PLAIN.get(key, word)}
         places: dict[str, Any] = {name: said[name] for name in PLACES}
-        return Coordinates(**places, layout=layout, publisher=self.publisher(run))
+        return Coordinates(**places, layout=layout, publisher=self.publisher(index))
 
     def related(self, stack: str) -> NDArray[np.bool_]:
         """Which runs are of a stack or of its relatives."""
         return self.where("stack", lambda had: apart("stack", stack, had) < OTHER)
 
-    def word(self, name: str, run: int) -> str:
+    def word(self, name: str, index: int) -> str:
         """What a run has under a coordinate or a key of the layout."""
         if name not in self.words:
             return PLAIN[name]
-        return self.words[name][int(self.which[name][run])]
+        return self.words[name][int(self.which[name][index])]
 
 
 def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
@@ -180,10 +180,10 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
     }
 
 
-def in_words(name: str, at: Coordinates, **errors: float) -> dict[str, str]:
+def in_words(name: str, coordinates: Coordinates, **errors: float) -> dict[str, str]:
     """A user's run in the words of the table, with its errors by quantity."""
-    layout = " ".join(f"{key}={word}" for key, word in sorted(at.layout.items()))
-    places = {place: at.word(place) for place in PLACES}
+    layout = " ".join(f"{key}={word}" for key, word in sorted(coordinates.layout.items()))
+    places = {place: coordinates.word(place) for place in PLACES}
     return {
         "id": name,
         **places,

@@ -126,10 +126,10 @@ class Parts:
 
 
 def parts_of(
-    runs: MeasuredRuns, layouts: Sequence[Coordinates], numbers: Variance | None = None
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Parts:
     """The parts of the variance of layouts' steps, by what runs were measured."""
-    known = numbers or shipped()
+    known = variance or shipped()
     places = tuple(map(place_of, layouts))
     words = distinct(places)
     scales = np.array([_system(runs, known, place) for place in words])
@@ -141,9 +141,15 @@ def parts_of(
     )
 
 
-def place_of(at: Coordinates) -> Place:
+def place_of(coordinates: Coordinates) -> Place:
     """The system of a layout."""
-    return at.publisher, at.stack, at.device, at.format, at.blocks
+    return (
+        coordinates.publisher,
+        coordinates.stack,
+        coordinates.device,
+        coordinates.format,
+        coordinates.blocks,
+    )
 
 
 @cache

@@ -65,7 +65,7 @@ class Projection:
     """How often such a matrix stands in the block, one after the other; None = once."""
     seen: Ratio | None = None
     """Share of the tokens that pass it; None = all do."""
-    parts: Count = 1
+    branches: Count = 1
     """Linear layers that it holds side by side: an adapter stands beside each."""
     again: frozenset[str] = NOTHING
     """Modules whose recomputation runs it again beyond those of the block."""

@@ -37,7 +37,7 @@ def both_ways(
     """
     first = 2 if gated else 1
     return (
-        Projection(n=first * width, k=hidden, parts=first, bias=bias, rows=rows),
+        Projection(n=first * width, k=hidden, branches=first, bias=bias, rows=rows),
         Projection(n=hidden, k=width, cut=Cut.INPUT, bias=bias, rows=rows),
     )
 

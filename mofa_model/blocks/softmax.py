@@ -93,7 +93,7 @@ class SoftmaxAttention(Block):
                 n=self.heads * self.asked * self.head_dim
                 + self.kv_heads * (self.head_dim + (0 if self.keys_are_values else self.values)),
                 k=hidden,
-                parts=3,
+                branches=3,
                 bias=self.bias,
             ),
             Projection(n=hidden, k=self.heads * self.values, cut=Cut.INPUT, bias=self.output_bias),

@@ -136,20 +136,20 @@ class Written:
     value: float
     scatter: float = 0.0
     """Standard deviation of its logarithm over folds; 0 = fixed, or never left out."""
-    runs: tuple[tuple[str, int], ...] = ()
+    run_counts: tuple[tuple[str, int], ...] = ()
     """How many runs of each set have a say on it."""
 
     @property
     def fitted(self) -> bool:
         """True where runs moved it."""
-        return self.entry.spread > 0 and bool(self.runs)
+        return self.entry.spread > 0 and bool(self.run_counts)
 
     @property
     def source(self) -> str:
         """Where its value is from, in one line."""
         if not self.fitted:
             return self.entry.source
-        seen = ", ".join(f"{count} {name}" for name, count in self.runs)
+        seen = ", ".join(f"{count} {name}" for name, count in self.run_counts)
         prior = f"{self.entry.prior:.{DIGITS}g}"
         return f"fitted to {seen} runs from {prior}: {self.entry.source}"
 

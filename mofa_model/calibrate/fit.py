@@ -181,7 +181,7 @@ class Evidence:
         self._known: tuple[bytes, tuple[Array, Array]] | None = None
 
     @property
-    def start(self) -> Array:
+    def prior_logarithms(self) -> Array:
         """Logarithms of the priors; an entry of exactly zero stays at minus infinity. [1]"""
         return np.array(
             [np.log(entry.prior) if entry.prior > 0 else -np.inf for entry in self.entries]
@@ -331,7 +331,7 @@ def fit(
     It ends where a step gains less than `tolerance` of the loss.
     """
     entries = evidence.entries
-    prior = evidence.start
+    prior = evidence.prior_logarithms
     free = np.array([i for i, e in enumerate(entries) if e.spread > 0], dtype=int)
     precision = np.array([entries[i].spread for i in free]) ** -2.0
     with np.errstate(divide="ignore"):

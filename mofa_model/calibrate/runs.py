@@ -310,7 +310,7 @@ def _moved(
     """Errors before and after, and the factors that moved by more than a tenth of a per cent."""
     fitted = own_fit(evidence)
     place = {entry.name: i for i, entry in enumerate(evidence.entries)}
-    before = np.expm1(evidence.values(evidence.start) - evidence.measured)
+    before = np.expm1(evidence.values(evidence.prior_logarithms) - evidence.measured)
     after = np.expm1(fitted.residuals)
     written = []
     for entry in own:

@@ -109,7 +109,7 @@ def _read(
         )
     full = priced(problem, strategy)
     fitted = str(row["step_seconds"]).strip().lower() != FAILED
-    at = full.at
+    at = full.coordinates
     errors = _memory(request, full, row, fitted)
     if fitted:
         step = _step(row["step_seconds"], problem, folder)
@@ -123,7 +123,7 @@ def _read(
             raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), right)
     precision = problem.workload.training.precision.name
     return ShortRun(
-        strategy=strategy, precision=precision, fitted=fitted, at=at, errors=errors
+        strategy=strategy, precision=precision, fitted=fitted, coordinates=at, errors=errors
     ), errors
 
 
@@ -168,10 +168,10 @@ def _memory(
     request: Request, full: PricedLayout, row: Mapping[str, Any], fitted: bool
 ) -> dict[str, float]:
     """Logarithm of measured over predicted memory; without a figure, by whether it fitted."""
-    peak = float(full.estimate.memory.peak)
+    peak = float(full.estimate.footprint.peak)
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}
-    seen = odds_of(request.runs, (full.at,))
+    seen = odds_of(request.runs, (full.coordinates,))
     scale, space = float(seen.scales["memory"][0]), math.log(space_of(full.problem) / peak)
     if not fitted:
         return {"memory": max(0.0, space) + scale}

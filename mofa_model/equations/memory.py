@@ -64,14 +64,14 @@ def sharded_bytes(size: Bytes, ranks: Count) -> Bytes:
     return size / ranks
 
 
-def gathered_memory(layer: Count, weight: Bytes, gradient: Bytes) -> Bytes:
+def gathered_memory(layer_bytes: Count, weight: Bytes, gradient: Bytes) -> Bytes:
     """Buffers of fully sharded data parallelism: the layer at work and the next one gathered, and a
     full gradient. Ours. [B]
 
     >>> gathered_memory(2e8, 2.0, 4.0)
     1600000000.0
     """
-    return layer * (2.0 * weight + gradient)
+    return layer_bytes * (2.0 * weight + gradient)
 
 
 def tensor_buffer(
@@ -122,14 +122,14 @@ def repeated_parameters(whole: Count, tensor: Count) -> Count:
     return whole * (1.0 - 1.0 / tensor)
 
 
-def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
+def stored_activation(in_flight: Count, layers: Count, layer_bytes: Bytes) -> Bytes:
     """Activations of the micro-batches in flight on a stage, Eq. (5): M_dyn = n_inflight l sum A_j.
     [B]
 
     >>> stored_activation(8, 16, 1e8)
     12800000000.0
     """
-    return in_flight * layers * layer
+    return in_flight * layers * layer_bytes
 
 
 def beyond(later: Bytes, earlier: Bytes) -> Bytes:
@@ -142,7 +142,7 @@ def beyond(later: Bytes, earlier: Bytes) -> Bytes:
     return np.maximum(later - earlier, 0.0)
 
 
-def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
+def gathered_inputs(in_flight: Count, layers: Count, input_bytes: Bytes) -> Bytes:
     """Gathered inputs of layers that lie in the gaps between what waits: none of the last two in
     flight. Ours. [B]
 
@@ -152,10 +152,10 @@ def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
     >>> float(gathered_inputs(8, 4, 1e8))
     2400000000.0
     """
-    return np.maximum(in_flight - 2.0, 0.0) * layers * source
+    return np.maximum(in_flight - 2.0, 0.0) * layers * input_bytes
 
 
-def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
+def captured_buffers(in_flight: Count, layers: Count, input_bytes: Bytes) -> Bytes:
     """Fixed inputs and outputs of the graphs of layers, one pair for each micro-batch in flight.
     Ours. [B]
 
@@ -164,7 +164,7 @@ def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
     >>> captured_buffers(8, 16, 33.5e6)
     8576000000.0
     """
-    return in_flight * layers * (2.0 * source)
+    return in_flight * layers * (2.0 * input_bytes)
 
 
 def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
@@ -177,7 +177,7 @@ def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
     return np.where(np.asarray(recomputed) > 0, within, 1.0)
 
 
-def full_recompute_activation(layer: Bytes, layer_input: Bytes, share: Ratio) -> Bytes:
+def full_recompute_activation(layer_bytes: Bytes, layer_input: Bytes, share: Ratio) -> Bytes:
     """Stored activations of a layer where a `share` of the layers keep their input only, Eq. (31).
     [B]
 
@@ -187,7 +187,7 @@ def full_recompute_activation(layer: Bytes, layer_input: Bytes, share: Ratio) ->
     >>> full_recompute_activation(1e8, 1e7, 1.0)
     10000000.0
     """
-    return share * layer_input + (1.0 - share) * layer
+    return share * layer_input + (1.0 - share) * layer_bytes
 
 
 def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
@@ -200,17 +200,17 @@ def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
     return experts / chunks
 
 
-def crowded_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
+def crowded_activation(in_flight: Count, layers: Count, layer_bytes: Bytes) -> Bytes:
     """What stored layers hold above their mean where each has a load of its own, by the root of
     their number. Ours. [B]
 
-    `layer` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are
+    `layer_bytes` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are
     taken as independent.
 
     >>> float(crowded_activation(8, 2, 1e8))
     400000000.0
     """
-    return np.sqrt(in_flight * layers) * layer
+    return np.sqrt(in_flight * layers) * layer_bytes
 
 
 def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
@@ -248,7 +248,7 @@ def weight_fetch_time(
 
 
 def host_activation(
-    in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count
+    in_flight: Count, layers: Count, layer_bytes: Bytes, layer_input: Bytes, devices: Count
 ) -> Bytes:
     """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq.
     (33) takes from them. [B]
@@ -256,4 +256,4 @@ def host_activation(
     >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)
     102400000000.0
     """
-    return in_flight * layers * (layer - layer_input) * devices
+    return in_flight * layers * (layer_bytes - layer_input) * devices

@@ -13,24 +13,24 @@ from mofa_model.checks import anything
 from mofa_model.units import Bytes, Count, Flop
 
 
-def state_bytes(width: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
+def state_bytes(width: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
     """Master weight and states of a parameter, from the width that a precision has under AdamW.
     Ours. [B]
 
     >>> state_bytes(12.0, 4.0, 8.0)
     8.0
     """
-    return width - replaced + states
+    return width - replaced + kept
 
 
-def update_bytes(traffic: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
+def update_bytes(traffic: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
     """Bytes that an update moves per parameter, from those of AdamW: each state is read and
     written. Ours. [B]
 
     >>> update_bytes(30.0, 4.0, 8.0)
     22.0
     """
-    return traffic + 2.0 * (states - replaced)
+    return traffic + 2.0 * (kept - replaced)
 
 
 def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Flop:
@@ -67,8 +67,8 @@ def matrices(
                     yield (
                         rank
                         * (1 if one.times is None else one.times)
-                        * (one.parts * one.k + one.n),
+                        * (one.branches * one.k + one.n),
                         np.minimum(rank, one.k),
                     )
             else:
-                yield one.weights, np.minimum(one.n / one.parts, one.k)
+                yield one.weights, np.minimum(one.n / one.branches, one.k)

@@ -231,5 +231,5 @@ def _widths(layer: Layer, hidden: Count) -> tuple[Count, Count]:
         if one.rows is Rows.TOKENS
     ]
     times = [1 if one.times is None else one.times for one in passed]
-    inputs = sum(n * one.parts * one.k for n, one in zip(times, passed, strict=True))
+    inputs = sum(n * one.branches * one.k for n, one in zip(times, passed, strict=True))
     return inputs, sum(n * one.n for n, one in zip(times, passed, strict=True))

@@ -67,13 +67,13 @@ def chunks_run(chunks: Count, mean: Ratio, tail: Ratio) -> Count:
     return np.minimum(chunks, np.maximum(1.0, chunks * (mean / tail) + 0.5))
 
 
-def chunk_launch_time(experts: Seconds, chunks: Count, again: Ratio, extra: Ratio) -> Seconds:
+def chunk_launch_time(experts: Seconds, chunks: Count, repeats: Ratio, extra: Ratio) -> Seconds:
     """Host time that chunks of experts add to a layer's forward and backward pass. Ours. [s]
 
     `experts` is one launch of dispatch, experts and combine, which every chunk repeats. `extra` is
-    the share that recomputing adds; `again` is 1 where a layer without chunks recomputes too.
+    the share that recomputing adds; `repeats` is 1 where a layer without chunks recomputes too.
 
     >>> round(chunk_launch_time(5.1e-3, 4.0, 0.0, 0.33) * 1e3, 3)
     22.032
     """
-    return experts * (chunks * (1.0 + extra) - (1.0 + extra * again))
+    return experts * (chunks * (1.0 + extra) - (1.0 + extra * repeats))

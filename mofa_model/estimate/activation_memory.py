@@ -79,12 +79,12 @@ class _Stored:
 
 
 def activation_memory(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
 ) -> Footprint:
     """Activations, head and loss on every kind of stage."""
     layers = on_distinct_rows(workload, cluster, strategy, _stored_layers)
-    stored = stored_activations(workload, strategy, stages, layers)
-    return with_loss(workload, cluster, strategy, stages, stored)
+    stored = stored_activations(workload, strategy, stage_kinds, layers)
+    return with_loss(workload, cluster, strategy, stage_kinds, stored)
 
 
 def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[StoredLayer, ...]:
@@ -96,11 +96,15 @@ def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[S
 
 
 def with_loss(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, footprint: Footprint
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    footprint: Footprint,
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
-    logits = heads_on(strategy, stages) * _loss(workload, constants, strategy)
+    logits = heads_on(strategy, stage_kinds) * _loss(workload, constants, strategy)
     backward = memory.beyond(footprint.backward, logits)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
@@ -122,30 +126,33 @@ def with_loss(
 
 
 def stored_activations(
-    workload: Workload, strategy: Strategy, stages: Stages, layers: tuple[StoredLayer, ...]
+    workload: Workload,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    stored_layers: tuple[StoredLayer, ...],
 ) -> Footprint:
     """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31),
     (33).
 
-    `layers` has every kind twice where not all layers of a stage run in chunks: the second time
+    `stored_layers` has every kind twice where not all layers of a stage run in chunks: the second time
     with whole experts.
     """
-    s, numbers = strategy, layers_on(workload, stages)
-    if len(layers) > len(numbers):
-        numbers = in_chunks_and_whole(workload, s, stages, numbers)
+    s, numbers = strategy, layers_on(workload, stage_kinds)
+    if len(stored_layers) > len(numbers):
+        numbers = in_chunks_and_whole(workload, s, stage_kinds, numbers)
     micro_batches = workload.training.global_batch / s.global_micro_batch
     chunks = s.schedule.in_flight(
-        position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
+        position=stage_kinds.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
     )
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:
         some = anything(s.recompute_layers)
-        share = memory.recomputed_share(stages.layers, s.recompute_layers) if some else 1.0
+        share = memory.recomputed_share(stage_kinds.layers, s.recompute_layers) if some else 1.0
     stored: list[Bytes] = []
     backward: list[Bytes] = []
     parked: list[Bytes] = []
     captured: Bytes = 0.0
-    for layer, number in zip(layers, numbers, strict=True):
+    for layer, number in zip(stored_layers, numbers, strict=True):
         kept, again = _kept(layer, s, share), _backward(layer, s)
         surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
         # A chunk in flight holds the layers of one virtual stage.

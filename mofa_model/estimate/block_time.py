@@ -37,19 +37,19 @@ class BlockTime:
     """One block, one micro-batch, forward. [s]"""
 
     linear: Seconds
-    core: Seconds
+    core_seconds: Seconds
     """Work of tokens on each other: attention or a recurrence."""
     elementwise: Seconds
     gathers: Count
     """Tensor-parallel all-gathers and reduce-scatters."""
-    context: Seconds
+    context_seconds: Seconds
     """Messages of context parallelism."""
     all_to_all: Seconds
     routed: Seconds
     """Share of `linear` and `elementwise` that tokens spend at experts."""
     parameters: Count
     """Parameters on the device, times how often a micro-batch adds up their gradients."""
-    again: Mapping[str, Seconds]
+    again_seconds: Mapping[str, Seconds]
     """Products that a recomputed module runs again, beyond the shares that the block states."""
 
 
@@ -73,16 +73,16 @@ def product_rate(workload: Workload, cluster: Cluster, rows: Rows) -> FlopPerSec
     """
     device, c, precision = cluster.device, cluster.calibration.compute, workload.training.precision
     if not precision.quantised:
-        return device.peak(precision.gemm) * c.gemm_efficiency
+        return device.peak_rate(precision.gemm) * c.gemm_efficiency
     if rows is Rows.SENT:
-        return device.peak("bf16") * c.gemm_efficiency
-    return device.peak(precision.gemm) * c.low_precision_rate * c.gemm_efficiency
+        return device.peak_rate("bf16") * c.gemm_efficiency
+    return device.peak_rate(precision.gemm) * c.low_precision_rate * c.gemm_efficiency
 
 
 def attention_rate(workload: Workload, cluster: Cluster) -> FlopPerSecond:
     """Rate of fused attention on large shapes, Eqs. (1), (17); never FP8 or FP4. [FLOP/s]"""
     precision = workload.training.precision
-    peak = cluster.device.peak("bf16" if precision.quantised else precision.gemm)
+    peak = cluster.device.peak_rate("bf16" if precision.quantised else precision.gemm)
     return peak * cluster.calibration.compute.attention_efficiency
 
 
@@ -185,16 +185,16 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
     gathers = block.gathers()
     return BlockTime(
         linear=whole,
-        core=sum(cores, 0.0),
+        core_seconds=sum(cores, 0.0),
         elementwise=sum(moved, 0.0),
         gathers=gathers if block.own_tokens is None else gathers * (tokens / layer_tokens),
-        context=_context_time(workload, cluster, s, block),
+        context_seconds=_context_time(workload, cluster, s, block),
         all_to_all=0.0
         if exchange is None
         else all_to_all_time(workload, cluster, s, exchange, sent * load.mean, chunks),
         routed=0.0 if exchange is None else linear[Rows.ROUTED] * local + sum(sorting, 0.0),
         parameters=held,
-        again=again,
+        again_seconds=again,
     )
 
 

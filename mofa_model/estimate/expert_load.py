@@ -77,15 +77,15 @@ def exchanges(workload: Workload, strategy: Strategy) -> Count:
 
 
 def in_chunks_and_whole(
-    workload: Workload, strategy: Strategy, stages: Stages, layers: Sequence[Count]
+    workload: Workload, strategy: Strategy, stage_kinds: Stages, layers: Sequence[Count]
 ) -> list[Count]:
     """Layers of each kind on a stage that run in chunks or have no experts, then those whose
     experts run whole. [1]
     """
     routed = [kind.routed for kind in workload.model.kinds]
     with_experts = sum(
-        (held for held, has in zip(stages.held, routed, strict=True) if has),
-        np.zeros(stages.count.shape),
+        (held for held, has in zip(stage_kinds.held, routed, strict=True) if has),
+        np.zeros(stage_kinds.count.shape),
     )
     wanted = np.asarray(strategy.chunk_layers)
     part = np.minimum(wanted, with_experts) / np.maximum(with_experts, 1.0)

@@ -26,11 +26,11 @@ _PRECISION: Final = 1e-6
 
 
 def footprint(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
 ) -> Footprint:
     """Every memory term of a layout, or of a family of them."""
-    states = model_states(workload, cluster, strategy, stages)
-    moving = activation_memory(workload, cluster, strategy, stages)
+    states = model_states(workload, cluster, strategy, stage_kinds)
+    moving = activation_memory(workload, cluster, strategy, stage_kinds)
     held = {
         item.name: getattr(states, item.name)
         for item in terms_of(Footprint)
@@ -45,15 +45,15 @@ def footprint(
         gather=states.gather,
         host_states=states.host_states,
         host=host_bytes(cluster, states.host_states, moving.host_activations),
-        last=np.argmax(stages.position, axis=0),
+        last=np.argmax(stage_kinds.position, axis=0),
     )
 
 
-def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:
+def host_bytes(cluster: Cluster, kept: Bytes, activations: Bytes) -> Bytes:
     """Host memory of the fullest node, from what one device of each kind of stage keeps there.
     [B]
     """
-    host = activations * cluster.gpus_per_node + states * cluster.gpus_per_node
+    host = activations * cluster.gpus_per_node + kept * cluster.gpus_per_node
     return np.max(host, axis=0) if np.ndim(host) else host
 
 

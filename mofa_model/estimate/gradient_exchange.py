@@ -46,17 +46,21 @@ class GradientExchange:
 
 
 def gradient_exchange(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, micro_batches: Count
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    micro_batches: Count,
 ) -> GradientExchange:
     """Collectives over data-parallel groups and the update, Eq. (13)."""
     s = strategy
-    held = held_parameters(workload, s, stages)
+    held = held_parameters(workload, s, stage_kinds)
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
     frozen = anything(workload.training.adapter_rank)
     trained = np.max(held.adapters, axis=0) if frozen else dense
     trained_experts = 0.0 * experts if frozen else experts
-    tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
+    tensors = TENSORS_PER_LAYER * np.max(stage_kinds.layers, axis=0) + 2.0
     ranks, expert_ranks = s.data_ranks, s.expert_data_ranks
     collective = _collective_time(
         workload, cluster, s, dense, trained, tensors, ranks, s.tp, micro_batches
@@ -78,7 +82,7 @@ def gradient_exchange(
         hiding=_hiding(cluster, s.sharding),
         embedding=_tied_embedding_time(workload, cluster, s, ranks),
         optimizer=_update_time(
-            workload, cluster, s, stages, trained, trained_experts, ranks, expert_ranks
+            workload, cluster, s, stage_kinds, trained, trained_experts, ranks, expert_ranks
         ),
     )
 
@@ -225,7 +229,7 @@ def _newton_schulz_time(
     Shards are gathered over their ranks, slices of tensor parallelism over theirs and back.
     """
     model, rule, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
-    rate = cluster.device.peak("bf16") * cluster.calibration.compute.gemm_efficiency
+    rate = cluster.device.peak_rate("bf16") * cluster.calibration.compute.gemm_efficiency
     copies = s.expert_data_ranks
     each = 1.0 if model.experts is None else model.experts.count / s.ep
     groups = (

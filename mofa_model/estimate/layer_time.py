@@ -47,16 +47,16 @@ def layer_times(
     workload: Workload,
     cluster: Cluster,
     strategy: Strategy,
-    priced: Sequence[BlockTime] | None = None,
+    priced_blocks: Sequence[BlockTime] | None = None,
 ) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced` are times of the blocks,
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced_blocks` are times of the blocks,
     where they are known.
     """
     model = workload.model
     transfers = _host_transfers(workload, cluster, strategy)
-    if priced is None:
-        priced = block_times(workload, cluster, strategy)
-    times = {id(block): time for block, time in zip(model.blocks, priced, strict=True)}
+    if priced_blocks is None:
+        priced_blocks = block_times(workload, cluster, strategy)
+    times = {id(block): time for block, time in zip(model.blocks, priced_blocks, strict=True)}
     return tuple(
         _layer(workload, cluster, strategy, kind, [times[id(block)] for block in kind.blocks], time)
         for kind, time in zip(model.kinds, transfers, strict=True)
@@ -76,7 +76,7 @@ def _layer(
     stream = stream_time(workload, cluster, s, layer)
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
-    core = _sum(block.core for block in blocks) * scale
+    core = _sum(block.core_seconds for block in blocks) * scale
     elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
     elementwise = elementwise + _adapter_time(workload, cluster, s, layer)
     # No gradient is made of a frozen weight.
@@ -95,7 +95,7 @@ def _layer(
     tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
     tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
 
-    ring = _sum(block.context for block in blocks)
+    ring = _sum(block.context_seconds for block in blocks)
     dispatch = _sum(block.all_to_all for block in blocks)
     # Attention begins when all keys and values are there: nothing runs beside an all-gather.
     beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
@@ -238,28 +238,30 @@ def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
 
 
 def modules_again(
-    layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
+    layer: Layer, block_times: Sequence[BlockTime], scale: Ratio, expert: Seconds
 ) -> dict[str, Seconds]:
     """Forward time of each module that the blocks of a layer have. `expert` is the exposed time of
     an exchange. [s]
     """
     times: dict[str, Seconds] = {}
-    for block, time in zip(layer.blocks, blocks, strict=True):
+    for block, time in zip(layer.blocks, block_times, strict=True):
         for name, part in block.again.items():
             own = (part.linear * time.linear + part.elementwise * time.elementwise) * scale
             times[name] = times.get(name, 0.0) + (own + expert if part.exchange else own)
-        for name, product in time.again.items():
+        for name, product in time.again_seconds.items():
             times[name] = times.get(name, 0.0) + product * scale
     return times
 
 
 def chunks_again(
-    layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds
+    layer: Layer, block_times: Sequence[BlockTime], scale: Ratio, expert: Seconds
 ) -> Seconds:
     """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine.
     [s]
     """
-    return sum((block.routed for block in blocks), 0.0) * scale + expert if layer.routed else 0.0
+    return (
+        sum((block.routed for block in block_times), 0.0) * scale + expert if layer.routed else 0.0
+    )
 
 
 def recomputed(

@@ -49,12 +49,12 @@ class HeldParameters:
 
 
 def model_states(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
 ) -> Footprint:
     """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4)."""
     constants, precision = cluster.calibration.memory, workload.training.precision
-    held = held_parameters(workload, strategy, stages)
-    groups = _groups(workload, constants, strategy, stages, held)
+    held = held_parameters(workload, strategy, stage_kinds)
+    groups = _groups(workload, constants, strategy, stage_kinds, held)
     buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
         workload.model.hidden,
@@ -91,29 +91,29 @@ def _sum(terms: list[Bytes]) -> Bytes:
     return sum(terms[1:], terms[0]) if terms else 0.0
 
 
-def embeddings_on(strategy: Strategy, stages: Stages) -> Count:
+def embeddings_on(strategy: Strategy, stage_kinds: Stages) -> Count:
     """Embeddings on a device. Where the model enters at both ends, both outer devices have one.
     [1]
     """
     if not strategy.schedule.both_ends:
-        return stages.embedding
-    return np.maximum(stages.embedding, stages.head)
+        return stage_kinds.embedding
+    return np.maximum(stage_kinds.embedding, stage_kinds.head)
 
 
-def heads_on(strategy: Strategy, stages: Stages) -> Count:
+def heads_on(strategy: Strategy, stage_kinds: Stages) -> Count:
     """Heads on a device. Where the model enters at both ends, both outer devices have one. [1]"""
     if not strategy.schedule.both_ends:
-        return stages.head
-    return np.maximum(stages.embedding, stages.head)
+        return stage_kinds.head
+    return np.maximum(stage_kinds.embedding, stage_kinds.head)
 
 
-def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
+def layers_on(workload: Workload, stage_kinds: Stages) -> Sequence[Count]:
     """Layers of each kind on a stage. Prediction modules count as layers of the last kind, beside
     the head. [1]
     """
-    model, held = workload.model, list(stages.held)
+    model, held = workload.model, list(stage_kinds.held)
     if anything(model.prediction_modules):
-        held[model.last] = held[model.last] + stages.head * model.prediction_modules
+        held[model.last] = held[model.last] + stage_kinds.head * model.prediction_modules
     return held
 
 
@@ -144,23 +144,23 @@ def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Coun
     return inside
 
 
-def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
+def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages) -> HeldParameters:
     """Parameters on one device of every kind of stage.
 
     Where the model enters at both ends (DualPipe), a device holds the stages of two directions.
     """
     model, s, h = workload.model, strategy, workload.model.hidden
-    embedding, head = embeddings_on(s, stages), heads_on(s, stages)
+    embedding, head = embeddings_on(s, stage_kinds), heads_on(s, stage_kinds)
     vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
     dense: Count = 0.0
     if anything(model.prediction_modules):
-        dense = stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+        dense = stage_kinds.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     experts: Count = 0.0
     beside: Count = 0.0
     layer_dense: Count = 0.0
     layer_experts: Count = 0.0
-    for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
+    for layer, layers in zip(model.kinds, layers_on(workload, stage_kinds), strict=True):
         layer_dense = dense_weights(workload, s, layer)
         layer_experts = expert_weights(workload, s, layer)
         dense = dense + layers * (directions * layer_dense)

@@ -45,7 +45,7 @@ class StageTime:
 
     device: Seconds
     """Device work of a stage, forward and backward."""
-    launch: Seconds
+    launch_time: Seconds
     """Host time of a stage."""
     total: Seconds
     """What a micro-batch takes."""
@@ -122,29 +122,29 @@ def stage_times(
     workload: Workload,
     cluster: Cluster,
     strategy: Strategy,
-    stages: Stages,
-    layers: Sequence[LayerTime],
+    stage_kinds: Stages,
+    layer_times: Sequence[LayerTime],
     head: Seconds,
 ) -> StageTime:
     """Time of every kind of stage, from the layers, embedding and head that it holds.
 
-    `layers` has every kind of layer twice where not all layers of a stage run in chunks: the second
+    `layer_times` has every kind of layer twice where not all layers of a stage run in chunks: the second
     time with whole experts.
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
-    again = _recomputed_layers(s, stages)
+    again = _recomputed_layers(s, stage_kinds)
     modules = model.prediction_modules
     launches = layer_launches(workload, cluster, s)
     head_launch = c.head * _left_by_graphs(cluster, s)
-    kinds, numbers = model.kinds, list[Count](stages.held)
-    if len(layers) > len(kinds):
-        kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stages, numbers)
+    kinds, numbers = model.kinds, list[Count](stage_kinds.held)
+    if len(layer_times) > len(kinds):
+        kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stage_kinds, numbers)
         launches = [*launches, *layer_launches(workload, cluster, replace(s, chunks=1))]
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0
     launch: Seconds = 0.0
-    for kind, held, layer, launched in zip(kinds, numbers, layers, launches, strict=True):
+    for kind, held, layer, launched in zip(kinds, numbers, layer_times, launches, strict=True):
         if kind.routed:
             device = device + held * (layer.forward + layer.backward + again * layer.recompute)
         else:
@@ -155,11 +155,11 @@ def stage_times(
         weight = weight + held * layer.weight
         launch = launch + held * launched
     at = model.last
-    tail = head + modules * (layers[at].forward + layers[at].backward + head)
-    device = device + stages.head * tail
-    forward = forward + stages.head * (tail / 3.0)
-    weight = weight + stages.head * (tail / 3.0)
-    launch = launch + stages.head * (head_launch + modules * (launches[at] + head_launch))
+    tail = head + modules * (layer_times[at].forward + layer_times[at].backward + head)
+    device = device + stage_kinds.head * tail
+    forward = forward + stage_kinds.head * (tail / 3.0)
+    weight = weight + stage_kinds.head * (tail / 3.0)
+    launch = launch + stage_kinds.head * (head_launch + modules * (launches[at] + head_launch))
 
     crosses = np.asarray(s.tp) > cluster.gpus_per_node
     total = host.serialised(
@@ -168,16 +168,16 @@ def stage_times(
         overlap.smooth_max(device, launch, c.uneven),
         np.where(crosses, c.serial, 0.0),
     )
-    total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
-    slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)
+    total = np.where(stage_kinds.count > 0, total + c.micro_batch, 0.0)
+    slowest = _slowest_pair(total, stage_kinds) if s.schedule.both_ends else np.max(total, axis=0)
     all_stages, busy, forward, weight = (
-        sum(stages.count[k] * part[k] for k in range(len(stages.count)))
+        sum(stage_kinds.count[k] * part[k] for k in range(len(stage_kinds.count)))
         for part in (total, device, forward, weight)
     )
     shortest = host.shortest_pass((forward, busy - forward - weight, weight), all_stages)
     return StageTime(
         device=device,
-        launch=launch,
+        launch_time=launch,
         total=total,
         slowest=slowest,
         all_stages=all_stages,

@@ -123,16 +123,20 @@ _ADDED: Final = {
 }
 
 
-def step_time(step: StepInputs) -> StepTime:
+def step_time(step_inputs: StepInputs) -> StepTime:
     """The terms of a step, with what the slowest of many nodes adds to all of them, Eq. (14)."""
-    added = {name: seconds(step) for name, seconds in _ADDED.items()}
-    nodes = np.maximum(step.cluster.gpus / 8.0, 1.0)
-    growth = step.cluster.calibration.overlap.straggler * np.log2(nodes)
+    added = {name: seconds(step_inputs) for name, seconds in _ADDED.items()}
+    nodes = np.maximum(step_inputs.cluster.gpus / 8.0, 1.0)
+    growth = step_inputs.cluster.calibration.overlap.straggler * np.log2(nodes)
     return StepTime(
-        stages=step.micro_batches * step.slowest,
-        bubble=bubble_time(step.pipeline, slowest=step.slowest, microbatches=step.micro_batches),
+        stages=step_inputs.micro_batches * step_inputs.slowest,
+        bubble=bubble_time(
+            step_inputs.pipeline,
+            slowest=step_inputs.slowest,
+            microbatches=step_inputs.micro_batches,
+        ),
         **added,
-        straggler=reduce(add, added.values(), step.pipeline) * growth,
+        straggler=reduce(add, added.values(), step_inputs.pipeline) * growth,
     )
 
 
@@ -140,35 +144,35 @@ def step_time(step: StepInputs) -> StepTime:
 class Estimate:
     """Time and memory of a layout; arrays where the strategy is a family."""
 
-    stages: Stages
+    stage_kinds: Stages
     """Layers, embedding and head of every kind of stage."""
-    layers: tuple[LayerTime, ...]
+    layer_times: tuple[LayerTime, ...]
     """One layer of each kind."""
-    head: HeadTime
-    stage: StageTime
-    inputs: StepInputs
-    step: StepTime
-    memory: Footprint
+    head_time: HeadTime
+    stage_time: StageTime
+    step_inputs: StepInputs
+    step_terms: StepTime
+    footprint: Footprint
 
     @property
     def micro_batches(self) -> Count:
         """Micro-batches of a step on one pipeline. [1]"""
-        return self.inputs.micro_batches
+        return self.step_inputs.micro_batches
 
     @property
     def step_time(self) -> Seconds:
         """One optimizer step. [s]"""
-        return self.step.total
+        return self.step_terms.total
 
     @property
     def layer_forward(self) -> Seconds:
         """Forward pass of one layer of the first kind. [s]"""
-        return self.layers[0].forward
+        return self.layer_times[0].forward
 
     @property
     def layer_backward(self) -> Seconds:
         """Backward pass of one layer of the first kind with its recomputation. [s]"""
-        return self.layers[0].backward + self.layers[0].recompute
+        return self.layer_times[0].backward + self.layer_times[0].recompute
 
 
 def micro_batches(workload: Workload, strategy: Strategy) -> Count:
@@ -197,13 +201,13 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
         exchange=gradient_exchange(workload, cluster, s, stages, m),
     )
     return Estimate(
-        stages=stages,
-        layers=layers,
-        head=head,
-        stage=stage,
-        inputs=inputs,
-        step=step_time(inputs),
-        memory=footprint(workload, cluster, s, stages),
+        stage_kinds=stages,
+        layer_times=layers,
+        head_time=head,
+        stage_time=stage,
+        step_inputs=inputs,
+        step_terms=step_time(inputs),
+        footprint=footprint(workload, cluster, s, stages),
     )
 
 
@@ -261,7 +265,7 @@ def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
     """Model FLOPs utilisation with full attention counted, Eq. (15): of the peak of the recipe's
     matrix products. [1]
     """
-    peak = cluster.device.peak(workload.training.precision.gemm)
+    peak = cluster.device.peak_rate(workload.training.precision.gemm)
     return compute.model_flops_utilisation(_flops(workload, "full"), step, cluster.gpus, peak)
 
 
@@ -269,7 +273,7 @@ def least_step(workload: Workload, cluster: Cluster) -> Seconds:
     """Step time that no run can beat: the model's own FLOPs under a causal mask, at the peak of all
     devices. [s]
     """
-    peak = cluster.device.peak(workload.training.precision.gemm)
+    peak = cluster.device.peak_rate(workload.training.precision.gemm)
     return _flops(workload, "causal") / (cluster.gpus * peak)
 
 

@@ -79,9 +79,9 @@ def _hangs(given: Failures) -> Hangs | None:
     return Hangs(timeout=float(stated.timeout_seconds), share=stated.share_percent / 100)
 
 
-def classes_of(part: Failures) -> list[FailureClass]:
+def classes_of(failure_part: Failures) -> list[FailureClass]:
     """The profile's classes; a missing one is assumed as in section 3.4 of the paper."""
-    named = {item.name: item for item in part.classes}
+    named = {item.name: item for item in failure_part.classes}
     paper = [
         FailureClass.model_validate(
             {

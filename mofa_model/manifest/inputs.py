@@ -135,7 +135,7 @@ def to_inputs(
         else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
-        memory=LearnedMemory() if taught is None else taught.of_memory,
+        learned_memory=LearnedMemory() if taught is None else taught.of_memory,
         notes=notes,
         caveats=_caveats(spec, profile, ready),
     )
@@ -282,16 +282,16 @@ def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tupl
     return tuple(told)
 
 
-def model_of(part: Model, config: str | None, path: str) -> Transformer:
+def model_of(model_part: Model, config: str | None, path: str) -> Transformer:
     """The model that a manifest names; `config` is the text behind configMapRef."""
-    if part.preset is not None:
+    if model_part.preset is not None:
         also = "or describe it by architecture or configMapRef"
         return presets.model(
-            presets.resolve("models", part.preset, field=f"{path}.preset", also=also)
+            presets.resolve("models", model_part.preset, field=f"{path}.preset", also=also)
         )
-    if part.architecture is not None:
-        return _shape(part.architecture)
-    ref = part.config_map_ref
+    if model_part.architecture is not None:
+        return _shape(model_part.architecture)
+    ref = model_part.config_map_ref
     if ref is None or config is None:
         name = f"{ref.name}/{ref.key}" if ref is not None else ""
         raise BadValue(

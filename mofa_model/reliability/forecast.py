@@ -111,7 +111,7 @@ def present(forecasts: RateForecasts) -> tuple[float, float]:
 
 
 def outlook(
-    forecasts: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL
+    forecasts: RateForecasts, ahead: float, exposure: float, level: Ratio = LEVEL
 ) -> Outlook:
     """Failures of so many days [d], with so much exposure in them. Ours. [1]
 
@@ -124,7 +124,7 @@ def outlook(
     lower, upper = (
         _least_count(forecasts, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2)
     )
-    return Outlook(days=days, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
+    return Outlook(days=ahead, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:

@@ -174,9 +174,9 @@ def search_steps(curve: Curve, most: int) -> int:
         low, high = around
 
 
-def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
+def flat_range(curve: Curve, best_steps: int, most: int) -> tuple[int, int]:
     """Least and most steps whose ETTR is within 0.1 points of the best. Ours. [1]"""
-    floor = float(curve(np.array([float(best)]))[0]) - FLAT
+    floor = float(curve(np.array([float(best_steps)]))[0]) - FLAT
 
     def reach(inside: int, outside: int) -> int:
         while abs(outside - inside) > 1:
@@ -185,7 +185,7 @@ def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
             inside, outside = (middle, outside) if fits else (inside, middle)
         return inside
 
-    return reach(best, 0), reach(best, most + 1)
+    return reach(best_steps, 0), reach(best_steps, most + 1)
 
 
 @lru_cache(maxsize=64)  # alternatives often differ in what an interval does not see

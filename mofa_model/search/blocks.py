@@ -89,13 +89,13 @@ class ShapeBlock:
     """The row of the same shape in the block without a column of layers."""
     layout: Strategy
     micro_batches: Array
-    shapes: NDArray[np.int64]
+    shape_indices: NDArray[np.int64]
     """Raw index of each row's shape: with the first value on every axis of features."""
     index: NDArray[np.int64]
     """The same with the layers that are recomputed, where these are a column."""
     layers: Array | None
     """Layers of a stage that are recomputed, [rows]; None = as the option of a micro-batch says."""
-    stages: Stages
+    stage_kinds: Stages
     allowed: Mapping[str, Array]
     """For each axis of features the values that each row can have, [bundles, values, rows]."""
     overlaps: tuple[Overlaps, ...]
@@ -109,10 +109,10 @@ class ShapeBlock:
             origin=self.origin[rows],
             layout=varied(self.layout, **degrees),
             micro_batches=self.micro_batches[rows],
-            shapes=self.shapes[rows],
+            shape_indices=self.shape_indices[rows],
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
-            stages=self.stages.of(rows),
+            stage_kinds=self.stage_kinds.of(rows),
             allowed={name: ok.take(rows, axis=-1) for name, ok in self.allowed.items()},
             overlaps=tuple(some.of(rows) for some in self.overlaps),
         )
@@ -130,10 +130,10 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
         origin=np.arange(len(members)),
         layout=layout,
         micro_batches=shapes.rows["micro_batches"][members],
-        shapes=shapes.index[members],
+        shape_indices=shapes.index[members],
         index=shapes.index[members],
         layers=None,
-        stages=stages_of(model, layout, placement, 1),
+        stage_kinds=stages_of(model, layout, placement, 1),
         allowed=allowed,
         overlaps=tuple(_overlaps(axes, shapes, members, allowed)),
     )
@@ -162,10 +162,10 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         origin=origin,
         layout=varied(block.layout, **degrees),
         micro_batches=block.micro_batches[origin],
-        shapes=block.shapes[origin],
-        index=block.shapes[origin] + at * axes.strides["recompute"],
+        shape_indices=block.shape_indices[origin],
+        index=block.shape_indices[origin] + at * axes.strides["recompute"],
         layers=layers[at],
-        stages=block.stages.of(origin),
+        stage_kinds=block.stage_kinds.of(origin),
         allowed=allowed,
         overlaps=tuple(_overlaps(axes, shapes, members, allowed)),
     )

@@ -75,7 +75,7 @@ class SearchQuestion:
     constraint names their axis."""
     share: Ratio = 1.0
     """Of a device's memory what an estimate may take. [1]"""
-    below: float = np.inf
+    step_limit: float = np.inf
     """Step time that is looked for; nothing slower is kept. [s]"""
     effort: Effort = field(default_factory=Effort)
     """What is left to spend; searches of one question share it."""
@@ -92,8 +92,8 @@ class Candidate:
     nodes: int
     score: float
     """Objective; lower is better."""
-    step: Seconds
-    memory: Bytes
+    step_seconds: Seconds
+    memory_bytes: Bytes
     """What it takes on the fullest device. [B]"""
     counted: Bytes
     """What of it is counted, not estimated. [B]"""
@@ -103,7 +103,7 @@ class Candidate:
     @property
     def estimated(self) -> Ratio:
         """Share of its memory that is estimated, not counted. [1]"""
-        return max(0.0, 1.0 - self.counted / self.memory)
+        return max(0.0, 1.0 - self.counted / self.memory_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 ),
                 apart=question.apart,
                 effort=effort,
-                cut=question.below,
+                cut=question.step_limit,
                 pruned=shapes.pruned,
                 rejected=rejected,
             )
@@ -236,8 +236,8 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             columns = (
                 leaders.index,
-                leaders.memory,
-                leaders.steps,
+                leaders.memory_bytes,
+                leaders.step_seconds,
                 leaders.scores,
                 leaders.counted,
             )
@@ -253,7 +253,9 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         best={
             n: tuple(
                 # Of candidates with one score and step the plainer comes first.
-                sorted(some, key=lambda one: (one.score, one.step, one.index))[: question.keep]
+                sorted(some, key=lambda one: (one.score, one.step_seconds, one.index))[
+                    : question.keep
+                ]
             )
             for n, some in best.items()
             if some
@@ -262,8 +264,8 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         searched=searched,
         pruned=pruned,
         rejected=+rejected,
-        near=min(near, key=lambda one: (-one.nodes, one.step), default=None),
-        leanest=None if searched else min(leanest, key=lambda one: one.memory, default=None),
+        near=min(near, key=lambda one: (-one.nodes, one.step_seconds), default=None),
+        leanest=None if searched else min(leanest, key=lambda one: one.memory_bytes, default=None),
         axes=axes,
         stuck=stuck,
     )
@@ -284,8 +286,8 @@ def _candidate(
         problem=case,
         nodes=nodes,
         score=score,
-        step=step,
-        memory=memory,
+        step_seconds=step,
+        memory_bytes=memory,
         counted=counted,
         index=index,
     )

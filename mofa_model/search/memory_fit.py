@@ -50,7 +50,7 @@ def rows_with_room(
     leaders: Leaders,
 ) -> Array:
     """The rows that have room for what stays in memory; the others' strategies are counted."""
-    held = states.held if states.gather is None else states.held + states.gather
+    held = states.device_bytes if states.gather is None else states.device_bytes + states.gather
     legal = reduce(or_, states.ok)
     least = np.min(np.where(legal, np.max(held, axis=1), np.inf), axis=0)
     full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
@@ -82,18 +82,18 @@ def fits_of(
     w, c = context.workload, context.cluster
     s = varied(block.layout, **option.fields)
     stored = spread(local.stored(s), local.position[block.members])
-    activations = stored_activations(w, s, block.stages, stored)
+    activations = stored_activations(w, s, block.stage_kinds, stored)
     # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
     parked = np.broadcast_to(
-        activations.host_activations * c.gpus_per_node, block.stages.count.shape
+        activations.host_activations * c.gpus_per_node, block.stage_kinds.count.shape
     )
     peak = np.empty((len(states.levels), len(block.index)))
     # The loss depends on one level alone.
     whole = np.array([level is Sharding.WEIGHTS for level in states.levels])
     for some, level in ((whole, Sharding.WEIGHTS), (~whole, Sharding.OPTIMIZER)):
         if some.any():
-            loss = with_loss(w, c, varied(s, sharding=level), block.stages, activations)
-            held, moving = states.held, np.asarray(loss.total)
+            loss = with_loss(w, c, varied(s, sharding=level), block.stage_kinds, activations)
+            held, moving = states.device_bytes, np.asarray(loss.total)
             if states.gather is not None:
                 moving = np.maximum(states.gather[some], moving)
             peak[some] = _largest_sum(held if some.all() else held[some], moving)

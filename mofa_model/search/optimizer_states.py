@@ -31,7 +31,7 @@ class OptimizerStates:
 
     levels: tuple[Sharding, ...]
     """The level of each state; those of one level stand together."""
-    held: Array
+    device_bytes: Array
     """Bytes that stay on the device, [states, kinds, rows]. [B]"""
     reserve: Bytes
     """What of them the stack holds before the first layer. [B]"""
@@ -49,7 +49,7 @@ class OptimizerStates:
     """Raw index of each state's values, [states, 1]."""
     ok: Array
     """Where a state is legal, [bundles, states, rows]."""
-    saved: Array
+    checkpoint_bytes: Array
     """Bytes of a checkpoint, [states, rows]. [B]"""
     replicas: Array
     """Ranks that hold the same shard, [states, rows]."""
@@ -58,13 +58,13 @@ class OptimizerStates:
         """The optimizer states of some of the rows."""
         return replace(
             self,
-            held=self.held.take(rows, axis=-1),
+            device_bytes=self.device_bytes.take(rows, axis=-1),
             gather=None if self.gather is None else self.gather.take(rows, axis=-1),
             parked=None if self.parked is None else self.parked.take(rows, axis=-1),
             host=None if self.host is None else self.host.take(rows, axis=-1),
             exchange=self.sent(rows),
             ok=self.ok.take(rows, axis=-1),
-            saved=self.saved.take(rows, axis=-1),
+            checkpoint_bytes=self.checkpoint_bytes.take(rows, axis=-1),
             replicas=self.replicas.take(rows, axis=-1),
         )
 
@@ -89,7 +89,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     states = [state for some in levels.values() for state in some]
     if not states:
         return None
-    w, c, stages = context.workload, context.cluster, block.stages
+    w, c, stages = context.workload, context.cluster, block.stage_kinds
     held, sent, saved, replicas = [], [], [], []
     for state in states:
         group = shard_group(state.fields["shard"], block.layout.tp, c)
@@ -107,7 +107,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
         gather = _stacked([some.gather for some in held], shape)
     return OptimizerStates(
         levels=tuple(state.fields["sharding"] for state in states),
-        held=_stacked([some.total - some.gather for some in held], shape),
+        device_bytes=_stacked([some.total - some.gather for some in held], shape),
         reserve=c.calibration.memory.buffer,
         gather=gather,
         parked=parked,
@@ -125,7 +125,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
         ),
         offset=np.array([state.offset for state in states], dtype=np.int64)[:, None],
         ok=np.stack([state.ok for state in states], axis=1),
-        saved=_stacked(saved, shape[1:]),
+        checkpoint_bytes=_stacked(saved, shape[1:]),
         replicas=_stacked(replicas, shape[1:]),
     )
 

@@ -133,7 +133,7 @@ def _time(
     leaders: Leaders,
 ) -> None:
     """Step times of the columns in which something fits, under every choice of overlap."""
-    w, c, stages = context.workload, context.cluster, block.stages
+    w, c, stages = context.workload, context.cluster, block.stage_kinds
     base = varied(block.layout, **option.fields)
     if len(columns) < len(block.index):
         stages = stages.of(columns)
@@ -166,7 +166,7 @@ def _time(
         )
         step = np.asarray(step_time(inputs).total)
         fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
-        leaders.offer(step, index, block.shapes[rows], states, rows, fitting, peak)
+        leaders.offer(step, index, block.shape_indices[rows], states, rows, fitting, peak)
         if fit.near_bytes is not None:
             leaders.miss(step, index, states, np.take(fit.near_bytes, rows, axis=1))
 

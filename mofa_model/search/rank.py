@@ -54,15 +54,15 @@ class Leaders:
     """Step time above which nothing can be among the best. [s]"""
     scores: Array = field(default_factory=lambda: np.empty(0))
     """Scores, best first."""
-    steps: Array = field(default_factory=lambda: np.empty(0))
+    step_seconds: Array = field(default_factory=lambda: np.empty(0))
     """Step times of the same. [s]"""
-    memory: Array = field(default_factory=lambda: np.empty(0))
+    memory_bytes: Array = field(default_factory=lambda: np.empty(0))
     """What they take on their fullest devices. [B]"""
     counted: Array = field(default_factory=lambda: np.empty(0))
     """What of it is counted, not estimated. [B]"""
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
-    shapes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    shape_indices: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Raw indices of their shapes."""
     searched: int = 0
     """Strategies that fit."""
@@ -90,21 +90,26 @@ class Leaders:
         self,
         step: Array,
         index: Array,
-        shapes: Array,
+        shape_indices: Array,
         states: OptimizerStates,
-        columns: Array,
+        column_indices: Array,
         fits: Array,
-        memory: Array,
+        memory_bytes: Array,
     ) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
         chosen = fits & (step <= self.cut)
         if chosen.any():
             state, column = np.nonzero(chosen)
-            at = (state, columns[column])
-            scores = self.score(step[chosen], states.saved[at], states.replicas[at])
+            at = (state, column_indices[column])
+            scores = self.score(step[chosen], states.checkpoint_bytes[at], states.replicas[at])
             index = index[column] + states.offset[state, 0]
-            counted = np.max(states.held[state, :, columns[column]], axis=1) - states.reserve
-            self._take(scores, step[chosen], memory[chosen], counted, index, shapes[column])
+            counted = (
+                np.max(states.device_bytes[state, :, column_indices[column]], axis=1)
+                - states.reserve
+            )
+            self._take(
+                scores, step[chosen], memory_bytes[chosen], counted, index, shape_indices[column]
+            )
 
     def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
         """Remember the fastest that almost fits; `near_bytes` is zero elsewhere."""
@@ -128,16 +133,26 @@ class Leaders:
         index: Array,
         shapes: Array,
     ) -> None:
-        scores, steps = np.concatenate([self.scores, scores]), np.concatenate([self.steps, steps])
-        memory = np.concatenate([self.memory, memory])
+        scores, steps = (
+            np.concatenate([self.scores, scores]),
+            np.concatenate([self.step_seconds, steps]),
+        )
+        memory = np.concatenate([self.memory_bytes, memory])
         counted = np.concatenate([self.counted, counted])
-        index, shapes = np.concatenate([self.index, index]), np.concatenate([self.shapes, shapes])
+        index, shapes = (
+            np.concatenate([self.index, index]),
+            np.concatenate([self.shape_indices, shapes]),
+        )
         order = np.lexsort((index, steps, scores))
         if self.apart:
             _, first = np.unique(shapes[order], return_index=True)
             order = order[np.sort(first)]
         order = order[: self.keep]
-        self.scores, self.steps, self.memory = scores[order], steps[order], memory[order]
-        self.index, self.shapes, self.counted = index[order], shapes[order], counted[order]
+        self.scores, self.step_seconds, self.memory_bytes = (
+            scores[order],
+            steps[order],
+            memory[order],
+        )
+        self.index, self.shape_indices, self.counted = index[order], shapes[order], counted[order]
         if len(order) == self.keep:
             self.cut = min(self.cut, float(self.scores[-1] / self.least_score))

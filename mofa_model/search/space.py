@@ -97,7 +97,7 @@ def shapes_of(axes: Axes, context: AxisContext, nodes: int, rejected: Counter[Re
         rows |= _columns(axis, values, position, rows, context)
         good = np.ones(len(index), dtype=bool)
         fallen = Counter[Rejection]()
-        for reason, rule in axis.rules:
+        for reason, rule in axis.shape_rules:
             if reason not in context.lifted:
                 bad = good & rule(rows, context)
                 fallen[reason] += int(np.count_nonzero(bad))

@@ -43,7 +43,7 @@ class Device:
         )
         not_negative(peak_fp8=self.peak_fp8, peak_fp4=self.peak_fp4)
 
-    def peak(self, gemm: str) -> FlopPerSecond:
+    def peak_rate(self, gemm: str) -> FlopPerSecond:
         """Peak of the matrix units in a format; a format without one is an input error. [FLOP/s]
 
         fp32 runs as TF32, at half the bf16 rate on every device here (data sheets of A100, H100,

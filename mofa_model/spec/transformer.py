@@ -31,7 +31,7 @@ class Run:
         positive(repeats=self.repeats)
 
     @staticmethod
-    def of(layers: Sequence[Layer]) -> tuple[Run, ...]:
+    def of(layer_list: Sequence[Layer]) -> tuple[Run, ...]:
         """Layers one by one as runs: again and again the pattern that covers most of what is left,
         the shortest of such.
 
@@ -41,7 +41,7 @@ class Run:
         [(3, 2), (1, 1)]
         """
         runs: list[Run] = []
-        left = list(layers)
+        left = list(layer_list)
         while left:
             # A layer alone stands behind every pattern that repeats.
             covered = {

@@ -171,7 +171,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     labels = [_label(one.strategy) for one in found]
     bars = {
         f"{label}\n(today)" if today is not None and number > len(advice.alternatives) else label: {
-            STEP_NAMES[name]: seconds for name, seconds in one.step.terms().items()
+            STEP_NAMES[name]: seconds for name, seconds in one.step_terms.terms().items()
         }
         for number, (label, one) in enumerate(zip(labels, found, strict=True))
     }

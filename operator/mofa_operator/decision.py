@@ -204,7 +204,7 @@ class Decision:
     """All annotations that we should own on it; None = they are right already."""
     drop: tuple[str, ...] = ()
     """Keys of our prefix to remove, together with `hold`."""
-    target: Decision | None = None
+    target_decision: Decision | None = None
     """The annotations of the object that its targetRef names."""
     status: Written | None = None
     """The whole status to apply; None = it is right already."""
@@ -227,7 +227,7 @@ class Decision:
     @property
     def annotate(self) -> tuple[Decision, ...]:
         """Itself and its target, as far as annotations are to be written there."""
-        return tuple(one for one in (self, self.target) if one and one.hold is not None)
+        return tuple(one for one in (self, self.target_decision) if one and one.hold is not None)
 
     @property
     def is_silent(self) -> bool:

@@ -340,8 +340,8 @@ def test_a_replay_keeps_every_other_term_and_never_beats_the_slowest_stage():
     full = priced(problem, strategy)
     closed = estimate(problem.workload, problem.cluster, strategy)
     assert full.replayed
-    assert full.step.terms()["data"] == float(closed.step.data)
-    assert full.step_time >= float(closed.step.stages)
+    assert full.step_terms.terms()["data"] == float(closed.step_terms.data)
+    assert full.step_time >= float(closed.step_terms.stages)
     assert full.step_time == pytest.approx(float(closed.step_time), rel=0.05)
 
 

@@ -161,7 +161,7 @@ def test_memory_that_running_jobs_taught_moves_estimate_band_and_odds():
                 "llama3-70b",
                 top=0,
                 current=plain.current.strategy,
-                memory=LearnedMemory(ratio=ratio, spread=0.06),
+                learned_memory=LearnedMemory(ratio=ratio, spread=0.06),
             )
         )
         for ratio in (1.0, 1.2)
@@ -178,10 +178,12 @@ def test_memory_that_running_jobs_taught_moves_estimate_band_and_odds():
         "less has to be left free"
     )
     assert "a factor of 1.2 on device memory" in fuller.explanation
-    assert inputs_hash(question(memory=LearnedMemory()), "1") == inputs_hash(question(), "1")
-    assert inputs_hash(question(memory=LearnedMemory(ratio=1.2, spread=0.06)), "1") != inputs_hash(
+    assert inputs_hash(question(learned_memory=LearnedMemory()), "1") == inputs_hash(
         question(), "1"
     )
+    assert inputs_hash(
+        question(learned_memory=LearnedMemory(ratio=1.2, spread=0.06)), "1"
+    ) != inputs_hash(question(), "1")
 
 
 def test_of_what_cannot_be_told_apart_the_simplest_is_first():

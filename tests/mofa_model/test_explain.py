@@ -40,7 +40,7 @@ def test_terms_add_up_to_the_estimate(name, text):
         float(found.step_time)
     )
     totals = np.sum([term["bytes"] for term in told["memory"].values()], axis=0)
-    assert max(totals) == pytest.approx(float(found.memory.peak))
+    assert max(totals) == pytest.approx(float(found.footprint.peak))
     assert [stage["memory_bytes"] for stage in told["stages"]] == pytest.approx(totals.tolist())
     assert sum(stage["stages"] for stage in told["stages"]) == s.pp
     slowest = max(stage["seconds"] for stage in told["stages"])

@@ -254,5 +254,5 @@ def test_no_share_is_more_than_all_of_it(model, gpus, sequence, precision, gpu):
     assert p.mfu.upper <= 1.0
     assert p.ettr.upper <= 1.0
     assert p.step_seconds.lower >= least_step(case.workload, case.cluster)
-    memory = estimate(case.workload, case.cluster, found.advice.strategy).memory
+    memory = estimate(case.workload, case.cluster, found.advice.strategy).footprint
     assert p.memory_bytes.lower >= float(memory.states)

@@ -50,7 +50,9 @@ def ablate(
     entries = part.evidence.entries
     for name, changes in effects().items():
         evidence = times(found.cases, without(entries, changes), change=switch(changes))
-        logs = np.where([entry.spread > 0 for entry in evidence.entries], part.logs, evidence.start)
+        logs = np.where(
+            [entry.spread > 0 for entry in evidence.entries], part.logs, evidence.prior_logarithms
+        )
         yield _judged(name, evidence.values(logs), part, refitted=False)
         again = fit(
             evidence, evidence.measured, weights=evidence.weights, start=logs, tolerance=CLOSE

@@ -127,7 +127,7 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
     rho, _ = robust((predicted - evidence.measured)[here], SCALE)
     spread = np.array([entry.spread for entry in evidence.entries])
     free = spread > 0
-    distance = (logs[free] - evidence.start[free]) / spread[free]
+    distance = (logs[free] - evidence.prior_logarithms[free]) / spread[free]
     return float(np.sum(evidence.weights[here] * rho) + np.sum(np.square(distance)))
 
 

@@ -126,7 +126,7 @@ def constants(found: CampaignResult) -> Iterator[str]:
                     f"x {item.value:g}" if item.entry.factor else f"{item.value:g}",
                     f"{item.entry.prior:g}",
                     item.scatter,
-                    sum(count for _, count in item.runs),
+                    sum(count for _, count in item.run_counts),
                 )
                 for item in loose
             ),

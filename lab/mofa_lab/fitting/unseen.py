@@ -66,7 +66,7 @@ def one_run(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Refined
 
 def _refined(system: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refined:
     evidence = Evidence(rows, entries)
-    bare = np.abs(np.expm1(evidence.values(evidence.start) - evidence.measured))
+    bare = np.abs(np.expm1(evidence.values(evidence.prior_logarithms) - evidence.measured))
     tried = np.unique(np.linspace(0, len(rows) - 1, min(MOST, len(rows))).round().astype(int))
     errors: list[Array] = []
     for run in tried:

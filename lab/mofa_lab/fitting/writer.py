@@ -57,7 +57,9 @@ def written(
         seen = _runs(evidence, touched[:, index])
         value = significant(float(np.exp(logs[index]))) if seen else entry.prior
         spread = significant(float(spreads[index]), 2)
-        found.append(Written(entry=entry, value=value, scatter=spread if seen else 0.0, runs=seen))
+        found.append(
+            Written(entry=entry, value=value, scatter=spread if seen else 0.0, run_counts=seen)
+        )
     return found
 
 
@@ -99,7 +101,7 @@ def as_toml(found: Iterable[Written]) -> str:
 def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
     """Entries of several problems in the order of priors.toml; what no problem moved is as its prior."""
     known: Mapping[str, Written] = {
-        item.entry.name: item for part in parts for item in part if item.runs
+        item.entry.name: item for part in parts for item in part if item.run_counts
     }
     return [known.get(entry.name) or Written(entry=entry, value=entry.prior) for entry in entries]
 

@@ -76,7 +76,7 @@ def learned_cluster(cluster: Cluster, found: Iterable[Finding]) -> Cluster:
 def _products(ops: list[Op], layout: Layout) -> list[Finding]:
     """Share of the peak of matrix products, and the sizes at which it halves."""
     c, device = layout.cluster.calibration.compute, layout.cluster.device
-    peak = float(device.peak(layout.workload.training.precision.gemm))
+    peak = float(device.peak_rate(layout.workload.training.precision.gemm))
     seen = products(ops, Class.GEMM)
     found: list[Finding] = []
     half = float(c.gemm_half_m * c.gemm_shape)

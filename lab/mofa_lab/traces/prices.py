@@ -92,7 +92,7 @@ def prices(layout: Layout) -> Prices:
         sum(b.linear for b, of in zip(blocks, kind.blocks, strict=True) if _grouped(of) is g)
         for g in (False, True)
     ]
-    core = sum(block.core for block in blocks)
+    core = sum(block.core_seconds for block in blocks)
     moved = stream_time(w, c, s, kind) + sum(block.elementwise for block in blocks)
     held = float(sum(block.parameters for block in blocks))
     accumulate = held * (2.0 * precision.gradient + 2.0) / memory

@@ -144,7 +144,7 @@ def step_from_rate(flops: Flop, gpus: Count, rate: Numeric) -> Seconds:
 def _peak(record: Record, workload: Workload, cluster: Cluster) -> Numeric:
     """What a utilisation is a share of: the stated peak, else that of the GEMMs' format. [FLOP/s]"""
     stated = record.number("mfu_peak", 0.0) * _TERAFLOPS
-    return stated or cluster.device.peak(workload.training.precision.gemm)
+    return stated or cluster.device.peak_rate(workload.training.precision.gemm)
 
 
 def flops_per_token(

@@ -129,18 +129,18 @@ def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
     case = _job(row, position)
     cluster = replace(case.cluster, calibration=shipped(case.key))
     found = estimate(case.workload, cluster, case.strategy)
-    estimated = float(found.memory.estimated)
+    estimated = float(found.footprint.estimated)
     here = replace(
         coordinates(case.workload, case.cluster, case.strategy, estimated),
         stack=case.key.stack,
         publisher=case.publisher,
     )
     runs = measured_runs()
-    step, peak = float(found.step_time), float(np.max(found.memory.peak))
+    step, peak = float(found.step_time), float(np.max(found.footprint.peak))
     limit = float(device_memory_limit(cluster))
     bands = {name: band_of(runs, here, name) for name in ("step", "memory")}
     room = odds_of(runs, [here]).below("memory", limit / peak)
-    host = float(np.max(found.memory.host)) <= host_memory_limit(cluster)
+    host = float(np.max(found.footprint.host)) <= host_memory_limit(cluster)
     return {
         "question": dict(row),
         "step_s": _rounded(step),

@@ -206,14 +206,14 @@ def paper_runs(file: Path | str = ROWS, devices: Mapping[str, Any] | None = None
 def _of_device(device: str, rows: Sequence[Record], cases: Sequence[Case]) -> Iterator[PaperRun]:
     """The rows of one device; its first one calibrates."""
     evidence = _evidence(cases)
-    start = evidence.start
+    start = evidence.prior_logarithms
     logs = own_fit(_evidence(cases[:1])).logs
     before, after = (
         np.expm1(evidence.values(at) - evidence.measured).tolist() for at in (start, logs)
     )
     for place, (row, case) in enumerate(zip(rows, cases, strict=True)):
         cluster = replace(case.cluster, calibration=shipped(case.key))
-        memory = estimate(case.workload, cluster, case.strategy).memory
+        memory = estimate(case.workload, cluster, case.strategy).footprint
         yield PaperRun(
             name=case.id,
             device=device,

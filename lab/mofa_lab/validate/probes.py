@@ -67,7 +67,7 @@ def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
     space[list(ran)], known[fine] = NOTHING, True
     places = plan(
         seen, one.predicted * np.exp(seen.centres["step"]), space, count, LIKELY, known
-    ).places
+    ).indices
     return [at for at in places if at not in ran]
 
 

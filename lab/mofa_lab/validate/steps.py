@@ -97,14 +97,14 @@ def _fill(
     result = price(ready.workload, ready.cluster, ready.strategy)
     figures = (
         result.step_time,
-        result.memory.peak,
-        result.memory.first_stage,
-        result.memory.static_first_stage,
-        result.memory.allocated,
-        result.memory.static_allocated,
-        result.memory.estimated,
-        np.log(device_memory_limit(ready.cluster) / result.memory.peak),
-        result.memory.fits(ready.cluster),
+        result.footprint.peak,
+        result.footprint.first_stage,
+        result.footprint.static_first_stage,
+        result.footprint.allocated,
+        result.footprint.static_allocated,
+        result.footprint.estimated,
+        np.log(device_memory_limit(ready.cluster) / result.footprint.peak),
+        result.footprint.fits(ready.cluster),
         result.layer_forward,
         result.layer_backward,
     )
@@ -157,7 +157,7 @@ def activation_ratios(
 
     def stored(**changes: Any) -> float:
         strategy = replace(case.strategy, **changes)
-        return float(np.max(price(case.workload, cluster, strategy).memory.activations))
+        return float(np.max(price(case.workload, cluster, strategy).footprint.activations))
 
     whole = stored(sequence_parallel=False, recompute=Recompute.NONE)
     return {variant: stored(**changes) / whole for variant, changes in RATIOS.items()}

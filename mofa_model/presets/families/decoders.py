@@ -334,7 +334,7 @@ def _falcon_norms(f: Fields) -> int:
 
 
 def _minimax_check(f: Fields) -> None:
-    if (f.places("attn_type_list", 1, first=1) or frozenset({0})) != frozenset({0}):
+    if (f.places("attn_type_list", 1, counted_from=1) or frozenset({0})) != frozenset({0}):
         raise f.bad("only 1 for each layer is modelled", "attn_type_list")
 
 

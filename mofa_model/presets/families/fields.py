@@ -141,19 +141,21 @@ class Fields:
             raise self.bad(f"a list of {length} words, each {' or '.join(known)}", name)
         return value
 
-    def places(self, name: str, most: int, *, first: int = 0) -> frozenset[int] | None:
-        """A list of layers by their number, the first one called `first`; None where the file has
+    def places(self, name: str, most: int, *, counted_from: int = 0) -> frozenset[int] | None:
+        """A list of layers by their number, the first one called `counted_from`; None where the file has
         none.
         """
         value = self.value(name)
         if value is None:
             return None
-        legal = range(first, most + first)
+        legal = range(counted_from, most + counted_from)
         if not (
             isinstance(value, list) and all(type(at) is int and at in legal for at in value)
         ):  # True is no number
-            raise self.bad(f"a list of layers from {first} to {most - 1 + first}", name)
-        return frozenset(at - first for at in value)
+            raise self.bad(
+                f"a list of layers from {counted_from} to {most - 1 + counted_from}", name
+            )
+        return frozenset(at - counted_from for at in value)
 
     def places_of(self, name: str, length: int) -> list[bool] | None:
         """A list with 1 for each layer that has something and 0 for each other; None where the file

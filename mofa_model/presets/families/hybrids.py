@@ -99,7 +99,7 @@ def kimi_linear(f: Fields) -> Transformer:
     """
     inner, layers = f.inside("linear_attn_config"), layers_of(f)
     inner.skip("kda_layers")
-    listed = inner.places("full_attn_layers", layers, first=1)
+    listed = inner.places("full_attn_layers", layers, counted_from=1)
     full = full_layers(f, lambda at: at in listed if listed is not None else (at + 1) % 4 == 0)
     heads = inner.number("num_heads", default=f.number("linear_num_heads", default=heads_of(f)))
     width = inner.number("head_dim", default=f.number("linear_head_dim", default=128))

@@ -51,7 +51,7 @@ def heads_of(f: Fields) -> int:
 
 def network(
     f: Fields,
-    layers: Iterable[Layer],
+    layer_list: Iterable[Layer],
     *,
     tied: bool = False,
     final: int = WEIGHTED,
@@ -69,7 +69,7 @@ def network(
         norm_vectors=final,
         head_bias=head_bias,
     )
-    runs = Run.of(list(layers))
+    runs = Run.of(list(layer_list))
     return Transformer(
         name=called(f), hidden=hidden_of(f), runs=runs, embedding=ends, prediction_modules=modules
     )

@@ -32,7 +32,7 @@ class _LastAdvice:
 def news(
     snapshot: JobSnapshot,
     answer: Answer,
-    shown: ObservedStatus,
+    observed_status: ObservedStatus,
     changed: Mapping[str, str],
     material: float,
 ) -> tuple[Note, ...]:
@@ -41,7 +41,11 @@ def news(
     `changed` are keys that somebody overwrote, and who; `material` is the least relative change of
     an interval. [1]
     """
-    note = _advised(snapshot, answer, material) or _drift(snapshot, shown) or _overwritten(changed)
+    note = (
+        _advised(snapshot, answer, material)
+        or _drift(snapshot, observed_status)
+        or _overwritten(changed)
+    )
     return () if note is None else (note,)
 
 

@@ -239,7 +239,7 @@ def _nonsense(history: History) -> str:
 
 def assessed(
     spec: ClusterProfileSpec,
-    memory: History | None,
+    history: History | None,
     past: Sequence[DatedEvidence] = (),
     present: ByClass = NOBODY,
 ) -> Reports:
@@ -254,60 +254,60 @@ def assessed(
         for failure_class in classes_of(spec.failures)
     }
     observed = ObservedFailures(
-        classes={} if memory is None else memory.classes, past=tuple(past), present=present
+        classes={} if history is None else history.classes, past=tuple(past), present=present
     )
     return assess(observed, assumed, prior_weight=float(spec.failures.prior_weight)).rates
 
 
-def rows(memory: History | None, reports: Reports) -> list[Written]:
+def rows(history: History | None, reports: Reports) -> list[Written]:
     """`status.failures`; empty where nothing was counted, because that is not a count of zero."""
-    if memory is None:
+    if history is None:
         return []
-    return [_row(memory, report) for report in reports if report.name in memory.classes]
+    return [_row(history, report) for report in reports if report.name in history.classes]
 
 
-def total(memory: History | None, reports: Reports) -> Written:
+def total(history: History | None, reports: Reports) -> Written:
     """`status.total`: all classes together, even where only some were counted."""
     assumed = sum(report.assumed for report in reports if report.name != TOTAL)
-    if memory is None:
+    if history is None:
         return {"assumed": _three(assumed)}
     counted = sum(
         evidence.failures / evidence.node_days
-        for evidence in memory.classes.values()
+        for evidence in history.classes.values()
         if evidence.node_days > 0
     )
     return {
         "assumed": _three(assumed),
         "observed": _three(counted),
-        "coveragePercent": percent(memory),
+        "coveragePercent": percent(history),
     }
 
 
-def verdict(memory: History | None, reports: Reports) -> NewCondition:
+def verdict(history: History | None, reports: Reports) -> NewCondition:
     """The condition AssumptionsHold: the worst verdict of all classes and their total."""
     worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in reports))
     states: dict[Verdict, State] = {Verdict.CONSISTENT: "True", Verdict.INSUFFICIENT: "Unknown"}
-    together = total(memory, reports)
+    together = total(history, reports)
     message = f"{together['assumed']} failures in a thousand node-days are assumed"
-    if memory is not None:
+    if history is not None:
         classes = [report.name for report in reports if report.name != TOTAL]
-        is_part = len(memory.classes) < len(classes)
-        some = f" of class {', '.join(memory.classes)}" if is_part else ""
+        is_part = len(history.classes) < len(classes)
+        some = f" of class {', '.join(history.classes)}" if is_part else ""
         message += f", {together['observed']}{some} were seen; "
-        message += f"{percent(memory)} % of the window covered"
+        message += f"{percent(history)} % of the window covered"
     changed = (report for report in reports if report.verdict is worst and report.since)
     message += "".join(f"; {_since(report)}" for report in changed)
     return NewCondition(Aspect.ASSUMPTIONS_HOLD, states.get(worst, "False"), worst.value, message)
 
 
-def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Range]:
+def recoveries(spec: ClusterProfileSpec, history: History | None) -> dict[str, Range]:
     """Mean recovery times with 90 % bounds, from the number seen and the assumed spread.
 
     Ours. [s]
     """
     bounds: dict[str, Range] = {}
     for failure_class in classes_of(spec.failures):
-        evidence = None if memory is None else memory.classes.get(failure_class.name)
+        evidence = None if history is None else history.classes.get(failure_class.name)
         mean = None if evidence is None else evidence.mean_recovery
         if evidence is not None and mean is not None:
             error = (
@@ -322,9 +322,9 @@ def recoveries(spec: ClusterProfileSpec, memory: History | None) -> dict[str, Ra
     return bounds
 
 
-def contradiction(profile: LiveProfile, memory: History | None, reports: Reports) -> Note | None:
+def contradiction(profile: LiveProfile, history: History | None, reports: Reports) -> Note | None:
     """The Event for an assumption that history newly contradicts."""
-    if memory is None:
+    if history is None:
         return None
     stands = standing(profile, Aspect.ASSUMPTIONS_HOLD)
     before = {row.name: row.verdict for row in profile.status.rows}
@@ -341,7 +341,7 @@ def contradiction(profile: LiveProfile, memory: History | None, reports: Reports
     report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
     return Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
-        message=_contradicted(report, memory),
+        message=_contradicted(report, history),
         warning=report.verdict is Verdict.HIGHER,
         episode=f"{report.name}-{report.verdict.value}-{1000 * report.assumed:.3g}",
     )

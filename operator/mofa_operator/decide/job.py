@@ -65,7 +65,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     status = _status(snapshot, answer, seen, computed) if is_ours else None
     if status is not None and same(job.standing, status):
         status = None
-    made = replace(made, target=target, status=status)
+    made = replace(made, target_decision=target, status=status)
     return replace(
         made,
         notes=() if made.is_silent else news(snapshot, answer, seen, changed, settings.material),
@@ -131,7 +131,7 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
         status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
     return replace(
         made,
-        target=target,
+        target_decision=target,
         status=None if same(job.standing, status) else status,
         outcome=stance.value,
     )

@@ -258,14 +258,14 @@ def _step_seconds(alive: Alive, answer: Answer) -> float:
     return max(*map(number, expected), number(alive.step_seconds))
 
 
-def memory_found(shown: ObservedFigures, answer: Answer) -> NewCondition:
+def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
     """The condition MemoryAccurate of a job that runs."""
 
     def found(state: State, reason: Reason, message: str) -> NewCondition:
         return NewCondition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
-    seen, band, room = shown.memory_bytes, predicted_memory(answer), answer.room_bytes
-    is_part = shown.memory_source == ALLOCATOR  # so it is held against upper ends alone
+    seen, band, room = figures.memory_bytes, predicted_memory(answer), answer.room_bytes
+    is_part = figures.memory_source == ALLOCATOR  # so it is held against upper ends alone
     is_too_large = band is not None and band.target > room
     if band is None or (seen is None and not is_too_large):
         reason = Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED

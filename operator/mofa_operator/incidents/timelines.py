@@ -64,7 +64,7 @@ def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return found
 
 
-def overlap(some: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def overlap(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """The time that two sets of spans share.
 
     >>> [tuple(span) for span in overlap([Span(0, 5), Span(8, 9)], [Span(3, 8.5)])]
@@ -72,7 +72,10 @@ def overlap(some: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """
     cut = joined(others)
     return [
-        Span(max(a, x), min(b, y)) for a, b in joined(some) for x, y in cut if max(a, x) < min(b, y)
+        Span(max(a, x), min(b, y))
+        for a, b in joined(spans)
+        for x, y in cut
+        if max(a, x) < min(b, y)
     ]
 
 

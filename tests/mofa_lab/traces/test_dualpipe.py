@@ -95,7 +95,7 @@ def test_one_layer_takes_what_the_model_says_of_deepseek_v3_on_h800(trace):
     )
     cluster = presets.cluster("h800", 2048, stack="hai-llm", precision="fp8-block")
     layout = Strategy(pp=16, dp=128, ep=64, schedule=DUALPIPE, expert_overlap=True)
-    layer = estimate(Workload(model=model, training=training), cluster, layout).layers[-1]
+    layer = estimate(Workload(model=model, training=training), cluster, layout).layer_times[-1]
     assert seconds[False] == pytest.approx(8.97e-3, rel=0.01)
     assert seconds[True] == pytest.approx(23.7e-3, rel=0.01)
     assert layer.linear + layer.attention + layer.elementwise == pytest.approx(

@@ -25,7 +25,7 @@ def test_a_row_is_the_same_alone_and_in_a_family(workload, cluster, family):
     for index in range(ROWS):
         alone = estimate(workload, cluster, family.row(index))
         assert np.broadcast_to(together.step_time, ROWS)[index] == alone.step_time
-        assert np.broadcast_to(together.memory.peak, ROWS)[index] == alone.memory.peak
+        assert np.broadcast_to(together.footprint.peak, ROWS)[index] == alone.footprint.peak
 
 
 @settings(max_examples=20)
@@ -49,7 +49,7 @@ def test_a_faster_link_never_slows_a_step_and_hides_no_more_than_there_is(
     faster = replace(getattr(cluster, link), bandwidth=4.0 * getattr(cluster, link).bandwidth)
     after = estimate(workload, replace(cluster, **{link: faster}), family)
     assert np.all(after.step_time <= before.step_time * (1 + 1e-9))
-    for layer in before.layers:
+    for layer in before.layer_times:
         assert np.all(
             layer.tensor + layer.context + layer.expert <= layer.communication * (1 + CLOSE)
         )
@@ -69,7 +69,7 @@ def test_more_ranks_and_more_recomputation_hold_no_more(workload, cluster, famil
     )
 
     def peak(**changes):
-        return estimate(workload, cluster, replace(family, **changes)).memory.peak
+        return estimate(workload, cluster, replace(family, **changes)).footprint.peak
 
     assert np.all(peak(**{degree: 2 * getattr(family, degree)}) <= peak() * (1 + CLOSE))
     full, none = (

@@ -127,7 +127,7 @@ def test_an_ideal_device_takes_the_time_of_its_flops(word):
     )
     found = estimate(
         question(short), ideal(1, compute=dict(attention_causal=1.0)), Strategy()
-    ).layers[0]
+    ).layer_times[0]
     seen = 1 if block.own_tokens is None else block.own_tokens / 8192
     flops = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(
         short.kinds[0], 8192
@@ -191,7 +191,9 @@ def test_memory_falls_with_every_way_of_sharing(word, mode):
 
     def peak(**degrees):
         return float(
-            estimate(question(alone), cluster, Strategy(context_mode=mode, **degrees)).memory.peak
+            estimate(
+                question(alone), cluster, Strategy(context_mode=mode, **degrees)
+            ).footprint.peak
         )
 
     assert peak(tp=2, sequence_parallel=True) < peak()
@@ -206,7 +208,9 @@ def test_a_state_is_handed_on_however_many_tokens_there_are():
 
     def sent(sequence):
         work = question(HYBRIDS["mamba2-2.7b"], sequence)
-        return float(estimate(work, ideal(4, scale_up=1e9), Strategy(cp=4)).layers[0].communication)
+        return float(
+            estimate(work, ideal(4, scale_up=1e9), Strategy(cp=4)).layer_times[0].communication
+        )
 
     assert sent(8192) == sent(65536) == pytest.approx(3 * 3 * 80 * 64 * 128 * 4 / 1e9)
 
@@ -245,7 +249,7 @@ def test_latent_experts_are_small_and_send_small_tokens():
 
     cluster, layout = ideal(8, scale_up=1e9), Strategy(dp=8, ep=8)
     wide, small = (
-        float(estimate(question(of(e)), cluster, layout).layers[0].expert)
+        float(estimate(question(of(e)), cluster, layout).layer_times[0].expert)
         for e in (wide, replace(small, latent=1024))
     )
     assert small == pytest.approx(wide / 4)

@@ -59,7 +59,7 @@ def test_adapters_are_linear_in_their_rank_and_routed_experts_have_none(name):
 
 @pytest.mark.parametrize("sharding", Sharding)
 def test_frozen_weights_have_no_gradients_and_no_states(sharding):
-    whole, some = found(0, sharding=sharding).memory, found(16, sharding=sharding).memory
+    whole, some = found(0, sharding=sharding).footprint, found(16, sharding=sharding).footprint
     share = 41_943_040 / 8_030_261_248
     for term in ("gradients", "optimizer"):
         ratio = np.max(getattr(some, term)) / np.max(getattr(whole, term))
@@ -69,19 +69,21 @@ def test_frozen_weights_have_no_gradients_and_no_states(sharding):
 
 def test_a_step_saves_the_gradients_of_weights_and_their_exchange():
     whole, some = found(0), found(16)
-    assert some.layers[0].weight == 0.0
-    assert some.layers[0].backward < whole.layers[0].backward
-    assert some.layers[0].forward > whole.layers[0].forward  # adapters are passed through as well
-    assert some.inputs.exchange.collective < 0.2 * whole.inputs.exchange.collective
+    assert some.layer_times[0].weight == 0.0
+    assert some.layer_times[0].backward < whole.layer_times[0].backward
+    assert (
+        some.layer_times[0].forward > whole.layer_times[0].forward
+    )  # adapters are passed through as well
+    assert some.step_inputs.exchange.collective < 0.2 * whole.step_inputs.exchange.collective
     assert 0.6 < some.step_time / whole.step_time < 0.95
 
 
 def test_more_rank_costs_memory_and_no_rank_is_training_of_all_weights():
     small, large = found(8), found(512)
-    assert small.memory.peak < large.memory.peak < found(0).memory.peak
+    assert small.footprint.peak < large.footprint.peak < found(0).footprint.peak
 
 
 def test_full_sharding_still_gathers_frozen_weights():
-    sharded = found(16, sharding=Sharding.WEIGHTS).inputs.exchange.collective
-    assert sharded > found(16).inputs.exchange.collective
-    assert sharded < found(0, sharding=Sharding.WEIGHTS).inputs.exchange.collective
+    sharded = found(16, sharding=Sharding.WEIGHTS).step_inputs.exchange.collective
+    assert sharded > found(16).step_inputs.exchange.collective
+    assert sharded < found(0, sharding=Sharding.WEIGHTS).step_inputs.exchange.collective

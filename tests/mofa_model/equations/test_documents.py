@@ -29,12 +29,12 @@ def found(text=None, name="llama3-8b"):
 
 def test_attention_of_equal_documents_falls_with_their_length():
     """Four documents of 2048 tokens in 8192 ask for a quarter of the products."""
-    assert found("2048").layers[0].attention == pytest.approx(
-        found().layers[0].attention / 4, rel=1e-12
+    assert found("2048").layer_times[0].attention == pytest.approx(
+        found().layer_times[0].attention / 4, rel=1e-12
     )
-    assert found("8192").layers[0].attention == found().layers[0].attention
-    assert found("2048").layers[0].linear == found().layers[0].linear
-    assert found("2048").memory.peak == found().memory.peak
+    assert found("8192").layer_times[0].attention == found().layer_times[0].attention
+    assert found("2048").layer_times[0].linear == found().layer_times[0].linear
+    assert found("2048").footprint.peak == found().footprint.peak
 
 
 @given(st.lists(st.tuples(st.integers(1, 8192), st.integers(1, 9)), min_size=1, max_size=6))
@@ -52,14 +52,14 @@ def test_the_mean_is_the_sum_of_squares_over_the_tokens(pairs):
 
 
 def test_a_document_longer_than_a_sequence_is_cut():
-    assert found("1M").layers[0].attention == found().layers[0].attention
+    assert found("1M").layer_times[0].attention == found().layer_times[0].attention
 
 
 def test_windows_inside_documents_are_priced_by_the_shorter_of_both():
     """gpt-oss: windows of 128 in every second layer; documents of 128 leave these as they are."""
     assert (
-        found("128", "gpt-oss-20b").layers[0].attention
-        < found("1024", "gpt-oss-20b").layers[0].attention
+        found("128", "gpt-oss-20b").layer_times[0].attention
+        < found("1024", "gpt-oss-20b").layer_times[0].attention
     )
 
 

@@ -48,7 +48,7 @@ def test_a_gather_in_bf16_adds_a_quarter_to_what_a_sharded_adamw_sends():
 def test_a_device_keeps_master_weights_and_states(name, width):
     """Bytes of the published states over those of AdamW, where nothing is sharded; embedding and head may differ."""
     plain, other = (
-        under(one, replace(LAYOUT, sharding=Sharding.NONE)).memory for one in ("adamw", name)
+        under(one, replace(LAYOUT, sharding=Sharding.NONE)).footprint for one in ("adamw", name)
     )
     rule = presets.optimizer(name)
     middle = np.asarray(other.optimizer / plain.optimizer)
@@ -60,20 +60,20 @@ def test_a_device_keeps_master_weights_and_states(name, width):
 
 def test_muon_holds_less_and_takes_longer_and_the_host_cannot_hide_it():
     adam, muon, sgd = (under(name) for name in ("adamw", "muon", "sgd"))
-    assert sgd.memory.peak < muon.memory.peak < adam.memory.peak
-    assert adam.step.optimizer < muon.step.optimizer
-    assert sgd.step.optimizer < adam.step.optimizer
-    assert adam.stage.slowest == muon.stage.slowest
+    assert sgd.footprint.peak < muon.footprint.peak < adam.footprint.peak
+    assert adam.step_terms.optimizer < muon.step_terms.optimizer
+    assert sgd.step_terms.optimizer < adam.step_terms.optimizer
+    assert adam.stage_time.slowest == muon.stage_time.slowest
 
 
 def test_sharding_divides_the_products_of_muon():
-    whole = under("muon", replace(LAYOUT, sharding=Sharding.NONE)).step.optimizer
-    assert under("muon").step.optimizer < whole / 4
+    whole = under("muon", replace(LAYOUT, sharding=Sharding.NONE)).step_terms.optimizer
+    assert under("muon").step_terms.optimizer < whole / 4
 
 
 def test_states_on_the_host_are_parked_there_for_every_optimizer():
     parked = [
-        under(n, replace(LAYOUT, optimizer=Placement.HOST)).memory.host for n in ("adamw", "sgd")
+        under(n, replace(LAYOUT, optimizer=Placement.HOST)).footprint.host for n in ("adamw", "sgd")
     ]
     assert 0 < parked[1] < parked[0]
 

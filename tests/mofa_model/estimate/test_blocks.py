@@ -44,7 +44,7 @@ def ideal():
 def test_a_stack_that_reaches_all_of_it_has_the_rates_of_the_data_sheet(ideal):
     reached = rates(workload("bf16"), ideal)
     assert reached.pop("memory") == ideal.device.memory_bandwidth
-    assert set(reached.values()) == {ideal.device.peak("bf16")}
+    assert set(reached.values()) == {ideal.device.peak_rate("bf16")}
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_a_constant_scales_the_rates_that_it_names_and_no_other(ideal, constant,
 def test_only_the_layers_products_run_in_the_low_precision(ideal):
     slower = with_constants(ideal, low_precision_rate=0.9)
     reached = rates(workload("fp8-delayed"), slower)
-    assert reached["linear"] == 0.9 * ideal.device.peak("fp8")
-    assert reached["head"] == reached["attention"] == ideal.device.peak("bf16")
+    assert reached["linear"] == 0.9 * ideal.device.peak_rate("fp8")
+    assert reached["head"] == reached["attention"] == ideal.device.peak_rate("bf16")

@@ -38,12 +38,12 @@ def test_time_rises_with_chunks_and_memory_falls(again, overlap, name, ep):
     found = estimate(workload(name, 1.5, 0.2), CLUSTER, layout)
     assert np.all(np.diff(found.step_time) > 0)
     peak = np.max(
-        found.memory.total[:-1], axis=0
+        found.footprint.total[:-1], axis=0
     )  # the loss of the last stage may be more than any layer
     saved = -np.diff(peak)
     assert np.all(saved[:3] > 0)
     assert np.all(saved >= 0)  # until a plain layer takes more
-    assert np.all(np.diff(found.memory.peak) <= 0)
+    assert np.all(np.diff(found.footprint.peak) <= 0)
     fits = peak <= np.median(peak)
     assert (
         np.argmin(np.where(fits, found.step_time, np.inf)) == np.argmax(fits) > 0
@@ -53,7 +53,7 @@ def test_time_rises_with_chunks_and_memory_falls(again, overlap, name, ep):
 def test_memory_falls_by_the_experts_part_alone():
     """Twice the chunks halve what the working layer's experts take; the rest stays."""
     layout = replace(LAYOUT, ep=8.0, chunks=CHUNKS[1:])
-    found = estimate(workload("mixtral-8x7b"), CLUSTER, layout).memory
+    found = estimate(workload("mixtral-8x7b"), CLUSTER, layout).footprint
     saved = -np.diff(np.max(found.activations + found.backward, axis=0))
     assert saved[1:] / saved[:-1] == pytest.approx(0.5, rel=1e-9)
 
@@ -63,17 +63,17 @@ def test_each_further_layer_in_chunks_costs_time_and_saves_memory():
     layers = replace(LAYOUT, chunks=4.0, chunk_layers=np.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0]))
     found, whole = (estimate(workload(mean=1.5, spread=0.1), CLUSTER, s) for s in (layers, LAYOUT))
     assert np.all(np.diff([whole.step_time, *found.step_time[:4]]) > 0)
-    assert np.all(np.diff([whole.memory.peak, *found.memory.peak[:4]]) <= 0)
-    assert found.memory.peak[1] < found.memory.peak[0] < whole.memory.peak
-    assert len(set(found.step_time[3:])) == len(set(found.memory.peak[3:])) == 1
+    assert np.all(np.diff([whole.footprint.peak, *found.footprint.peak[:4]]) <= 0)
+    assert found.footprint.peak[1] < found.footprint.peak[0] < whole.footprint.peak
+    assert len(set(found.step_time[3:])) == len(set(found.footprint.peak[3:])) == 1
 
 
 def test_a_chunk_costs_launches_starts_smaller_products_and_gradients_added_up_again():
     few, many = (estimate(workload(), CLUSTER, replace(LAYOUT, chunks=float(n))) for n in (2, 8))
-    small, large = few.layers[-1], many.layers[-1]
+    small, large = few.layer_times[-1], many.layer_times[-1]
     assert large.linear > small.linear
     assert large.backward - small.backward > large.forward - small.forward
-    assert np.max(many.stage.launch) > 3 * np.max(few.stage.launch)
+    assert np.max(many.stage_time.launch_time) > 3 * np.max(few.stage_time.launch_time)
     links, path = CLUSTER.calibration.links, CLUSTER.scale_out
     start = links.collective + links.scale_out_hop + path.latency
     assert large.expert - small.expert == pytest.approx(6 * 2 * start, rel=1e-9)
@@ -106,7 +106,7 @@ def test_what_chunks_are_computed_again_from_stays_wide():
     layout = Strategy(pp=16.0, dp=8.0, chunks=2.0, offload=inputs)
     w = workload("mixtral-8x7b", precision="fp8-block", sequence=2048)
     none, full = (
-        estimate(w, CLUSTER, replace(layout, recompute=again)).memory.peak
+        estimate(w, CLUSTER, replace(layout, recompute=again)).footprint.peak
         for again in (Recompute.NONE, Recompute.FULL)
     )
     assert full <= none
@@ -118,16 +118,19 @@ def test_time_follows_the_mean_of_the_load_and_memory_its_tail():
         for m, s in ((1.0, 0.0), (1.4, 0.0), (1.4, 0.1))
     )
     assert plain.step_time < uneven.step_time == spread.step_time
-    assert plain.memory.peak < uneven.memory.peak < spread.memory.peak
+    assert plain.footprint.peak < uneven.footprint.peak < spread.footprint.peak
     longer = estimate(workload(mean=1.4, spread=0.1, tokens=15e12), CLUSTER, LAYOUT)
-    assert longer.memory.peak > spread.memory.peak  # the worst of more exchanges is worse
+    assert longer.footprint.peak > spread.footprint.peak  # the worst of more exchanges is worse
     alone = estimate(workload(mean=1.4, spread=0.1), CLUSTER, replace(LAYOUT, ep=1.0))
-    assert alone.memory.peak == estimate(workload(), CLUSTER, replace(LAYOUT, ep=1.0)).memory.peak
+    assert (
+        alone.footprint.peak
+        == estimate(workload(), CLUSTER, replace(LAYOUT, ep=1.0)).footprint.peak
+    )
 
 
 def test_the_risk_of_a_run_is_that_of_the_tail_where_memory_just_fits():
     w = workload(mean=1.4, spread=0.1, tokens=15e12)
-    peak = float(estimate(w, CLUSTER, LAYOUT).memory.peak)
+    peak = float(estimate(w, CLUSTER, LAYOUT).footprint.peak)
     exact = replace(
         CLUSTER,
         device=replace(
@@ -186,7 +189,7 @@ def test_a_module_within_another_is_computed_again_once(chunks):
     layout = replace(LAYOUT, chunks=chunks, recompute=Recompute.SELECTIVE)
     one, both = (
         estimate(workload(), CLUSTER, replace(layout, recompute_modules=frozenset(names)))
-        .layers[-1]
+        .layer_times[-1]
         .recompute
         for names in (["per_op"], ["per_op", "mlp_act", "layernorm"])
     )
@@ -198,7 +201,8 @@ def test_experts_are_computed_again_from_as_wide_an_input_whole_as_in_chunks():
     again = dict(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"}))
     w = workload("mixtral-8x7b", precision="fp8-block")
     whole, chunked = (
-        estimate(w, CLUSTER, replace(LAYOUT, ep=8.0, chunks=n, **again)).memory for n in (1.0, 2.0)
+        estimate(w, CLUSTER, replace(LAYOUT, ep=8.0, chunks=n, **again)).footprint
+        for n in (1.0, 2.0)
     )
     assert np.all(chunked.activations == whole.activations)
     assert chunked.peak <= whole.peak
@@ -211,7 +215,7 @@ def test_the_exchange_of_experts_hides_behind_no_work_that_hides_other_messages(
     )
     layout = Strategy(tp=8.0, pp=16.0, dp=16.0, ep=64.0, expert_overlap=True)
     plain, hidden = (
-        estimate(workload(), slow, replace(layout, tensor_overlap=one)).layers[-1]
+        estimate(workload(), slow, replace(layout, tensor_overlap=one)).layer_times[-1]
         for one in (False, True)
     )
     assert hidden.tensor < plain.tensor
@@ -227,7 +231,7 @@ def test_a_layer_that_does_everything_again_does_not_lose_chunks_that_hid_the_wa
         LAYOUT, recompute=Recompute.FULL, recompute_layers=1.0, offload=frozenset({"qkv_linear"})
     )
     whole, chunked = (
-        estimate(workload(), slow, replace(layout, chunks=n)).layers[-1] for n in (1.0, 2.0)
+        estimate(workload(), slow, replace(layout, chunks=n)).layer_times[-1] for n in (1.0, 2.0)
     )
     assert chunked.backward == pytest.approx(whole.backward, rel=1e-9)
     assert chunked.recompute >= whole.recompute

@@ -48,17 +48,17 @@ def test_fp32_halves_the_rate_of_products_and_doubles_what_is_stored():
         )
         for name in ("bf16", "fp32")
     )
-    assert float(wide.layers[0].linear) == pytest.approx(
-        2 * float(plain.layers[0].linear), rel=1e-9
+    assert float(wide.layer_times[0].linear) == pytest.approx(
+        2 * float(plain.layer_times[0].linear), rel=1e-9
     )
-    assert float(wide.layers[0].attention) == pytest.approx(
-        2 * float(plain.layers[0].attention), rel=1e-9
+    assert float(wide.layer_times[0].attention) == pytest.approx(
+        2 * float(plain.layer_times[0].attention), rel=1e-9
     )
-    assert (wide.memory.activations / plain.memory.activations).max() == pytest.approx(
+    assert (wide.footprint.activations / plain.footprint.activations).max() == pytest.approx(
         2.0, rel=0.01
     )
-    states = (wide.memory.weights + wide.memory.optimizer) / (
-        plain.memory.weights + plain.memory.optimizer
+    states = (wide.footprint.weights + wide.footprint.optimizer) / (
+        plain.footprint.weights + plain.footprint.optimizer
     )
     assert states.max() == pytest.approx(12 / 14)
 
@@ -88,7 +88,9 @@ def test_a_pipeline_of_equal_stages_loses_p_minus_one_micro_batches():
     for virtual, lost in ((1, 3), (2, 1.5)):
         found = estimate(work, ideal(4), Strategy(pp=4, vpp=virtual, schedule=INTERLEAVED))
         assert float(found.step_time) == pytest.approx(alone / 4 / 4 * (16 + lost) / 16, rel=1e-5)
-        assert float(found.step.bubble / found.step.stages) == pytest.approx(lost / 16, rel=1e-5)
+        assert float(found.step_terms.bubble / found.step_terms.stages) == pytest.approx(
+            lost / 16, rel=1e-5
+        )
 
 
 def test_full_recomputation_adds_a_third_of_the_layers():
@@ -159,11 +161,13 @@ def test_the_optimizer_reads_and_writes_30_bytes_a_parameter():
     """8.03e9 - 0.5e6 of norms, 30 B each at 2 TB/s: 0.1205 s alone, an eighth on eight ranks of ZeRO-1."""
     work = workload()
     slow = dict(memory=2e12)
-    alone = estimate(work, ideal(1, **slow), Strategy()).step.optimizer
+    alone = estimate(work, ideal(1, **slow), Strategy()).step_terms.optimizer
     assert float(alone) == pytest.approx(8.03e9 * 30 / 2e12, rel=0.07)
-    shared = estimate(work, ideal(8, **slow), Strategy(dp=8)).step.optimizer
+    shared = estimate(work, ideal(8, **slow), Strategy(dp=8)).step_terms.optimizer
     assert float(shared) == pytest.approx(float(alone) / 8)
-    apart = estimate(work, ideal(8, **slow), Strategy(dp=8, sharding=Sharding.NONE)).step.optimizer
+    apart = estimate(
+        work, ideal(8, **slow), Strategy(dp=8, sharding=Sharding.NONE)
+    ).step_terms.optimizer
     assert float(apart) == float(alone)
 
 
@@ -189,9 +193,9 @@ def test_forward_and_backward_of_a_layer_are_those_of_its_matrices():
     work = workload()
     found = estimate(work, ideal(1), Strategy())
     weights = work.model.kinds[0].matrices(work.model.hidden)
-    assert float(found.layers[0].linear) == pytest.approx(2 * 8192 * weights / PEAK)
+    assert float(found.layer_times[0].linear) == pytest.approx(2 * 8192 * weights / PEAK)
     assert float(found.layer_forward) == pytest.approx(
-        float(found.layers[0].linear + found.layers[0].attention)
+        float(found.layer_times[0].linear + found.layer_times[0].attention)
     )
     assert float(found.layer_backward) == pytest.approx(2 * float(found.layer_forward))
 
@@ -203,7 +207,7 @@ def test_recomputing_every_module_costs_one_forward_at_most():
     every = Strategy(
         dp=8, ep=8, recompute=Recompute.SELECTIVE, recompute_modules=frozenset(MODULES)
     )
-    found = estimate(work, cluster, every).layers[-1]
+    found = estimate(work, cluster, every).layer_times[-1]
     assert float(found.recompute) == pytest.approx(float(found.forward))
 
 
@@ -214,7 +218,7 @@ def test_a_release_that_is_slower_recomputes_slower_as_well(module):
         Strategy(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({module})),
     )
     sound, slow = (
-        estimate(work, ideal(1, memory=1e12, compute=dict(layer_scale=x)), layout).layers[-1]
+        estimate(work, ideal(1, memory=1e12, compute=dict(layer_scale=x)), layout).layer_times[-1]
         for x in (1.0, 1.25)
     )
     assert float(slow.recompute) == pytest.approx(1.25 * float(sound.recompute))

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from each import each
 
 from mofa_model.identity import JobClass, identify, masked
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.surroundings import surroundings
-from each import each
 
 
 def job(

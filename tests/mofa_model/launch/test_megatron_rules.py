@@ -90,11 +90,11 @@ def test_an_ordinary_launch_holds_the_rules_of_megatron_core_and_says_what_was_p
             estimate(problem.workload, problem.cluster, one) for one in (strategy, again)
         )
         assert float(back.step_time) == float(priced.step_time)
-        assert (float(back.memory.peak), float(back.memory.host)) == (
-            float(priced.memory.peak),
-            float(priced.memory.host),
+        assert (float(back.footprint.peak), float(back.footprint.host)) == (
+            float(priced.footprint.peak),
+            float(priced.footprint.host),
         )
-        assert float(priced.memory.host) <= 0.8 * float(problem.cluster.host.memory)
+        assert float(priced.footprint.host) <= 0.8 * float(problem.cluster.host.memory)
 
 
 PRINTED_BY_0_1_0 = [
@@ -195,4 +195,4 @@ def test_the_flagship_costs_what_its_flags_read_back_cost():
             estimate(problem.workload, cluster, one) for one in (advice.strategy, again)
         )
         assert float(priced.step_time) == float(back.step_time)
-        assert float(priced.memory.peak) == float(back.memory.peak)
+        assert float(priced.footprint.peak) == float(back.footprint.peak)

@@ -104,7 +104,7 @@ def price(problem, strategy):
     """Time and memory, to the bit."""
     cluster = replace(problem.cluster, gpus=strategy.gpus)
     found = estimate(problem.workload, cluster, strategy)
-    return float(found.step_time), float(found.memory.peak), float(found.memory.host)
+    return float(found.step_time), float(found.footprint.peak), float(found.footprint.host)
 
 
 def said_again(problem, strategy, trainer):

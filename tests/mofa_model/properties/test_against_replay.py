@@ -35,13 +35,13 @@ def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
 
 def replayed(found, strategy, micro_batches, hop, alike):
     """Makespan with the totals of every stage, each a chunk a `vpp`-th of its device, in the shares of the estimate."""
-    totals = np.repeat(found.stage.total, found.stages.count.astype(int))
+    totals = np.repeat(found.stage_time.total, found.stage_kinds.count.astype(int))
     if alike or strategy.schedule == DUALPIPE:  # whose devices hold a stage of either end
-        totals = np.full_like(totals, found.stage.slowest)
+        totals = np.full_like(totals, found.stage_time.slowest)
     chunk = np.tile(totals, int(strategy.vpp)) / strategy.vpp
     if strategy.schedule.folded:
         chunk = np.concatenate([totals, totals[::-1]]) / strategy.vpp
-    f, w = float(found.stage.forward_share), float(found.stage.weight_share)
+    f, w = float(found.stage_time.forward_share), float(found.stage_time.weight_share)
     times = dict(
         forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
     )
@@ -57,7 +57,7 @@ def layouts(draw, schedules):
 
 
 def pipeline(found):
-    return float(found.step.stages + found.step.bubble + found.step.hops)
+    return float(found.step_terms.stages + found.step_terms.bubble + found.step_terms.hops)
 
 
 @settings(max_examples=60)
@@ -70,7 +70,7 @@ def test_1f1b_is_its_replay_where_the_head_is_on_a_slowest_stage_and_never_below
     found = estimate(workload, cluster, strategy)
     makespan = replayed(found, strategy, m, hop, alike=False)
     assert makespan <= pipeline(found) * (1 + 1e-9)
-    if hop == 0 and found.stage.total[-1] == found.stage.slowest:
+    if hop == 0 and found.stage_time.total[-1] == found.stage_time.slowest:
         assert pipeline(found) == pytest.approx(makespan, rel=1e-9)
 
 
@@ -81,8 +81,8 @@ def test_unequal_stages_are_estimated_near_their_replay(workload, cluster, layou
     schedule, p, v, m = layout
     workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
     found = estimate(workload, cluster, strategy)
-    middle = float(found.stage.all_stages) / p
-    assume(float(found.stage.slowest) < 1.2 * middle)
+    middle = float(found.stage_time.all_stages) / p
+    assume(float(found.stage_time.slowest) < 1.2 * middle)
     near = 0.15 if schedule.folded else 0.05
     assert pipeline(found) == pytest.approx(
         replayed(found, strategy, m, hop, alike=False), rel=near
@@ -95,10 +95,12 @@ def test_with_equal_stages_the_estimate_is_the_replay(workload, cluster, layout,
     schedule, p, v, m = layout
     workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
     found = estimate(workload, cluster, strategy)
-    shares = float(found.stage.forward_share), float(found.stage.weight_share)
-    assume(2 * hop <= min(shares[0], 1 - sum(shares), shares[1]) * float(found.stage.slowest) / v)
+    shares = float(found.stage_time.forward_share), float(found.stage_time.weight_share)
+    assume(
+        2 * hop <= min(shares[0], 1 - sum(shares), shares[1]) * float(found.stage_time.slowest) / v
+    )
     # As if every stage were the slowest one, in the estimate and in the replay.
-    equal = replace(found.stage, all_stages=p * found.stage.slowest)
+    equal = replace(found.stage_time, all_stages=p * found.stage_time.slowest)
     flow = pipeline_flow(strategy, equal, found.micro_batches)
     pipeline = strategy.schedule.time(flow)
     closed = pipeline + exposed_hops(workload, cluster, strategy, flow, pipeline)

@@ -46,11 +46,11 @@ def no_stage_works_longer_on_faster_machines(seed, workload, cluster, family):
     before, factor = estimate(workload, cluster, family), (1.0625, 1.5, 4.0)[seed % 3]
     for part in PARTS:
         after = estimate(workload, faster(cluster, part, factor), family)
-        longer = after.stage.total / np.maximum(
-            before.stage.total, 1e-30
+        longer = after.stage_time.total / np.maximum(
+            before.stage_time.total, 1e-30
         )  # kinds that a layout has not take nothing
         yield ratios(np.max(longer, axis=0), ROUNDING, family)
-        yield ratios(after.step.optimizer / before.step.optimizer, ROUNDING, family)
+        yield ratios(after.step_terms.optimizer / before.step_terms.optimizer, ROUNDING, family)
 
 
 def an_overlap_that_is_switched_on_never_slows_a_step(_, workload, cluster, family):
@@ -63,25 +63,27 @@ def an_overlap_that_is_switched_on_never_slows_a_step(_, workload, cluster, fami
 
 def exposed_communication_never_exceeds_all_of_it(_, workload, cluster, family):
     found = estimate(workload, cluster, family)
-    for layer in found.layers:
+    for layer in found.layer_times:
         exposed = layer.tensor + layer.context + layer.expert
         yield ratios(exposed / np.maximum(layer.communication, 1e-30), ROUNDING, family)
     yield ratios(
-        found.step.data / np.maximum(found.inputs.exchange.collective, 1e-30), ROUNDING, family
+        found.step_terms.data / np.maximum(found.step_inputs.exchange.collective, 1e-30),
+        ROUNDING,
+        family,
     )
 
 
 def the_pipeline_never_beats_its_lower_bound(_, workload, cluster, family):
     found = estimate(workload, cluster, family)
     bound = pipeline_lower_bound(
-        slowest=found.stage.slowest,
-        total=found.stage.all_stages,
+        slowest=found.stage_time.slowest,
+        total=found.stage_time.all_stages,
         microbatches=found.micro_batches,
         stages=family.pp,
         virtual=family.vpp,
-        weight=found.stage.weight_share,
+        weight=found.stage_time.weight_share,
     )
-    pipeline = found.step.stages + found.step.bubble + found.step.hops
+    pipeline = found.step_terms.stages + found.step_terms.bubble + found.step_terms.hops
     yield ratios(bound / pipeline, ROUNDING, family, runnable(family, workload))
 
 
@@ -91,7 +93,7 @@ def memory_never_rises_with_what_shares_it(_, workload, cluster, family):
     cluster = replace(cluster, calibration=replace(cluster.calibration, memory=bare))
 
     def peak(**changes):
-        return estimate(workload, cluster, replace(family, **changes)).memory.peak
+        return estimate(workload, cluster, replace(family, **changes)).footprint.peak
 
     levels = [
         peak(sharding=level) for level in (Sharding.NONE, Sharding.OPTIMIZER, Sharding.GRADIENTS)
@@ -128,7 +130,7 @@ def more_chunks_of_experts_save_memory(_, workload, cluster, family):
     narrow = workload.training.precision.quantised and not family.sequence_parallel
     there = (np.asarray(family.chunks) > 1) | (np.asarray(family.tp) == 1) | (not narrow)
     few, many = (
-        estimate(workload, cluster, replace(family, chunks=n * family.chunks)).memory.peak
+        estimate(workload, cluster, replace(family, chunks=n * family.chunks)).footprint.peak
         for n in (1, 2)
     )
     yield ratios(many / few, ROUNDING, family, there)

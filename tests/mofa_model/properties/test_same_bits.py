@@ -28,7 +28,7 @@ def test_a_batch_of_questions_has_the_answers_of_each_alone(workload, cluster, s
     for index, n in enumerate(rows.tolist()):
         alone = estimate(*question(n), strategy)
         assert np.broadcast_to(together.step_time, ROWS)[index] == alone.step_time
-        assert np.broadcast_to(together.memory.peak, ROWS)[index] == alone.memory.peak
+        assert np.broadcast_to(together.footprint.peak, ROWS)[index] == alone.footprint.peak
 
 
 @settings(max_examples=60)
@@ -46,7 +46,7 @@ def test_every_term_is_finite_and_no_part_of_a_layer_is_negative(workload, clust
 @given(workloads(), clusters(), families())
 def test_the_parts_of_a_step_add_up_to_it(workload, cluster, family):
     found = estimate(workload, cluster, family)
-    parts = [value for name, _, value in terms(found.step)]
+    parts = [value for name, _, value in terms(found.step_terms)]
     assert np.allclose(
         sum(np.broadcast_to(part, ROWS) for part in parts), found.step_time, rtol=1e-12
     )

@@ -193,8 +193,8 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
         else:
             fitting[text] = step
     best = found.best.get(gpus // 8, ())
-    assert {format_strategy(one.strategy): one.step for one in best} == fitting
-    assert [one.step for one in best] == sorted(fitting.values())
+    assert {format_strategy(one.strategy): one.step_seconds for one in best} == fitting
+    assert [one.step_seconds for one in best] == sorted(fitting.values())
     assert found.searched == len(fitting)
     assert found.pruned == pruned
     assert {r.value: n for r, n in found.rejected.items()} == +reasons
@@ -323,7 +323,7 @@ def test_as_many_chunks_and_layers_in_chunks_as_memory_asks(name):
         step, text = min(fitting, key=lambda one: one[0])
         best = legal[text]
         first = found.best[2][0]
-        assert first.step == step
+        assert first.step_seconds == step
         assert (best.chunks, best.chunk_layers, best.recompute) == (chunks, layers, recompute), (
             format_strategy(best)
         )
@@ -361,14 +361,14 @@ def price_all(w, c, legal):
         kinds.setdefault(kind_of(strategy), []).append(text)
     for texts in kinds.values():
         priced = estimate(w, c, stacked([legal[text] for text in texts]))
-        figures = (priced.step_time, priced.memory.peak, priced.memory.host)
+        figures = (priced.step_time, priced.footprint.peak, priced.footprint.host)
         rows = zip(
             *(np.broadcast_to(figure, len(texts)).tolist() for figure in figures), strict=True
         )
         found |= zip(texts, rows, strict=True)
     for text in Random(0).sample(sorted(legal), ALONE):
         alone = estimate(w, c, legal[text])
-        assert found[text] == (alone.step_time, alone.memory.peak, alone.memory.host), text
+        assert found[text] == (alone.step_time, alone.footprint.peak, alone.footprint.host), text
     return {text: found[text] for text in legal}
 
 
@@ -614,7 +614,7 @@ def graphs_reason(value, x, w, c):
     least = (
         tokens
         * training_flops_per_token(w.model, sequence, convention="causal")
-        / c.device.peak("bf16")
+        / c.device.peak_rate("bf16")
     )
     return "GraphsUnneeded" if launched < 0.5 * least else None
 

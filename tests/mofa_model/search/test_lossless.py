@@ -57,7 +57,7 @@ def test_overlap_is_never_slower_and_never_takes_memory(name, degrees, axis):
     with_overlap = estimate(p.workload, machines, Strategy(**degrees, **{axis: True}))
     without = estimate(p.workload, machines, Strategy(**degrees, **{axis: False}))
     assert with_overlap.step_time <= without.step_time * (1 + 1e-12)
-    assert with_overlap.memory.peak == without.memory.peak
+    assert with_overlap.footprint.peak == without.footprint.peak
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,7 +77,7 @@ def test_a_feature_with_nothing_to_act_on_changes_nothing(name, degrees):
         for value in (True, False):
             other = estimate(p.workload, p.cluster, Strategy(**alone, **{axis: value}))
             assert other.step_time == base.step_time
-            assert other.memory.peak == base.memory.peak
+            assert other.footprint.peak == base.footprint.peak
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,14 +96,14 @@ def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
     lean = estimate(
         p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=frozenset())
     )
-    floor = lean.micro_batches * lean.stage.slowest + schedule.fill(
+    floor = lean.micro_batches * lean.stage_time.slowest + schedule.fill(
         Flow(
-            slowest=lean.stage.slowest,
-            total=lean.stage.all_stages,
+            slowest=lean.stage_time.slowest,
+            total=lean.stage_time.all_stages,
             microbatches=lean.micro_batches,
             stages=s.pp,
             virtual=virtual,
-            forward=lean.stage.device_forward,
+            forward=lean.stage_time.device_forward,
         )
     )
     assert estimate(p.workload, p.cluster, s).step_time >= floor * (1 - 1e-9)
@@ -137,8 +137,8 @@ def test_a_candidate_holds_what_the_estimate_says_and_as_much_of_it_is_counted(s
     )
     for one in search(question).best[2]:
         c = one.problem.cluster
-        held = estimate(one.problem.workload, replace(c, gpus=16), one.strategy).memory
-        assert one.memory == pytest.approx(float(held.peak), rel=1e-9)
+        held = estimate(one.problem.workload, replace(c, gpus=16), one.strategy).footprint
+        assert one.memory_bytes == pytest.approx(float(held.peak), rel=1e-9)
         assert one.counted == pytest.approx(float(held.counted), rel=1e-9)
         assert one.estimated == pytest.approx(float(held.estimated), abs=1e-9)
 
@@ -172,7 +172,9 @@ def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
     )
     quick, whole = search(question), search(replace(question, keep=10**6))
     assert quick.best[2] == whole.best[2][:12]
-    assert [one.step for one in whole.best[2]] != sorted(one.step for one in whole.best[2])
+    assert [one.step_seconds for one in whole.best[2]] != sorted(
+        one.step_seconds for one in whole.best[2]
+    )
 
 
 def test_several_precisions_and_node_counts_are_one_space():
@@ -190,5 +192,5 @@ def test_several_precisions_and_node_counts_are_one_space():
         search(replace(question, problems=(one,), nodes=(n,))) for one in (p, eight) for n in (1, 2)
     ]
     assert both.raw == both.searched + both.pruned + sum(both.rejected.values())
-    best = min(one.step for found in alone for some in found.best.values() for one in some)
-    assert min(one.step for some in both.best.values() for one in some) == best
+    best = min(one.step_seconds for found in alone for some in found.best.values() for one in some)
+    assert min(one.step_seconds for some in both.best.values() for one in some) == best

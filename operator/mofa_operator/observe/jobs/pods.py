@@ -296,11 +296,11 @@ def device_memory(
     )
 
 
-def by_pod(answer: QueryResult) -> dict[str, float]:
+def by_pod(result: QueryResult) -> dict[str, float]:
     """Device memory by namespace and name of the pod; series with kept labels win. [B]"""
     return {
         "/".join(map(sample.label, labels)): sample.value * 2**20
         for labels in (_RENAMED, _KEPT)
-        for sample in answer.samples
+        for sample in result.samples
         if sample.label(labels[0])
     }

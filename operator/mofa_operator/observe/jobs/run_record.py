@@ -69,7 +69,7 @@ class Totals:
 
     def added(
         self,
-        level: RecoveryClass,
+        recovery_class: RecoveryClass,
         cause: str,
         *,
         count: int = 1,
@@ -78,10 +78,10 @@ class Totals:
     ) -> Totals:
         """With more interruptions of a class and cause, and what they cost."""
         counts, times, losses = dict(self.counts), dict(self.recoveries), dict(self.lost)
-        counts[level, cause] = counts.get((level, cause), 0) + count
+        counts[recovery_class, cause] = counts.get((recovery_class, cause), 0) + count
         if recovery is not None:
-            number, time = times.get(level, (0, 0.0))
-            times[level] = (number + 1, time + recovery)
+            number, time = times.get(recovery_class, (0, 0.0))
+            times[recovery_class] = (number + 1, time + recovery)
         if lost:
             losses[cause] = losses.get(cause, 0.0) + lost
         return Totals(counts=counts, recoveries=times, lost=losses)
