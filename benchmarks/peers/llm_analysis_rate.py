@@ -1,6 +1,6 @@
 """Evaluations a second of the llm-analysis package; run by ../estimate.py in that package's own environment.
 
-Reads a number of evaluations from each line of standard input, and answers with the seconds they took.
+Reads a number of evaluations from each line of standard input, and answers with the seconds of a processor that they took.
 """
 
 import logging
@@ -46,10 +46,10 @@ def main() -> None:
     layouts = [(t, p) for t in (4, 8) for p in (4, 8, 16)]
     for line in sys.stdin:
         count = int(line)
-        began = time.perf_counter()
+        began = time.process_time()
         for at in range(count):
             evaluate(*layouts[at % len(layouts)])
-        sys.stdout.write(f"{time.perf_counter() - began}\n")
+        sys.stdout.write(f"{time.process_time() - began}\n")
         sys.stdout.flush()
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from mofa_model.checks import anything
 from mofa_model.reliability.laws import NEVER, Uptime
 from mofa_model.units import Numeric, Ratio, Seconds
 
@@ -39,7 +40,7 @@ def time_between_saves(
     151.0
     """
     w, c, d, eps = work, blocking, background, slowdown
-    return c + np.maximum(w + d * (eps / (1 + eps)), d)
+    return c + (np.maximum(w + d * (eps / (1 + eps)), d) if anything(d) else w)
 
 
 def ettr(
@@ -58,14 +59,14 @@ def ettr(
     >>> round(float(ettr(9e-5, 0.963, 300.0, 2.0, 120.0, 0.02)), 4)
     0.9264
     """
-    u = time_between_saves(work, blocking, background, slowdown)
     less = -np.maximum(rate, _SLOWEST)
-    return (
-        (survived * less)
-        * work
-        * np.exp(less * (work + (blocking + background)))
-        / np.expm1(less * u)
-    )
+    between = less * time_between_saves(work, blocking, background, slowdown)
+    # Without a copy the first save comes as soon as every other.
+    first = less * (work + (blocking + background)) if anything(background) else between
+    found: Ratio = np.exp(first)
+    found *= (survived * less) * work
+    found /= np.expm1(between)
+    return found
 
 
 def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
