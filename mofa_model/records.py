@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 T = TypeVar("T", bound=type)
+R = TypeVar("R")
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - a name of this module, too
@@ -105,6 +106,15 @@ def _shown(self: Any) -> str:
 
 def _refuse(_self: object, name: str, *_value: object) -> NoReturn:
     raise dataclasses.FrozenInstanceError(f"cannot change field {name!r}")
+
+
+def varied(record: R, **changes: Any) -> R:
+    """A record with other values: as `dataclasses.replace`, for a class that checks nothing or where
+    nothing has to be checked again. It must have no cached properties.
+    """
+    other = object.__new__(type(record))
+    vars(other).update(vars(record), **changes)
+    return other
 
 
 class Category(enum.Enum):

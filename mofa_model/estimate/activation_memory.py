@@ -23,7 +23,7 @@ from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import heads_on, layers_on
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.spec import Cluster, MemoryConstants, Workload
 from mofa_model.strategy import (
     ACTIVATIONS,
@@ -115,7 +115,7 @@ def with_loss(
     )
     # A graph of the whole iteration has a workspace of its own beside that of kernels outside.
     graph = backward + logits if strategy.graphs is Graphs.FULL else 0.0
-    return replace(
+    return varied(
         footprint,
         backward=backward,
         logits=logits,

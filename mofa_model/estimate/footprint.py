@@ -16,6 +16,7 @@ from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.model_states import model_states
 from mofa_model.estimate.terms import Footprint, device_memory_limit, terms_of
 from mofa_model.placement import Stages, stages_of
+from mofa_model.records import varied
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import Strategy
@@ -39,7 +40,7 @@ def footprint(
     if anything(states.gather):
         above = memory.beyond(states.gather, moving.moving)
         held["update"] = states.update - states.gather + above
-    return replace(
+    return varied(
         moving,
         **held,
         gather=states.gather,

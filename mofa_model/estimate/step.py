@@ -30,7 +30,7 @@ from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
 from mofa_model.placement import Stages, stages_of
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
@@ -238,7 +238,7 @@ def exposed_hops(
 ) -> Seconds:
     """Exposed hops of a flow that takes `pipeline` seconds without them, Eq. (23). [s]"""
     hop = hop_time(workload, cluster, strategy)
-    with_hops = replace(flow, hop=hop, blocking=not strategy.pipeline_overlap)
+    with_hops = varied(flow, hop=hop, blocking=not strategy.pipeline_overlap)
     return strategy.schedule.exposed_hops(pipeline, with_hops)
 
 

@@ -20,9 +20,8 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.choices import NO_MODULES, Recomputation
 from mofa_model.axes.rules import AxisContext
 from mofa_model.placement import Stages, stages_of
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import OVERLAPS, Axes, within
-from mofa_model.search.local import varied
 from mofa_model.search.space import DEGREES, Shapes
 from mofa_model.strategy import Recompute, Strategy
 

@@ -23,6 +23,7 @@ from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import groups, row_of_each
+from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -162,10 +163,3 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     names = [item.name for item in fields(kind)]
     joined = {name: _joined([getattr(part, name) for part in parts], sizes) for name in names}
     return kind(**joined)
-
-
-def varied(strategy: Strategy, **changes: Any) -> Strategy:
-    """A strategy with other values: as `replace`, but the values are not checked again."""
-    other = object.__new__(Strategy)
-    vars(other).update(vars(strategy), **changes)
-    return other

@@ -26,9 +26,10 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.stage_time import stage_times
 from mofa_model.placement import spread, stages_of
+from mofa_model.records import varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.local import LocalShapes, varied
+from mofa_model.search.local import LocalShapes
 from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.strategy import Strategy
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,10 +13,9 @@ from mofa_model.axes.rules import AxisContext, shard_group
 from mofa_model.checks import anything, field_names
 from mofa_model.estimate.gradient_exchange import GradientExchange, Hiding, gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import FeatureValues, ShapeBlock, combinations, feature_values
-from mofa_model.search.local import varied
 from mofa_model.spec import Workload
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.units import Bytes, Numeric
@@ -56,7 +54,7 @@ class OptimizerStates:
 
     def of(self, rows: NDArray[np.int64]) -> OptimizerStates:
         """The optimizer states of some of the rows."""
-        return replace(
+        return varied(
             self,
             device_bytes=self.device_bytes.take(rows, axis=-1),
             gather=None if self.gather is None else self.gather.take(rows, axis=-1),
@@ -71,7 +69,7 @@ class OptimizerStates:
     def sent(self, rows: NDArray[np.int64]) -> GradientExchange:
         """The exchange of some of the rows."""
         every, embedding = self.exchange, self.exchange.embedding
-        return replace(
+        return varied(
             every,
             collective=np.take(every.collective, rows, axis=1),
             embedding=np.take(embedding, rows) if np.ndim(embedding) else embedding,

@@ -16,6 +16,7 @@ from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.stage_time import stage_times
 from mofa_model.estimate.step import StepInputs, exposed_hops, pipeline_flow, step_time
 from mofa_model.placement import spread
+from mofa_model.records import varied
 from mofa_model.search.axes import Axes
 from mofa_model.search.blocks import (
     FeatureValues,
@@ -26,7 +27,7 @@ from mofa_model.search.blocks import (
     with_recomputed_layers,
 )
 from mofa_model.search.effort import BESIDE, CELL, STATE, WORK
-from mofa_model.search.local import LocalShapes, varied
+from mofa_model.search.local import LocalShapes
 from mofa_model.search.lower_bound import grouped, lower_bounds
 from mofa_model.search.memory_fit import Fit, fits_of, rows_with_room
 from mofa_model.search.optimizer_states import OptimizerStates, optimizer_states

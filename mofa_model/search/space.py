@@ -29,9 +29,8 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext, Mask, Rows, Violations
 from mofa_model.errors import TooLarge
 from mofa_model.placement import stages_of
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
-from mofa_model.search.local import varied
 from mofa_model.spec import Cluster
 from mofa_model.strategy import DEGREES as ARRAYS
 from mofa_model.strategy import Strategy
