@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum
 from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,11 +35,11 @@ import numpy as np
 
 from mofa_model.equations.pipeline import THIRD
 from mofa_model.errors import BadValue
-from mofa_model.records import dataclass
+from mofa_model.records import Category, dataclass
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 
-class OperationKind(Enum):
+class OperationKind(Category):
     """What an operation computes; BACKWARD is an input gradient and a weight gradient in one."""
 
     FORWARD = "F"
