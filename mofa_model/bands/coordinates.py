@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -107,11 +107,17 @@ def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
     return {key: text for key, text in said.items() if text != PLAIN[key]}
 
 
-def _acting(strategy: Strategy) -> list[Axis]:
-    rows = {name: np.asarray(getattr(strategy, name)) for name in DEGREES}
-    rows["data_ranks"] = np.asarray(strategy.data_ranks)
-    rows["expert_data_ranks"] = np.asarray(strategy.expert_data_ranks)
-    return [axis for axis in AXES if axis.idle is None or not axis.idle(rows)]
+def _acting(strategy: Strategy) -> tuple[Axis, ...]:
+    degrees = (*(getattr(strategy, name) for name in DEGREES), strategy.data_ranks)
+    return _acting_at(*map(float, (*degrees, strategy.expert_data_ranks)))
+
+
+@lru_cache(maxsize=4096)
+def _acting_at(*degrees: float) -> tuple[Axis, ...]:
+    """The axes that have something to act on; candidates of a search share few shapes."""
+    names = (*DEGREES, "data_ranks", "expert_data_ranks")
+    rows = {name: np.asarray(value) for name, value in zip(names, degrees, strict=True)}
+    return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))
 
 
 @cache
