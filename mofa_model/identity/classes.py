@@ -215,6 +215,7 @@ def class_of(
     *,
     models: Iterable[str],
     speaks: bool,
+    learns: bool,
     serves: bool,
     makes: bool,
     asks_model: bool,
@@ -223,10 +224,10 @@ def class_of(
     """The class of an object.
 
     `names` are those of its pods and containers; `models` what it names as its model; `speaks`
-    whether it has settings that only the training of language models has; `serves` whether it is
-    probed or listens as servers do; `makes` whether it makes pods of its own; `asks_model` whether it
-    has an option for a model, be its value a placeholder; `elsewhere` whether its pods are those of
-    another object.
+    whether it has settings of language models, `learns` whether it has some of training; `serves`
+    whether it is probed or listens as servers do; `makes` whether it makes pods of its own;
+    `asks_model` whether it has an option for a model, be its value a placeholder; `elsewhere`
+    whether its pods are those of another object.
     """
     names, models = list(names), list(models)
     if not makes:
@@ -239,7 +240,9 @@ def class_of(
     job_class = JobClass(best.job_class) if best.job_class else None
     text = f"{best.found} {' '.join(models)} {' '.join(names)}"
     if job_class in {JobClass.OTHER_TRAINING, JobClass.FINE_TUNING, JobClass.PRE_TRAINING, None}:
-        speaks = speaks or (asks_model and job_class is JobClass.FINE_TUNING)
+        speaks = (speaks and (learns or job_class is not None)) or (
+            asks_model and job_class is JobClass.FINE_TUNING
+        )
         job_class, why = _training(
             job_class, best, models, text, evidence, speaks=speaks, serves=serves
         )

@@ -57,6 +57,11 @@ _RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.ki
 _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
 )
+_LEARNS: Final = re.compile(
+    r"(learning_rate|lr|min_lr|epochs|num_(train_)?epochs|train_(steps|iters|samples)|warmup\w*|weight_decay"
+    r"|optimi[sz]er|optim|adam\w*|gradient_accumulation\w*|grad_accum\w*|save_steps|lora_\w+|grad_clip|\w*train_(micro_)?batch_size\w*|micro_batch_size|training_args)$"
+)
+"""Options that only training has: without one a program that is not known does not learn."""
 _SPEAKS: Final = frozenset(
     {"sequence_length", "accumulation", "micro_batch", "global_batch", "shape", "parallel"}
 )
@@ -247,6 +252,7 @@ def _verdict(
         _names(pods, containers),
         models=models,
         speaks=len(said) >= 2 and bool(batch),
+        learns=any(_LEARNS.match(one.key) for one in seen.settings),
         serves=serves,
         makes=makes,
         elsewhere=seen.elsewhere,
