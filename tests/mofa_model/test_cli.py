@@ -277,3 +277,13 @@ def test_an_option_that_is_not_there_is_named_with_the_one_that_is_like_it(given
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"unknown name {given.partition('=')[0]!r}; did you mean {meant}?" in told
+
+
+def test_advice_is_given_without_masked_arrays_and_archives():
+    """Both are imported by calls that look harmless: numpy's `unique`, and a help text that asks `shutil` for its width."""
+    asked = "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64 --seq 4096 --framework megatron --json"
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys; from mofa_model.cli import main; main({asked.split()}); sys.stderr.write(' '.join(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    assert {"numpy.ma", "shutil", "bz2"} & set(told.split()) == set()
