@@ -70,7 +70,7 @@ DECIDING: Final = {
     "coordinates._DOUBLINGS",
     "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
-    "bands.table": "table.CROWD table.UNIT",
+    "bands.table": "table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
     "prospects.SURE prospects.TIGHTER "
     "prospects.WEIGHED weighed.FAILED weighed.PRESSED weighed.SLOWED",

@@ -137,7 +137,7 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
         related=int(np.count_nonzero(related)),
         largest=max((int(runs.word("gpus", at)) for at in here), default=0),
         nearest=_nearest(
-            runs, coordinates, np.where(measured, runs.distances((coordinates,))[0], np.inf)
+            runs, coordinates, np.where(measured, runs.distances(coordinates), np.inf)
         ),
         confidence=SHARE,
         within=band_of(runs, coordinates, "step").upper - 1.0,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -39,8 +38,6 @@ OWN: Final = "your own runs"
 """Group of a user's runs."""
 UNIT: Final = 1e4
 _NUMBER: Final = re.compile(r"-?[1-9]\d{0,11}(\.\d+)?|0")
-CROWD: Final = 0.5
-"""Power of a group's size by which each run counts less: errors are alike. Ours. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,37 +53,18 @@ class MeasuredRuns:
     """By coordinate or key of the layout, the position of each run's word among these."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
-    say: Array
-    """Weight of each run among the others of its group. [1]"""
     digest: str
     """Hash of all runs and of what variances are made of, a part of the inputs hash."""
 
-    def distances(
-        self, layouts: Sequence[Coordinates], some: NDArray[np.intp] | None = None
-    ) -> Array:
-        """How far runs are from each of some layouts, [layouts, runs], in halvings. [1]
-
-        `some` are the places of the runs that count; without it all do.
-        """
-        runs = np.arange(len(self.names)) if some is None else some
-        found = np.zeros((len(layouts), len(runs)))
-        each = np.empty_like(found)  # new memory for every name would take longer than the sums
+    def distances(self, layout: Coordinates) -> Array:
+        """How far every run is from a layout: what it is called near by. [1]"""
+        found = np.zeros(len(self.names))
         for name, words in self.words.items():
-            texts = [one.word(name) for one in layouts]
-            asked = distinct(texts)
-            costs = np.array([[apart(name, word, had) for had in words] for word in asked])
+            costs = np.array([apart(name, layout.word(name), had) for had in words])
             if costs.any():
-                by_run = np.take(costs, self.which[name][runs], axis=1)
-                found += (
-                    by_run
-                    if len(asked) == 1
-                    else np.take(by_run, positions(texts, asked), axis=0, out=each, mode="clip")
-                )
-        for name in sorted({name for one in layouts for name in one.layout} - set(self.words)):
-            beyond = [
-                apart(name, one.word(name), PLAIN[name]) for one in layouts
-            ]  # what no run has
-            found += np.array(beyond)[:, None]
+                found += costs[self.which[name]]
+        for name in sorted(set(layout.layout) - set(self.words)):  # what no run has
+            found += apart(name, layout.word(name), PLAIN[name])
         return found
 
     def where(self, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
@@ -209,14 +187,12 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         words[key] = distinct(texts)
         which[key] = positions(texts, words[key])[layout_of_run]
     groups = tuple(row["group"] for row in rows)
-    counts = Counter(groups)
     return MeasuredRuns(
         names=tuple(row["id"] for row in rows),
         groups=groups,
         words=words,
         which=which,
         errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
-        say=np.array([counts[group] ** -CROWD for group in groups]),
         digest=hashlib.sha256(
             Path(__file__).with_name(VARIANCE).read_bytes()
             + repr([tuple(row.values()) for row in rows]).encode()

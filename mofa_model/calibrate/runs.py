@@ -63,9 +63,6 @@ NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence",
 POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_gib", "id")
 """Fields that a row may have."""
 
-OTHERS: Final = 0.12
-"""Logarithm within which four of five other runs lie after one run. Ours. [1]"""
-
 _PLAIN: Final = 1e3
 """Residuals of so many `RUNS` are still squared: no run of the user's is an outlier. [1]"""
 
@@ -267,25 +264,17 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
 def _as_rows(
     cases: Sequence[Case], times: Sequence[float], memory: Sequence[float]
 ) -> tuple[Mapping[str, str], ...]:
-    """The runs as bands read them: what is left of an error, and beside it what other runs of a
-    system differ by, less with every run.
-    """
-    alone = OTHERS / np.sqrt(len(cases))
+    """The runs as bands read them, each with what is left of its error."""
     held = iter(memory)
     rows = []
     for case, left in zip(cases, times, strict=True):
-        errors = {"step": _wider(left, alone)}
+        errors = {"step": -float(np.log1p(left))}
         if any(figure.quantity == "memory_gib" for figure in case.measured):
-            errors["memory"] = _wider(next(held), alone)
+            errors["memory"] = -float(np.log1p(next(held)))
         rows.append(
             in_words(case.id, coordinates(case.workload, case.cluster, case.strategy), **errors)
         )
     return tuple(rows)
-
-
-def _wider(left: float, alone: float) -> float:
-    """A logarithm of measured over predicted as it is to be expected of another run. [1]"""
-    return float(np.copysign(np.hypot(np.log1p(left), alone), -left))
 
 
 def shipped_entries() -> tuple[Free, ...]:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import CampaignResult
 from mofa_lab.fitting.coverage import judged
 from mofa_lab.fitting.folds import KEYS
+from mofa_lab.fitting.sets import CROWD
 from mofa_lab.validate.steps import predict
 from mofa_model.bands.memory_odds import COUNTED
 from mofa_model.bands.odds import END, chance
-from mofa_model.bands.table import CROWD
 from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from mofa_model.calibrate.cases import Case
 
+CROWD: Final = 0.5
+"""Power of a group's size by which each run counts less: errors are alike. Ours. [1]"""
 SETS: Final = {"huggingface": "nanotron"}
 """Publishers whose sweep goes by another name."""
 

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from mofa_lab.fitting.campaign import SPREADS, CampaignResult
 from mofa_lab.fitting.coverage import bare_rows, coordinates_of, judged, without
 from mofa_lab.fitting.folds import KEYS
+from mofa_lab.fitting.sets import CROWD
 from mofa_model.bands.coordinates import Coordinates
 from mofa_model.bands.odds import END, SHARE
 from mofa_model.bands.support import EXPERTS
-from mofa_model.bands.table import CROWD, MeasuredRuns
+from mofa_model.bands.table import MeasuredRuns
 from mofa_model.bands.variance import Variance, parts_of
 
 Array = NDArray[np.floating[Any]]

@@ -37,7 +37,6 @@ def unseen(runs: MeasuredRuns, group: str) -> MeasuredRuns:
         groups=tuple(np.array(runs.groups)[kept].tolist()),
         which={name: which[kept] for name, which in runs.which.items()},
         errors={name: errors[kept] for name, errors in runs.errors.items()},
-        say=runs.say[kept],
         digest=f"{runs.digest} without {group}",
     )
 

@@ -49,10 +49,10 @@ def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_fro
         for name, at in (("a", ASKED), ("b", other))
     ]
     found = in_columns(rows)
-    there, back = found.distances((ASKED, other))
+    there, back = found.distances(ASKED), found.distances(other)
     assert there[0] == back[1] == 0
     assert there[1] == pytest.approx(back[0]) == pytest.approx(1.5 + 1.5 + 0.5 + 0.75 + 0.75)
-    assert measured_runs().distances((ASKED,)).min() < 2
+    assert measured_runs().distances(ASKED).min() < 2
 
 
 @pytest.mark.parametrize(
