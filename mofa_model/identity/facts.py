@@ -28,41 +28,47 @@ Facts = Mapping[str, Fact]
 """Facts by their names."""
 
 _MODEL: Final = (
-    "model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path",
-    "model_name", "model_id", "model_id_or_path", "hf_model_id", "model_config_name", "hf_model", "student_model",
-    "model", "model_path", "base_model_name", "base_model_path", "hf_path", "pretrained_model", "model_repo",
-    "model_tag", "model_dir", "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
-    "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint", "load",
-    "model_name_hf", "recipe", "config_name", "config", "flavor", "model_type", "architecture",
+    "model_name_or_path", "pretrained_model_name_or_path", "base_model",
+    "hf_model_name_or_path", "model_name", "model_id", "model_id_or_path", "hf_model_id",
+    "model_config_name", "hf_model", "student_model", "model", "model_path", "base_model_name",
+    "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
+    "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
+    "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
+    "load", "model_name_hf", "recipe", "config_name", "config", "flavor", "model_type",
+    "architecture",
 )  # fmt: skip
 _TOKENIZER: Final = (
-    "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path", "tokenizer_path",
+    "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path",
+    "tokenizer_path",
 )  # fmt: skip
 _SEQUENCE: Final = (
-    "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length", "sequence_len",
-    "seq_len", "seqlen", "model_max_length", "max_target_length", "max_context_width", "max_length", "maxlen",
-    "max_len", "cutoff_len", "block_size", "context_length", "encoder_seq_length", "train_seq_length",
-    "max_model_length", "context_len", "seq_size",
+    "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length",
+    "sequence_len", "seq_len", "seqlen", "model_max_length", "max_target_length",
+    "max_context_width", "max_length", "maxlen", "max_len", "cutoff_len", "block_size",
+    "context_length", "encoder_seq_length", "train_seq_length", "max_model_length",
+    "context_len", "seq_size",
 )  # fmt: skip
 _GLOBAL: Final = (
-    "global_batch_size", "global_train_batch_size", "total_batch_size", "total_train_batch_size",
-    "effective_batch_size", "gbs", "global_batch", "batch_size_global",
+    "global_batch_size", "global_train_batch_size", "total_batch_size",
+    "total_train_batch_size", "effective_batch_size", "gbs", "global_batch",
+    "batch_size_global",
 )  # fmt: skip
 _MICRO: Final = (
-    "per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size", "per_device_batch_size",
-    "device_train_microbatch_size", "train_micro_batch_size_per_gpu", "micro_train_batch_size", "mbs",
-    "batch_size_training", "local_batch_size", "micro_batch", "device_batch_size", "batch_size_per_device",
-    "batch_size_per_gpu", "per_device_train_bs", "max_train_batch_size_per_gpu", "train_micro_batch_size",
-    "max_per_device_train_batch_size",
+    "per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size",
+    "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu",
+    "micro_train_batch_size", "mbs", "batch_size_training", "local_batch_size", "micro_batch",
+    "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
+    "max_train_batch_size_per_gpu", "train_micro_batch_size", "max_per_device_train_batch_size",
 )  # fmt: skip
 _AGAIN: Final = (
-    "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps", "accumulate_grad_batches",
-    "gradient_accumulation", "grad_acc_steps", "batch_accumulation_per_replica", "accumulation_steps",
-    "grad_accumulation_steps",
+    "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
+    "accumulate_grad_batches", "gradient_accumulation", "grad_acc_steps",
+    "batch_accumulation_per_replica", "accumulation_steps", "grad_accumulation_steps",
 )  # fmt: skip
 _SAVE: Final = (
-    "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency", "checkpoint_interval",
-    "checkpoint_period", "save_freq", "checkpoint_save_steps", "save_every_n_steps", "interval_steps",
+    "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency",
+    "checkpoint_interval", "checkpoint_period", "save_freq", "checkpoint_save_steps",
+    "save_every_n_steps", "interval_steps",
 )  # fmt: skip
 _PARALLEL: Final[Mapping[str, tuple[str, ...]]] = {
     "tp": (
@@ -91,17 +97,12 @@ _SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
 _ADAPTERS: Final = (
-    "use_lora",
-    "use_peft",
-    "finetuning_type",
-    "adapter",
-    "peft_method",
-    "peft_scheme",
-    "peft_type",
-    "enable_lora",
-    "lora",
-)
-_FOUR_BITS: Final = ("load_in_4bit", "qlora", "use_qlora", "quantization_bit", "load_in_8bit")
+    "use_lora", "use_peft", "finetuning_type", "adapter", "peft_method", "peft_scheme",
+    "peft_type", "enable_lora", "lora",
+)  # fmt: skip
+_FOUR_BITS: Final = (
+    "load_in_4bit", "qlora", "use_qlora", "quantization_bit", "load_in_8bit",
+)  # fmt: skip
 _FILE: Final = re.compile(
     r"\.(py|sh|ya?ml|json|jsonl|toml|model|txt|safetensors|pt|bin|nemo|parquet)$"
 )
@@ -111,14 +112,14 @@ _FLAGS: Final = {
 _AUTO: Final = {"bf16": "auto"}
 """axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
 _DTYPES: Final = (
-    "mixed_precision", "precision", "dtype", "torch_dtype", "trainer_precision", "mixed_precision_param",
-    "param_dtype", "compute_dtype", "weight_dtype", "model_dtype",
+    "mixed_precision", "precision", "dtype", "torch_dtype", "trainer_precision",
+    "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype",
 )  # fmt: skip
 _SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
 """Where one of these says no, other words about eight bits say how they would be."""
 _EIGHT: Final = (
-    "fp8", "enable_fp8", "use_fp8", "fp8_format", "fp8_recipe", "fp8_param", "quantization", "converters",
-    "float8_recipe_name",
+    "fp8", "enable_fp8", "use_fp8", "fp8_format", "fp8_recipe", "fp8_param", "quantization",
+    "converters", "float8_recipe_name",
 )  # fmt: skip
 _OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
 _HUGGING_FACE: Final = frozenset({"per_device_train_batch_size", "per_gpu_train_batch_size"})

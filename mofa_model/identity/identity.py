@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -58,8 +59,9 @@ _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
 )
 _LEARNS: Final = re.compile(
-    r"(learning_rate|lr|min_lr|epochs|num_(train_)?epochs|train_(steps|iters|samples)|warmup\w*|weight_decay"
-    r"|optimi[sz]er|optim|adam\w*|gradient_accumulation\w*|grad_accum\w*|save_steps|lora_\w+|grad_clip|\w*train_(micro_)?batch_size\w*|micro_batch_size|training_args)$"
+    r"(learning_rate|lr|min_lr|epochs|num_(train_)?epochs|train_(steps|iters|samples)|warmup\w*"
+    r"|weight_decay|optimi[sz]er|optim|adam\w*|gradient_accumulation\w*|grad_accum\w*|save_steps"
+    r"|lora_\w+|grad_clip|\w*train_(micro_)?batch_size\w*|micro_batch_size|training_args)$"
 )
 """Options that only training has: without one a program that is not known does not learn."""
 _SPEAKS: Final = frozenset(
@@ -146,10 +148,15 @@ def launch_of(said: Said) -> tuple[Reading, str] | None:
             continue
     for source in said.sources:
         try:
-            return read((source.name,), lambda _, text=source.text: text), source.where  # type: ignore[misc]
+            return read((source.name,), partial(_text_of, source)), source.where
         except InputError:
             continue
     return None
+
+
+def _text_of(source: TextFile, name: str) -> str:
+    del name
+    return source.text
 
 
 def _of_launch(launch: Reading, where: str) -> dict[str, Fact]:
