@@ -50,6 +50,7 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
             "reduce",
             "gather",
             "logit",
+            "gathered",
         ),
         "B",
     ),

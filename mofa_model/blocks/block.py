@@ -230,6 +230,11 @@ class Block(ABC):
         return None
 
     @property
+    def launches(self) -> Count:
+        """Kernels of its forward pass beyond those of plain attention, or of plain experts. [1]"""
+        return 0.0
+
+    @property
     def heads_told(self) -> str:
         """Its heads, as tables say them; empty where it has none."""
         return ""

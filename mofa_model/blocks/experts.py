@@ -110,6 +110,11 @@ class Experts(Block):
         """One routed expert."""
         return FeedForward(width=self.width, gated=self.gated, bias=self.bias)
 
+    @property
+    def launches(self) -> Count:
+        """Two products of shared experts, their activation and a sum. Source: counted. [1]"""
+        return 0.0 if self.shared_width is None else 4.0
+
     def _sent(self, hidden: Count) -> Count:
         """Width of a token on its way to experts. [1]"""
         return hidden if self.latent is None else self.latent

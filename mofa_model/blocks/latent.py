@@ -49,6 +49,14 @@ class LatentAttention(Block):
         return f"{self.heads} latent"
 
     @property
+    def launches(self) -> Count:
+        """Products into and out of the latents, their norms, and heads put together. Source:
+        counted of Megatron-Core. [1]
+        """
+        latents = 1.0 if self.query_rank is None else 2.0
+        return 4.0 + 2.0 * latents
+
+    @property
     def query_latent(self) -> Numeric:
         """Width of the query latent; zero where there is none. [1]"""
         return 0 if self.query_rank is None else self.query_rank

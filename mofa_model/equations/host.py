@@ -58,6 +58,20 @@ def launch_time(cluster: Cluster, tensor_parallel: Count, *, routed: bool) -> Se
     )
 
 
+KERNELS: Final = 12.0
+"""Kernels of a plain layer's forward pass; experts add as many. Source: counted, see `RELAUNCHED`.
+[1]"""
+
+
+def launches_with(extra: Count, *, routed: bool) -> Ratio:
+    """Launches of a layer with `extra` kernels over those of a plain one. Ours. [1]
+
+    >>> launches_with(12.0, routed=True)
+    1.5
+    """
+    return 1.0 + extra / (2.0 * KERNELS if routed else KERNELS)
+
+
 RELAUNCHED: Final = {
     "core_attn": 1 / 6,
     "layernorm": 1 / 6,

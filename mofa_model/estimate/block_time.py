@@ -242,7 +242,7 @@ def core_time(
     if core.scored and kernels is not None and kernels.attention is not None:
         # In a ring a rank does as much work for all heads and a part of the tokens.
         heads = core.heads / (s.tp * s.cp)
-        time = kernels.attention.seconds(s.mbs, sequence, heads, core.width, attended)
+        time = kernels.attention.seconds(s.mbs, sequence, heads, core.width, attended, core.window)
         time = time * c.attention_pace
     else:
         time = compute.attention_time(

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
+from mofa_model.estimate.block_time import memory_rate
 from mofa_model.estimate.model_states import held_parameters, update_rule
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
@@ -83,7 +84,8 @@ def gradient_exchange(
         embedding=_tied_embedding_time(workload, cluster, s, ranks),
         optimizer=_update_time(
             workload, cluster, s, stage_kinds, trained, trained_experts, ranks, expert_ranks
-        ),
+        )
+        + _cast_time(workload, cluster, trained + trained_experts),
     )
 
 
@@ -208,6 +210,16 @@ def _update_time(
     if rule.iterations:
         time = time + _newton_schulz_time(workload, cluster, s, stages, own, own_experts)
     return time
+
+
+def _cast_time(workload: Workload, cluster: Cluster, trained: Count) -> Seconds:
+    """Weights of an FP8 or FP4 recipe, brought into their format once a step, along rows and along
+    columns: half as much again as an input in one pass. [s]
+    """
+    if not workload.training.precision.quantised:
+        return 0.0
+    traffic = 1.5 * cluster.calibration.compute.cast_traffic * trained
+    return compute.elementwise_time(traffic, memory_rate(cluster))
 
 
 def _host_link(cluster: Cluster) -> BytesPerSecond:

@@ -25,7 +25,7 @@ from mofa_model.estimate.block_time import (
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
-from mofa_model.units import Ratio, Seconds
+from mofa_model.units import Bytes, Ratio, Seconds
 
 _INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
 """Modules that chunks of experts contain."""
@@ -83,14 +83,12 @@ def _layer(
     trained = 0.0 if anything(workload.training.adapter_rank) else 1.0
     weight = trained * linear
 
-    message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
-    gather = collectives.all_gather_time(
-        message, s.tp, collectives.path_between(cluster, s.tp, 1.0)
-    )
-    gathers = _sum(block.gathers for block in blocks)
-    # With sequence parallelism the inputs of weight gradients are gathered again.
-    regathers = 0.5 * gathers if s.sequence_parallel else 0.0
-    sent_forward, sent_backward = gathers * gather, (gathers + regathers) * gather
+    # Half of the messages gather inputs, half scatter sums. With sequence parallelism the inputs of
+    # weight gradients are gathered again.
+    gather, scatter = _tensor_messages(workload, cluster, s)
+    halves = 0.5 * _sum(block.gathers for block in blocks)
+    sent_forward = halves * (gather + scatter)
+    sent_backward = sent_forward + halves * gather * float(s.sequence_parallel)
     tails = (k.tensor_overlapped,) * 2 if s.tensor_overlap else (k.tensor, k.tensor_backward)
     tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
     tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
@@ -177,6 +175,28 @@ def _layer(
         weight=weight,
         recompute=recompute,
     )
+
+
+def _tensor_messages(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[Seconds, Seconds]:
+    """A gather of a layer's inputs among tensor ranks, and a scatter of sums. [s]
+
+    Inputs are gathered as narrow as the products read them, sums are not. Source: Transformer
+    Engine, gather_along_first_dim; torchao, Float8ColwiseParallel.
+    """
+    precision, links = workload.training.precision, cluster.calibration.links
+    elements = tokens_per_rank(workload, s) * workload.model.hidden
+    path = collectives.path_between(cluster, s.tp, 1.0)
+
+    def message(width: Bytes) -> Seconds:
+        size = elements * width
+        copies = compute.elementwise_time(2.0 * size * links.message_copies, memory_rate(cluster))
+        sent = collectives.all_gather_time(size, s.tp, path)
+        return sent + np.where(np.asarray(s.tp) > 1, copies, 0.0)
+
+    scatter = message(precision.activation)
+    if not s.sequence_parallel or precision.gathered == precision.activation:
+        return scatter, scatter
+    return message(precision.gathered), scatter
 
 
 def _sum(terms: Iterable[Seconds]) -> Seconds:

@@ -102,7 +102,9 @@ def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> 
     in_turn = host.overlap_launches(c.expert_overlap * beside, captured)
 
     def launches(kind: Layer) -> Seconds:
+        extra = sum(block.launches for block in kind.blocks)
         time = host.launch_time(cluster, s.tp, routed=kind.routed)
+        time = time * host.launches_with(extra, routed=kind.routed)
         return time * share * in_turn if kind.routed else time * share
 
     kinds = [launches(kind) for kind in workload.model.kinds]

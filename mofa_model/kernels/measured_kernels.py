@@ -53,43 +53,71 @@ class MeasuredProducts:
 
 
 class MeasuredAttention:
-    """Causal attention of a device."""
+    """Causal attention of a device, of all earlier tokens or of a window of them."""
 
-    def __init__(self, by_width: Mapping[float, Timer]) -> None:
-        """Timers by the width of a key and a value together."""
-        self._timers = tuple(by_width.values())
-        self._widths = np.array(list(by_width))
-        self._logs = np.log(self._widths)[:, None]
+    def __init__(self, by_width: Mapping[float, Timer], windows: Mapping[float, Timer]) -> None:
+        """Timers by the width of a key and a value together, and those of windows."""
+        self._whole, self._windows = _ByWidth(by_width), _ByWidth(windows) if windows else None
 
     def seconds(
-        self, batch: Count, sequence: Count, heads: Count, width: Count, attended: Count
+        self,
+        batch: Count,
+        sequence: Count,
+        heads: Count,
+        width: Count,
+        attended: Count,
+        window: Count | None = None,
     ) -> Seconds:
-        """Forward attention of whole sequences; kernels of another width, a window or documents
-        reach the same rate. [s]
+        """Forward attention of whole sequences; kernels of another width reach the same rate. [s]
 
         Causal attention of a whole sequence meets half of it; another number of tokens takes time
-        in proportion.
+        in proportion. A narrow window does not: its kernels wait for memory.
         """
-        near = np.argmin(np.abs(self._logs - np.log(np.ravel(width))), axis=0)
-        share = attended / (0.5 * sequence)
-        time = self._like(int(near[0]), batch, sequence, heads, width)
-        if np.all(near == near[0]):
-            return time * share
-        for at in sorted({*near.tolist()}):
-            time = np.where(near == at, self._like(at, batch, sequence, heads, width), time)
-        return time * share
-
-    def _like(self, at: int, batch: Count, sequence: Count, heads: Count, width: Count) -> Seconds:
-        """Causal attention at the rate of one of the timers. [s]"""
-        known = float(self._widths[at])
         sizes = {"batch": batch, "sequence": sequence, "heads": heads}
-        if known != sum(LATENT):
-            sizes["kv_heads"] = KV_SHARE * heads
-        return self._timers[at].seconds(**sizes) * (width / known)
+        time = self._whole.seconds(width, sizes)
+        if window is None or self._windows is None:
+            return time * (attended / (0.5 * sequence))
+        # Sequences of packed documents meet less of a window, too.
+        narrow = np.minimum(window, sequence)
+        met = narrow * (1.0 - narrow / (2.0 * sequence))
+        sliding = np.minimum(time, self._windows.seconds(width, sizes | {"window": narrow}))
+        inside = np.asarray(window) < sequence
+        return np.where(inside, sliding * (attended / met), time * (attended / (0.5 * sequence)))
 
     @property
     def digest(self) -> str:
         """Checksum of all that the times depend on. It is part of the inputs hash."""
+        parts = (self._whole, self._windows)
+        return " ".join(part.digest for part in parts if part is not None)
+
+
+class _ByWidth:
+    """Timers of one kind of attention; another width has the rate of the nearest."""
+
+    def __init__(self, timers: Mapping[float, Timer]) -> None:
+        """Timers by the width of a key and a value together."""
+        self._timers = tuple(timers.values())
+        self._widths = np.array(list(timers))
+        self._logs = np.log(self._widths)[:, None]
+
+    def seconds(self, width: Count, sizes: Mapping[str, Count]) -> Seconds:
+        """A call of so many sequences, tokens and heads. [s]"""
+        near = np.argmin(np.abs(self._logs - np.log(np.ravel(width))), axis=0)
+        time = self._like(int(near[0]), width, sizes)
+        for at in sorted({*near.tolist()} - {int(near[0])}):
+            time = np.where(near == at, self._like(at, width, sizes), time)
+        return time
+
+    def _like(self, at: int, width: Count, sizes: Mapping[str, Count]) -> Seconds:
+        """Attention at the rate of one of the timers. [s]"""
+        known = float(self._widths[at])
+        if known != sum(LATENT):
+            sizes = {**sizes, "kv_heads": KV_SHARE * sizes["heads"]}
+        return self._timers[at].seconds(**sizes) * (width / known)
+
+    @property
+    def digest(self) -> str:
+        """Checksum of all that the times depend on."""
         return " ".join(timer.digest for timer in self._timers)
 
 

@@ -110,11 +110,14 @@ def _measured(
     form = next((form for form in wanted if ("gemm", form) in held.surfaces), None)
     if form is None or ("gemm", "bf16") not in held.surfaces:
         return None
-    attention = {
-        2.0 * surface.given["head_dim"]: held.timer(operator, name)
-        for (operator, name), surface in held.surfaces.items()
-        if operator == "causal-attention" and name in _HEADS
-    }
+    attention, windows = (
+        {
+            2.0 * surface.given["head_dim"]: held.timer(operator, name)
+            for (operator, name), surface in held.surfaces.items()
+            if operator == kind and name in _HEADS
+        }
+        for kind in ("causal-attention", "window-attention")
+    )
     if ("latent-attention", "bf16") in held.surfaces:
         attention[sum(LATENT)] = held.timer("latent-attention", "bf16")
     product = MeasuredProducts(
@@ -122,7 +125,9 @@ def _measured(
     )
     return MeasuredKernels(
         product=None if "product" in laws else product,
-        attention=None if "attention" in laws or not attention else MeasuredAttention(attention),
+        attention=None
+        if "attention" in laws or not attention
+        else MeasuredAttention(attention, windows),
         gather=None if "gather" in laws else _gather(held),
     )
 

@@ -161,6 +161,8 @@ class LinkConstants(_Constants):
     point_shared: Ratio = 0.0
     """Share of a pipeline hop that tensor ranks divide among themselves where no sequence
     parallelism has: 1 = each sends its part, and they gather. [1]"""
+    message_copies: Count = 0.0
+    """Copies in memory of a tensor-parallel message, beside its way over the link. [1]"""
     tensor_latency: Seconds = 5e-6
     """Per parameter tensor and rank of a sharded gradient collective. [s]"""
     tensor_latency_replicated: Seconds = 3e-6

@@ -124,6 +124,8 @@ class Precision:
     """Width of parameters while they are gathered. [B]"""
     logit: Bytes = 4.0
     """Width of the logits that the loss keeps. [B]"""
+    gathered: Bytes = field(default=2.0, metadata=LATER)
+    """Width of a layer's inputs while tensor ranks gather them. [B]"""
 
     @property
     def quantised(self) -> bool:
@@ -142,6 +144,7 @@ class Precision:
             reduce=self.reduce,
             gather=self.gather,
             logit=self.logit,
+            gathered=self.gathered,
         )
 
 

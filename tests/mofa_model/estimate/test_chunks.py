@@ -73,7 +73,8 @@ def test_a_chunk_costs_launches_starts_smaller_products_and_gradients_added_up_a
     small, large = few.layer_times[-1], many.layer_times[-1]
     assert large.linear > small.linear
     assert large.backward - small.backward > large.forward - small.forward
-    assert np.max(many.stage_time.launch_time) > 3 * np.max(few.stage_time.launch_time)
+    # Of six chunks more, beside layers whose latents and shared experts have launches of their own.
+    assert np.max(many.stage_time.launch_time) > 2 * np.max(few.stage_time.launch_time)
     links, path = CLUSTER.calibration.links, CLUSTER.scale_out
     start = links.collective + links.scale_out_hop + path.latency
     assert large.expert - small.expert == pytest.approx(6 * 2 * start, rel=1e-9)

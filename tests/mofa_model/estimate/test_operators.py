@@ -37,6 +37,41 @@ def test_attention_of_a_layer_takes_what_was_measured():
     assert float(layer().attention) == pytest.approx(seconds, rel=1e-12)
 
 
+MEASURED_WINDOWS = {"h100": 195.9e-6, "b200": 121.5e-6, "gb200": 113.3e-6, "gb300": 101.6e-6}
+"""64 heads of 64 over 8 of keys, 8192 tokens, a window of 128: ai-dynamo/aiconfigurator, Apache-2.0. [s]"""
+
+
+@pytest.mark.parametrize("device", MEASURED_WINDOWS)
+def test_attention_in_a_window_takes_a_fifth_of_the_whole_though_it_meets_a_thirtieth(device):
+    """A window of 128 of 8192 tokens meets 127 of 4096 keys; its kernel takes 0.15 to 0.2 of the whole, and so do we within 0.3."""
+    attention = presets.calibration(device).kernels.attention
+    attended = 128 * (1 - 128 / (2 * 8192))
+    found = float(attention.seconds(1, 8192, 64, 128, attended, 128))
+    assert found == pytest.approx(MEASURED_WINDOWS[device], rel=0.3)
+    whole = float(attention.seconds(1, 8192, 64, 128, 4096))
+    assert attended / 4096 < 0.032
+    assert 0.12 < found / whole < 0.25
+
+
+def test_a_window_as_wide_as_the_sequence_is_the_whole_and_none_takes_longer():
+    attention = presets.calibration("h100").kernels.attention
+    whole = float(attention.seconds(1, 4096, 32, 128, 2048))
+    assert float(attention.seconds(1, 4096, 32, 128, 2048, 4096)) == whole
+    windows = np.array([64.0, 1024.0, 4000.0, 8192.0])
+    met = np.minimum(windows, 4096) * (1 - np.minimum(windows, 4096) / 8192)
+    found = attention.seconds(1, 4096, 32, 128, met, windows)
+    assert (np.diff(found) >= 0).all()
+    assert found[-1] == whole == found.max()
+
+
+def test_layers_of_gpt_oss_that_look_back_128_tokens_wait_for_memory():
+    """Of its 8192 tokens' attention such a layer takes a sixth of a whole one, where its FLOPs are a thirtieth."""
+    where = presets.cluster("b200", 8)
+    kinds = layer_times(work("gpt-oss-20b"), where, Strategy(dp=8))
+    narrow, whole = sorted(float(kind.attention) for kind in kinds)
+    assert 0.1 < narrow / whole < 0.3
+
+
 def test_a_narrow_product_leaves_its_cast_to_the_elementwise_work():
     """On a B200 an fp8 product of 8,192 x 28,672 x 4,096 takes half of the bf16 one, within a fifth."""
     wide, narrow = layer("b200"), layer("b200", "fp8-current")

@@ -11,6 +11,7 @@ from mofa_model import presets
 from mofa_model.equations.host import RELAUNCHED
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
+from mofa_model.estimate.stage_time import layer_launches
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.spec import Training, Workload
@@ -238,3 +239,18 @@ def test_modules_that_are_computed_again_are_launched_again_where_the_host_is_th
     )
     times = [float(estimate(work, cluster, layout).step_time) for layout in (plain, again)]
     assert 1.02 < times[1] / times[0] < 1.11
+
+
+@pytest.mark.parametrize(
+    "model, launches",
+    [
+        ("llama3-8b", [4e-3]),  # a dozen kernels
+        ("mixtral-8x7b", [9e-3]),  # two dozen
+        ("qwen3-30b-a3b", [9e-3]),
+        ("deepseek-v3", [4e-3 * 20 / 12, 9e-3 * 36 / 24]),  # 8 of latents, 4 of shared experts
+    ],
+)
+def test_latents_and_shared_experts_are_launched_beside_a_plain_layers_kernels(model, launches):
+    cluster = ideal(8, host={"layer": 4e-3, "layer_unsharded": 4e-3, "layer_experts": 9e-3})
+    found = layer_launches(workload(model), cluster, Strategy(dp=8))
+    assert [float(time) for time in found] == pytest.approx(launches)
