@@ -12,6 +12,7 @@ A field that people choose belongs to one row of `AXES`; `dp` follows from the o
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -364,3 +365,17 @@ AXES: Final = (
     ),
 )  # fmt: skip
 """One row an axis, in the order of the search: degrees and schedule first, then the features."""
+
+
+def acting(strategy: Strategy) -> tuple[Axis, ...]:
+    """The axes that have something to act on in a layout."""
+    degrees = (*(getattr(strategy, name) for name in DEGREES), strategy.data_ranks)
+    return _acting_at(*map(float, (*degrees, strategy.expert_data_ranks)))
+
+
+@lru_cache(maxsize=4096)
+def _acting_at(*degrees: float) -> tuple[Axis, ...]:
+    """The axes that have something to act on; candidates of a search share few shapes."""
+    names = (*DEGREES, "data_ranks", "expert_data_ranks")
+    rows = {name: np.asarray(value) for name, value in zip(names, degrees, strict=True)}
+    return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))

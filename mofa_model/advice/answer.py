@@ -166,6 +166,8 @@ class Advice:
     """Today's layout, where one was given."""
     confidence: Ratio
     """Probability that the band of the step holds. [1]"""
+    kept: str = ""
+    """Where today's layout is the first choice: that it is, and what the best other one's chance is."""
     doubts: tuple[str, ...] = ()
     """Why it is not Recommended, one sentence each, what matters most first; none where it is."""
     basis: Basis | None = None
@@ -187,8 +189,9 @@ class Advice:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Sentences beside the status: doubts, and the grade of evidence if no doubt says it."""
-        return tuple(dict.fromkeys((*self.doubts, *([self.basis.evidence] if self.basis else []))))
+        """Sentences beside the status: what is kept, doubts, and the grade of evidence."""
+        evidence = self.basis.evidence if self.basis else ""
+        return tuple(filter(None, dict.fromkeys((self.kept, *self.doubts, evidence))))
 
     @property
     def taught(self) -> Mapping[str, float]:

@@ -1,21 +1,20 @@
 """The candidates of an answer: where they are looked for, and how each is weighed.
 
-An estimate of memory is wrong by what its band says, and what nobody measured is priced by a guess.
-So the search first looks only at values of the axes that some measured run of the stack or its
-relatives has, and only takes so much of a device's memory as fits with the chance that is asked
-for. Where nothing fits so, it takes more memory; then it looks at what nobody measured.
+What runs today, what was tried in a short run and what the search finds are candidates of one list.
+Each is weighed by the time that is expected of it until the work is done:
 
-    expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory))
+    expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory) RISK / risk
+                              + UNSURE where P(out of memory) > risk)
+                         x exp(UNPROVEN features that no run has)
 
-A layout that was tried in a short run is a candidate even where the search leaves it out, and says
-what near ones take.
+The search looks at all that the trainer can run, by the same expression with the band of the
+plainest layout. What a user says runs does fit, and no part of it is unproven.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -25,9 +24,10 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.predictions import PricedLayout, least_score, priced, score_of
 from mofa_model.advice.request import Request, measured_support, seen_of, trainer_of
+from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
-from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
-from mofa_model.bands.odds import LayoutOdds, ShortRun, scales_for
+from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, words_of
+from mofa_model.bands.odds import LayoutOdds, ShortRun
 from mofa_model.bands.support import Support
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
@@ -39,19 +39,21 @@ from mofa_model.search import (
     ASIDE,
     Candidate,
     Effort,
+    Factor,
     Ranking,
     Rejection,
     SearchCase,
     SearchQuestion,
+    allows,
     framework,
     parse_constraints,
     require,
     search,
     trainers,
 )
-from mofa_model.search.axes import node_counts
+from mofa_model.search.axes import Axes, node_counts
 from mofa_model.strategy import AXES, Strategy
-from mofa_model.units import Bytes, Ratio, Seconds
+from mofa_model.units import Bytes, Ratio
 
 Array = NDArray[np.floating[Any]]
 
@@ -61,17 +63,27 @@ SLOWED: Final = 0.05
 """By how much it slows a run: 20 runs at 93 to 100 % of what their stack can reserve took 1.05 times
 their estimate in the median, others 1.0. Beyond that, 8 of 9 took 4 to 11 times. [1]"""
 FAILED: Final = 0.1
-"""Share of a run that a failed start and another choice cost. Ours. [1]"""
+"""Share of a run that a failed start and another choice cost, at the usual risk. Ours. [1]"""
+RISK: Final = 0.1
+"""The usual risk: chance of being out of memory that is taken. A smaller one makes it dearer. [1]"""
+UNSURE: Final = 0.03
+"""Loss where the chance of being out of memory is above the risk: somebody has to look. Ours. [1]"""
+UNPROVEN: Final = 0.03
+"""Loss by each feature that no run of the stack's family has: left-out runs with two of them are off
+by 0.11 where others are by 0.05, and what nobody ran may not start. [1]"""
 KEEP: Final = 32
 """Shapes that the search keeps for every number of nodes where the estimates alone decide."""
 WEIGHED: Final = 256
 """Candidates whose odds are computed, on all numbers of nodes together."""
 FEWEST: Final = 12
 """The same on one number of nodes, at least."""
-TIGHTER: Final = 0.4
-"""Share of the risk taken where candidates have wider bands than the plainest. Ours. [1]"""
-SURE: Final = 0.05
-"""Difference of chances to fit that is ignored where none is as high as asked. Ours. [1]"""
+MANY: Final = 4
+"""Numbers of nodes, times precisions, up to which all that a trainer can run is searched at once;
+with more it is on the number that is best by what runs have. [1]"""
+_HARMLESS: Final = frozenset(
+    word.key for axis in AXES if axis.never_slower is not None for word in axis.words
+)
+"""Keys of switches that are proved never slower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +101,8 @@ class WeighedCandidate:
     """Its features, each by how rare it is in measured runs, in bits; 0 where it ran here. [1]"""
     unmeasured: tuple[str, ...]
     """Its features that no run has."""
+    ran: bool = False
+    """Whether a user ran it."""
     priced: PricedLayout | None = None
     """Its price by replay; None where only the search priced it."""
 
@@ -99,6 +113,16 @@ class WeighedCandidate:
         if self.priced is None:
             return by_search
         return by_search * self.priced.step_time / float(self.candidate.step_seconds)
+
+    @property
+    def sure(self) -> bool:
+        """Whether it surely fits, and some measured run has each of its features."""
+        return bool(self.fits >= SURELY) and not self.unmeasured
+
+    @property
+    def pace(self) -> float:
+        """The objective that is expected of it where memory costs nothing."""
+        return self.expected / self.weight
 
     @property
     def nodes(self) -> int:
@@ -140,14 +164,15 @@ class TrainerResult:
 
 
 def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
-    """The best candidates of a search and the tried layouts, with their odds; best first."""
+    """The best candidates of a search and the layouts that ran, with their odds; best first."""
     best = (one for candidates in ranking.best.values() for one in candidates)
-    found = sorted(best, key=lambda one: (one.score, one.nodes, one.index))
-    tried = {_layout(run.coordinates) for run in request.tried}
+    found = sorted(best, key=lambda one: (one.expected, one.nodes, one.index))
+    known = [*request.tried, *today(request)]
+    tried = {_layout(run.coordinates) for run in known}
     fresh = [(one, at) for one in found if _layout(at := _at(one)) not in tried]
     ran = [
         (_tried(request, run, place), run.coordinates)
-        for place, run in enumerate(request.tried)
+        for place, run in enumerate(known)
         if run.fitted
     ]
     if not (every := [*ran, *fresh]):
@@ -157,8 +182,16 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([spaces[id(one.problem)] / float(one.memory_bytes) for one, _ in every])
-    fits, weights = seen.below("memory", space), weights_of(seen, space)
-    weights[: len(ran)] = 1.0  # a measured step has memory's share in it
+    fits, weights = seen.below("memory", space), weights_of(seen, space, request.risk)
+    fits[: len(ran)] = weights[: len(ran)] = 1.0  # it trained; a measured step has memory's share
+    unproven = [
+        () if at < len(ran) else _unproven(support, one.layout) for at, (_, one) in enumerate(every)
+    ]
+    if not _lifted(request):
+        asked = _asked(request)
+        weights *= [
+            loss_of(sum(name.partition("=")[0] not in asked for name in some)) for some in unproven
+        ]
     weights *= np.exp(seen.centres["step"])
     return sorted(
         (
@@ -168,12 +201,55 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
                 fits=float(fits[place]),
                 weight=float(weights[place]),
                 complexity=0.0 if place < len(ran) else support.complexity(at.layout),
-                unmeasured=() if place < len(ran) else support.unmeasured(at.layout),
+                unmeasured=unproven[place],
+                ran=place < len(ran),
             )
             for place, (one, at) in enumerate(every)
         ),
         key=by_expected,
     )
+
+
+def today(request: Request) -> tuple[ShortRun, ...]:
+    """Today's layout as a run whose time nobody told; nothing where it is no answer."""
+    strategy = request.current
+    if not isinstance(strategy, Strategy):
+        return ()
+    problem = problem_of(request, strategy)
+    on_nodes = nodes_of(problem) == request.nodes and not float(strategy.gpus) % float(
+        problem.cluster.gpus_per_node
+    )
+    if not on_nodes or cannot_run(problem, strategy) or not allows(question_of(request), strategy):
+        return ()
+    at = coordinates(problem.workload, problem.cluster, strategy)
+    if any(_layout(run.coordinates) == _layout(at) for run in request.tried):
+        return ()
+    name = problem.workload.training.precision.name
+    return (ShortRun(strategy=strategy, precision=name, fitted=True, coordinates=at, errors={}),)
+
+
+def problem_of(request: Request, strategy: Strategy) -> SearchCase:
+    """The preferred precision on as many devices as a layout occupies."""
+    first = request.problems[0]
+    return replace(first, cluster=replace(first.cluster, gpus=int(strategy.gpus)))
+
+
+def nodes_of(problem: SearchCase) -> int:
+    """Nodes that a problem's devices fill. [1]"""
+    return max(1, round(float(problem.cluster.gpus) / float(problem.cluster.gpus_per_node)))
+
+
+def cannot_run(problem: SearchCase, s: Strategy) -> str:
+    """Why a layout that the user gives is impossible; empty where it is possible."""
+    training = problem.workload.training
+    if training.global_batch % s.global_micro_batch:
+        return (
+            f"a global batch of {int(training.global_batch)} does not divide by "
+            f"dp x mbs = {int(s.global_micro_batch)}"
+        )
+    if s.pp * s.vpp > problem.workload.model.layers + 2:
+        return f"{int(s.pp * s.vpp)} stages for {int(problem.workload.model.layers)} layers"
+    return ""
 
 
 def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
@@ -195,6 +271,7 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         problem=problem,
         nodes=request.nodes,
         score=float(score[0]),
+        expected=float(score[0]),
         step_seconds=step,
         memory_bytes=float(full.footprint.peak),
         counted=float(full.footprint.counted),
@@ -211,14 +288,21 @@ def _layout(coordinates: Coordinates) -> tuple[object, ...]:
     return coordinates.format, frozenset(coordinates.layout.items())
 
 
-def weights_of(odds: LayoutOdds, space: Array) -> Array:
+def weights_of(seen: LayoutOdds, space: Array, risk: Ratio = RISK) -> Array:
     """Factors on the objective for being short or out of memory. [1]
 
-    `space` is the memory that there is over the memory that is estimated.
+    `space` is the memory that there is over the memory that is estimated, `risk` the chance of being
+    out of memory that is taken.
     """
-    fits, free = odds.below("memory", space), odds.below("memory", PRESSED * space)
-    weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
+    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    unsure = UNSURE * (fits < 1.0 - risk)
+    weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * RISK / risk * (1.0 - fits) + unsure
     return weights
+
+
+def loss_of(unproven: Any) -> Any:
+    """Factor on the objective by the number of features that no run has. [1]"""
+    return np.exp(UNPROVEN * np.asarray(unproven, dtype=float))
 
 
 def fits(
@@ -254,23 +338,21 @@ def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion
 
 
 def searched(request: Request, advance: Callable[[float], None]) -> list[TrainerResult]:
-    """What is found for every trainer that has something in the first place where anything fits.
+    """What is found for every trainer that has something.
 
     Each trainer is searched as if it had been named, so the best of these results is the best of
-    all. Where nothing fits anywhere, the only result is that of the trainer that is nearest to
-    fitting.
+    all. Stacks that nobody measured are searched where no other has anything. Where nothing fits
+    anywhere, the only result is that of the trainer that is nearest to fitting.
     """
     asked = _searches(request)
-    for measured, surely in _places(request):
-        for preferred in (True, False):
-            some = [one for one in asked if one.preferred is preferred]
-            found = [
-                one.fitting_result(measured, surely, lambda part: advance(part / len(asked)))
-                for one in some
-            ]
-            if there := [one for one in found if one is not None]:
-                return there
-    return [min((one.nothing for one in asked), key=_least_memory)]
+    every: list[TrainerResult] = []
+    for preferred in (True, False):
+        some = [one for one in asked if one.preferred is preferred]
+        found = [one.result(lambda part: advance(part / len(asked))) for one in some]
+        if there := [one for one in found if one.candidates]:
+            return there
+        every += found
+    return [min(every, key=_least_memory)]
 
 
 def _least_memory(one: TrainerResult) -> float:
@@ -296,137 +378,68 @@ def _searches(request: Request) -> list[_TrainerSearch]:
 
 
 class _TrainerSearch:
-    """The searches for one trainer, from place to place."""
+    """The search for one trainer."""
 
     def __init__(self, request: Request, effort: Effort) -> None:
         self._request = request
-        self._question = replace(question_of(request), effort=effort)
+        self._effort = effort
+        self._question = question_of(request)
         self._support = measured_support(request)
-        self._whole = float(device_memory_limit(request.problems[0].cluster))
-        self._ranking: Ranking  # of the last search
 
     @property
     def preferred(self) -> bool:
         """Whether it comes before others: its stack is measured, or somebody builds it."""
         return self._support.own or not trainer_of(self._request)
 
-    @property
-    def nothing(self) -> TrainerResult:
-        """The result where nothing fits."""
-        return self._result((), self._whole)
-
-    def _result(self, candidates: tuple[WeighedCandidate, ...], limit: Bytes) -> TrainerResult:
+    def result(self, advance: Callable[[float], None]) -> TrainerResult:
+        """What fits, weighed; no candidates where nothing does."""
+        request, problem = self._request, self._request.problems[0]
+        if request.odds:
+            ranking, candidates = self._weighed(advance)
+        else:
+            ranking = search(_everything(replace(self._question, effort=self._effort)), advance)
+            some = [replace(one, weight=1.0) for one in weighed(request, ranking)]
+            candidates = sorted(some, key=by_expected)
+        limit = float(device_memory_limit(problem.cluster)) / request.learned_memory.ratio
         return TrainerResult(
-            request=self._request, ranking=self._ranking, candidates=candidates, limit=limit
+            request=request, ranking=ranking, candidates=tuple(candidates), limit=limit
         )
 
-    def fitting_result(
-        self, measured: bool, surely: bool, advance: Callable[[float], None]
-    ) -> TrainerResult | None:
-        """The result with what fits, or None if nothing does.
-
-        `measured` limits the values to those that measured runs have; `surely` asks for a high
-        chance.
-        """
-        request = self._request
-        if not request.odds:
-            return self._by_estimates(advance)
-        for share in _shares(request, surely):
-            keep = max(FEWEST, WEIGHED // len(self._question.nodes))
-            here = replace(self._question, share=share, keep=keep, apart=False)
-            here = replace(here, has=_has(self._support)) if measured else _unmeasured(here)
-            self._ranking = search(here, advance)
-            if not (every := weighed(request, self._ranking)):
-                return None  # where nothing fits in more memory, nothing fits in less
-            least = 1.0 - request.risk if surely else max(one.fits for one in every) - SURE
-            if kept := tuple(one for one in every if one.fits >= least):
-                result = self._result(kept, share * self._whole)
-                return result if measured or _lifted(request) else _one_new(result, share, least)
-        return None
-
-    def _by_estimates(self, advance: Callable[[float], None]) -> TrainerResult | None:
-        self._ranking = search(_unmeasured(self._question), advance)
-        some = [replace(one, weight=1.0) for one in weighed(self._request, self._ranking)]
-        return self._result(tuple(sorted(some, key=by_expected)), self._whole) if some else None
+    def _weighed(self, advance: Callable[[float], None]) -> tuple[Ranking, list[WeighedCandidate]]:
+        request, asked = self._request, self._question
+        keep = max(FEWEST, WEIGHED // len(asked.nodes))
+        asked = replace(
+            asked,
+            keep=keep,
+            apart=False,
+            has=_has(self._support),
+            factor=_factor(request, self._support),
+        )
+        few = len(asked.nodes) * len(asked.problems) <= MANY
+        ranking = aside(_everything(asked), advance) if few else None
+        if ranking is not None:
+            return ranking, weighed(request, ranking)
+        ranking = search(replace(asked, effort=self._effort), advance)
+        known = weighed(request, ranking)
+        if not known:
+            ranking = search(_everything(replace(asked, effort=self._effort)), advance)
+            return ranking, weighed(request, ranking)
+        best = known[0].nodes
+        more = aside(_everything(replace(asked, nodes=(best,), keep=WEIGHED)))
+        if more is None:
+            return ranking, known
+        others = [one for one in known if one.nodes != best]
+        return ranking, sorted((*others, *weighed(request, more)), key=by_expected)
 
 
-def _one_new(every: TrainerResult, share: Ratio, least: Ratio) -> TrainerResult:
-    """Candidates with unmeasured features on one axis alone, if these fit as surely; else all."""
-    request = every.request
-    support, question = measured_support(request), question_of(request)
-    keep = max(FEWEST, WEIGHED // len(question.nodes))
-    asked = replace(question, share=share, keep=keep, apart=False, effort=Effort(ASIDE))
-    found = []
-    for new in AXES:
-        try:
-            ranking = search(replace(asked, has=_has(support, new)))
-        except TooLarge:
-            return every
-        some = [one for one in weighed(request, ranking) if one.unmeasured and one.fits >= least]
-        found += [(one, ranking) for one in some]
-    if not found:
-        return every
-    found.sort(key=lambda pair: by_expected(pair[0]))
-    return replace(every, ranking=found[0][1], candidates=tuple(one for one, _ in found))
-
-
-def beyond(request: Request, candidate: WeighedCandidate, step: Seconds) -> list[WeighedCandidate]:
-    """Candidates with features that no run has, and with a shorter estimated step; best first."""
-    if not request.odds or candidate.unmeasured:
-        return []
-    question = question_of(request, (candidate.nodes,))
-    share = _share(request, 1.0 - request.risk)
-    asked = replace(question, share=share, step_limit=float(step) / float(request.learned))
-    ranking = aside(_unmeasured(asked))
-    some = [] if ranking is None else weighed(request, ranking)
-    return sorted((one for one in some if one.unmeasured), key=by_expected)
-
-
-def supported(request: Request, nodes: int, share: Ratio = 1.0) -> list[WeighedCandidate]:
-    """Candidates whose features runs have, on some nodes in a share of memory; best first."""
-    question = question_of(request, (nodes,))
-    asked = replace(
-        question, share=share, keep=WEIGHED, apart=False, has=_has(measured_support(request))
-    )
-    ranking = aside(asked)
-    return [] if ranking is None else weighed(request, ranking)
-
-
-def aside(question: SearchQuestion) -> Ranking | None:
-    """A further search that an answer mentions; None where it would take too long."""
+def aside(
+    asked: SearchQuestion, advance: Callable[[float], None] = lambda _: None
+) -> Ranking | None:
+    """A search with an effort of its own; None where it would take too long."""
     try:
-        return search(replace(question, effort=Effort(ASIDE)))
+        return search(replace(asked, effort=Effort(ASIDE)), advance)
     except TooLarge:
         return None
-
-
-def _places(request: Request) -> Iterator[tuple[bool, bool]]:
-    """Where to look, in order: among measured values alone, and only at what surely fits."""
-    for measured in (True, False) if request.odds and not _lifted(request) else (False,):
-        yield measured, True
-        if request.odds:
-            yield measured, False
-
-
-def _shares(request: Request, surely: bool) -> Iterator[Ratio]:
-    """Shares of the memory to search; the second is for candidates with wider bands. [1]"""
-    if not surely:
-        yield 1.0 / request.learned_memory.ratio
-        return
-    yield _share(request, 1.0 - request.risk)
-    yield _share(request, 1.0 - TIGHTER * request.risk)
-
-
-def _share(request: Request, chance: Ratio) -> Ratio:
-    """Share of the memory in which an estimate fits with a chance. [1]"""
-    problem = request.problems[0]
-    plain = Strategy(dp=problem.cluster.gpus)
-    at = coordinates(problem.workload, problem.cluster, plain)
-    scale = float(seen_of(replace(request, tried=()), (at,)).scales["memory"][0])
-    sure = math.exp(-scale * scales_for(float(chance))) * space_of(problem)
-    return (
-        min(1.0, sure / float(device_memory_limit(problem.cluster))) / request.learned_memory.ratio
-    )
 
 
 def _lifted(request: Request) -> bool:
@@ -434,10 +447,53 @@ def _lifted(request: Request) -> bool:
     return Rejection.NOT_MEASURED.value in request.lifted
 
 
-def _has(support: Support, new: Axis | None = None) -> Callable[[Axis, Any], bool]:
-    """Which values of an axis are searched: those that some run has, and all of one axis."""
-    return lambda axis, value: axis is new or not support.unmeasured(words_of(axis.chosen(value)))
+def _asked(request: Request) -> set[str]:
+    """Keys of the constraints: what somebody asks for is no risk of ours."""
+    return {constraint.key for constraint in parse_constraints(request.constraints)}
 
 
-def _unmeasured(question: SearchQuestion) -> SearchQuestion:
+def _has(support: Support) -> Callable[[Axis, Any], bool]:
+    """Which values of an axis some run has."""
+    return lambda axis, value: not _unproven(support, words_of(axis.chosen(value)))
+
+
+def _unproven(support: Support, layout: Mapping[str, str]) -> tuple[str, ...]:
+    """Features that no run has, but switches that are proved never slower: these risk nothing."""
+    return tuple(
+        name for name in support.unmeasured(layout) if name.partition("=")[0] not in _HARMLESS
+    )
+
+
+def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], Factor]:
+    """What a strategy may lose, by the band of the plainest layout and what no run has of it."""
+    asked = {word.key for word in WORDS.values()} if _lifted(request) else _asked(request)
+
+    def unproven(axis: Axis, value: Any) -> int:
+        features = _unproven(support, words_of(axis.chosen(value)))
+        return sum(name.partition("=")[0] not in asked for name in features)
+
+    def factor_of(case: SearchCase, axes: Axes) -> Factor:
+        plain = Strategy(dp=case.cluster.gpus)
+        at = coordinates(case.workload, case.cluster, plain)
+        seen, space = seen_of(replace(request, tried=()), (at,)), space_of(case)
+        counts = {
+            axis.name: np.array([unproven(axis, value) for value in axes[axis.name]])
+            for axis in AXES
+        }
+        some = [(axes.strides[name], count) for name, count in counts.items() if count.any()]
+
+        def factor(index: NDArray[np.int64], memory: Array) -> Array:
+            new = np.zeros(len(index))
+            for stride, count in some:
+                new += count[index // stride % len(count)]
+            found: Array = weights_of(seen, space / memory, request.risk) * loss_of(new)
+            return found
+
+        return factor
+
+    return factor_of
+
+
+def _everything(question: SearchQuestion) -> SearchQuestion:
+    """The question over all that the trainer can run, whether some run has it or not."""
     return replace(question, lifted=question.lifted | {Rejection.NOT_MEASURED})

@@ -3,6 +3,7 @@
     best       least expected objective, replayed, with what memory may cost
     apart      two candidates are told apart by a chance of DECIDED that one is faster, or by WORTH
     first      of those not told apart from the best, the least complex one (`bands.evidence`)
+    keep       what runs today, unless the first is better with a chance of one half at least
 
 So a feature stands in the answer only where it is worth something, and what two layouts share
 decides nothing.
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.candidates import TrainerResult, WeighedCandidate, by_expected
 from mofa_model.advice.predictions import priced_together
-from mofa_model.bands.odds import LayoutOdds, odds_of
+from mofa_model.advice.request import Request
+from mofa_model.advice.verdict import KEPT
+from mofa_model.bands.odds import LayoutOdds, in_percent, odds_of
 
 Array = NDArray[np.floating[Any]]
 
@@ -60,7 +63,33 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
         return finalists[0]
     seen = odds_of(request.runs, [one.coordinates for one in finalists], request.tried)
     expected = np.array([one.expected for one in finalists])
-    return finalists[simplest(seen, expected, np.array([one.complexity for one in finalists]))]
+    first = simplest(seen, expected, np.array([one.complexity for one in finalists]))
+    if (runs := running(request, finalists)) is not None:
+        pace = np.array([one.pace for one in finalists])
+        now = finalists.index(runs)
+        if seen.beats(first, pace)[now] < KEPT:
+            return runs
+    return finalists[first]
+
+
+def running(request: Request, candidates: Iterable[WeighedCandidate]) -> WeighedCandidate | None:
+    """Today's layout among some candidates; None where it is not there."""
+    return next(
+        (one for one in candidates if one.ran and one.candidate.strategy == request.current), None
+    )
+
+
+def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
+    """What is said where today's layout is the first choice."""
+    now = running(request, finalists)
+    others = [one for one in finalists if one is not now]
+    if now is None or not others:
+        return "keep what you run: nothing else fits"
+    best = others[0]
+    seen = odds_of(request.runs, (best.coordinates, now.coordinates), request.tried)
+    chance = float(seen.beats(0, np.array([best.pace, now.pace]))[1])
+    better = f"the best other layout is better with a probability of {in_percent(chance)}"
+    return f"keep what you run: {better}"
 
 
 def simplest(odds: LayoutOdds, expected: Array, complexity: Array) -> int:
@@ -77,6 +106,8 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
     candidates = result.candidates
     few: dict[tuple[int, int], WeighedCandidate] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf
+    wanted = {next((one.candidate.index for one in candidates if one.sure), None)}
+    wanted.add(next((one.candidate.index for one in candidates if one.unmeasured), None))
     most = max(FINALISTS, int(result.request.top) + 1)
     for one in candidates:
         s = one.candidate.strategy
@@ -86,7 +117,7 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most
         )
-        if fresh or simpler:
+        if fresh or simpler or one.ran or one.candidate.index in wanted:
             few[one.nodes, one.candidate.index] = one
             least = min(least, one.complexity)
         layouts.add(layout)

@@ -24,12 +24,13 @@ from mofa_model.advice.candidates import (
     TrainerResult,
     WeighedCandidate,
     aside,
-    beyond,
-    fits,
+    cannot_run,
+    nodes_of,
+    problem_of,
     question_of,
     searched,
 )
-from mofa_model.advice.choice import chosen, replayed
+from mofa_model.advice.choice import chosen, keep_words, running
 from mofa_model.advice.predictions import (
     basis,
     caveats_of,
@@ -50,15 +51,14 @@ from mofa_model.advice.reasons import (
     why_nothing,
 )
 from mofa_model.advice.request import Request, Unplaced, measured_support, trainer_of
-from mofa_model.advice.verdict import doubts_of, is_sure, question_doubts, status_of
+from mofa_model.advice.verdict import doubts_of, question_doubts, status_of
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.reliability.interval import Interval
-from mofa_model.search import Ranking, Rejection, SearchCase, parse_constraint
-from mofa_model.strategy import Strategy
+from mofa_model.search import Ranking, Rejection, parse_constraint
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio, Seconds
 
@@ -72,8 +72,8 @@ DECIDING: Final = {
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
-    "prospects.SURE prospects.TIGHTER "
-    "prospects.WEIGHED weighed.FAILED weighed.PRESSED weighed.SLOWED",
+    "prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RISK weighed.SLOWED "
+    "weighed.UNPROVEN weighed.UNSURE",
     "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
     "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
@@ -84,8 +84,6 @@ DECIDING: Final = {
 """Constants that decide, by module. The inputs hash has these labels, so they never change."""
 _CHUNKS: Final = ("chunks=2,4,8", "chunk-layers=0,1,2,4,8,16")
 """Constraints under which experts in chunks are searched where nothing fits without."""
-TRIED: Final = 3
-"""Layouts with features that nobody measured that are replayed."""
 
 
 def advise(request: Request, advance: Callable[[float], None] = lambda _: None) -> Advice:
@@ -134,25 +132,20 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
 
 def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
     """Results of trainers with their first choices, the best first; one where nothing fits has
-    none.
-
-    A trainer whose first choice could be recommended stands before one with doubts; then the better
-    stands before.
+    none. What has to be built, or was never measured, stands behind.
     """
     if not results[0].candidates:
         return list(results)
     by_expected = sorted(chosen(results), key=lambda one: _first(one).expected)
-    return sorted(by_expected, key=_is_doubtful)
+    return sorted(by_expected, key=_is_unknown)
 
 
 def _first(result: TrainerResult) -> WeighedCandidate:
     return result.first or result.finalists[0]
 
 
-def _is_doubtful(result: TrainerResult) -> bool:
-    request, first = result.request, _first(result)
-    own = measured_support(request).own
-    return request.odds and not is_sure(first.fits, first.unmeasured, own=own)
+def _is_unknown(result: TrainerResult) -> bool:
+    return result.request.odds and not measured_support(result.request).own
 
 
 _ChanceToBeat = Callable[[Coordinates, Seconds], Ratio]
@@ -178,16 +171,18 @@ def _answered(
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
-    today = _today(request)
+    runs = running(request, result.finalists)
+    today = _today(request, runs)
     to_beat = _chance_to_beat_today(request, today)
     odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.coordinates, pace))
+    kept = keep_words(request, result.finalists) if runs is first else ""
     to_beat = to_beat or _chance_to_beat(request, first.coordinates, pace)
     doubts = doubts_of(
         request,
         odds=odds,
         unmeasured=first.unmeasured,
         rests_on=rests_on,
-        own=measured_support(request).own,
+        own=first.ran or measured_support(request).own,
         sure=sure,
     )
     return replace(
@@ -204,7 +199,7 @@ def _answered(
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
         explanation=_joined(
-            *doubts, _explained(request, first, figures, interval), rests_on.evidence
+            kept, *doubts, _explained(request, first, figures, interval), rests_on.evidence
         ),
         alternatives=_alternatives(result, first, others, figures, to_beat),
         probes=_probes(result, first, figures, to_beat),
@@ -214,13 +209,14 @@ def _answered(
         confidence=sure,
         doubts=doubts,
         basis=rests_on,
+        kept=kept,
         caveats=(*doubts, *caveats_of(request, best, rests_on)),
     )
 
 
 def _joined(*sentences: str) -> str:
     """Sentences as one text, each of them once."""
-    return "; ".join(dict.fromkeys(sentences))
+    return "; ".join(filter(None, dict.fromkeys(sentences)))
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
@@ -255,10 +251,12 @@ def _alternatives(
     named: list[tuple[str, Request, WeighedCandidate]] = []
     if best is not first:
         named.append(("most likely best", request, best))
-    nearly = float(first.exact.estimate.step_time) * float(request.learned)
-    (tried,) = replayed([beyond(request, first, nearly)[:TRIED]]) if request.top else [()]
-    if tried and tried[0].expected < first.expected:
-        named.append(("worth a try", request, tried[0]))
+    rest = [one for one in result.finalists if one is not first and one is not best]
+    if not first.sure and (sure := next((one for one in rest if one.sure), None)):
+        named.append(("surest", request, sure))
+    faster = (one for one in rest if one.unmeasured and one.pace < first.pace)
+    if not first.unmeasured and (tried := next(faster, None)):
+        named.append(("worth a try", request, tried))
     kinds = {one.kind for one in (first, *(one for _, _, one in named))}
     for other in others:
         if other.first is not None:
@@ -348,8 +346,8 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     return tuple(found)
 
 
-def _today(request: Request) -> Current | None:
-    """Today's layout on its own devices; None if not given."""
+def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | None:
+    """Today's layout on its own devices; None if not given. `runs` is the candidate that it is."""
     strategy = request.current
     if strategy is None:
         return None
@@ -357,17 +355,16 @@ def _today(request: Request) -> Current | None:
         return Current(
             strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0
         )
-    problem = _problem_of(request, strategy)
-    reason = _cannot_run(problem, strategy)
-    if reason:
+    problem = problem_of(request, strategy)
+    if reason := cannot_run(problem, strategy):
         return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
-    full = priced(problem, strategy)
-    nodes = _nodes_of(problem)
+    full = priced(problem, strategy) if runs is None else runs.exact
+    nodes = nodes_of(problem)
     figures = predicted(request, full, nodes, checkpoint_interval(request, full, nodes))
     peak, limit = float(full.estimate.footprint.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.learned_memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    odds = Odds(fits=fits(request, problem, full.coordinates, peak))
+    odds = Odds(fits=1.0)  # it runs
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 
@@ -375,20 +372,10 @@ def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToB
     """The comparison with today's layout, if it can run."""
     if today is None or today.strategy is None or today.predicted is None:
         return None
-    problem = _problem_of(request, today.strategy)
+    problem = problem_of(request, today.strategy)
     at = coordinates(problem.workload, problem.cluster, today.strategy)
-    pace = _pace(request, today.predicted, _nodes_of(problem))
+    pace = _pace(request, today.predicted, nodes_of(problem))
     return _chance_to_beat(request, at, pace)
-
-
-def _problem_of(request: Request, strategy: Strategy) -> SearchCase:
-    """The preferred precision on as many devices as a layout occupies."""
-    first = request.problems[0]
-    return replace(first, cluster=replace(first.cluster, gpus=int(strategy.gpus)))
-
-
-def _nodes_of(problem: SearchCase) -> int:
-    return max(1, round(float(problem.cluster.gpus) / float(problem.cluster.gpus_per_node)))
 
 
 def _time(figures: Predicted) -> float:
@@ -406,19 +393,6 @@ def _pace(request: Request, figures: Predicted, nodes: int) -> float:
 def _gain(today: Current, best: Predicted) -> Ratio:
     """How much longer the run takes with today's layout, failures included. [1]"""
     return 0.0 if today.predicted is None else _time(today.predicted) / _time(best) - 1.0
-
-
-def _cannot_run(problem: SearchCase, s: Strategy) -> str:
-    """Why a layout that the user gives is impossible; empty where it is possible."""
-    training = problem.workload.training
-    if training.global_batch % s.global_micro_batch:
-        return (
-            f"a global batch of {int(training.global_batch)} does not divide by "
-            f"dp x mbs = {int(s.global_micro_batch)}"
-        )
-    if s.pp * s.vpp > problem.workload.model.layers + 2:
-        return f"{int(s.pp * s.vpp)} stages for {int(problem.workload.model.layers)} layers"
-    return ""
 
 
 def _explained(

@@ -21,9 +21,7 @@ from mofa_model.advice.candidates import (
     SLOWED,
     TrainerResult,
     WeighedCandidate,
-    by_expected,
     space_of,
-    supported,
     weights_of,
 )
 from mofa_model.bands.odds import REPEATED, LayoutOdds, odds_of
@@ -60,7 +58,7 @@ def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[Weighed
         return []
     near = [one for one in result.candidates if one.nodes == first.nodes]
     distinct: dict[object, WeighedCandidate] = {}
-    for one in sorted((*near, *supported(request, first.nodes)), key=by_expected):
+    for one in near:
         s = one.candidate.strategy
         distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
     some = list(distinct.values())[:MOST]
@@ -75,21 +73,21 @@ def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[Weighed
     space = np.array(
         [space_of(one.candidate.problem) / float(one.candidate.memory_bytes) for one in some]
     )
-    best = plan(seen, pace, space, int(request.probe), 1.0 - request.risk, ran)
+    best = plan(seen, pace, space, int(request.probe), request.risk, ran)
     whole = max(best.regret[0], 1e-9)
     return [
         (some[at], after / whole) for at, after in zip(best.indices, best.regret[1:], strict=True)
     ]
 
 
-def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
+def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, risk: Ratio, ran: Mask) -> Plan:
     """The runs that leave the least regret.
 
     `pace` is the expected time without memory's share, `space` the memory that there is over the
-    estimated memory, `sure` the chance to fit that is asked for, and `ran` says which layouts ran
-    before.
+    estimated memory, `risk` the chance of being out of memory that is taken, and `ran` says which
+    layouts ran before.
     """
-    fits, weight = odds.below("memory", space), weights_of(odds, space)
+    fits, weight = odds.below("memory", space), weights_of(odds, space, risk)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
     covariance = odds.covariance("step") * SPREAD**2
     rng = np.random.Generator(np.random.PCG64(0))
@@ -103,7 +101,6 @@ def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, r
         fitting=fitting,
         times=np.log(pace) + error + np.log1p(SLOWED) * pressed,
         expected=np.log(pace * weight),
-        first=fits >= min(sure, float(fits.max())),
     )
     known = _Known(ran, np.zeros_like(error), covariance)
     best = np.where(fitting, draws.times, draws.expected + error).min(axis=1)
@@ -129,11 +126,10 @@ class _Draws:
     fitting: Mask
     times: Array  # logarithms, as a run would take them
     expected: Array  # logarithms, memory's share in them
-    first: Mask  # what the rule may choose without a run
 
     def lost(self, known: _Known, best: Array) -> float:
         """Mean logarithm of what is chosen over what is best."""
-        may = np.where(known.ran, self.fitting, self.first)
+        may = np.where(known.ran, self.fitting, True)
         chosen = np.argmin(
             np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf),
             axis=1,

@@ -30,11 +30,6 @@ def status_of(doubts: tuple[str, ...]) -> Status:
     return Status.LOW_CONFIDENCE if doubts else Status.RECOMMENDED
 
 
-def is_sure(fits: Ratio, unmeasured: tuple[str, ...], *, own: bool) -> bool:
-    """Whether a layout surely fits, and measured runs of its own stack have all of its features."""
-    return float(fits) >= SURELY and not unmeasured and own
-
-
 def doubts_of(
     request: Request,
     *,

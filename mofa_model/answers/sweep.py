@@ -248,7 +248,7 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         "ettr": predicted.ettr.target,
         "nodes_used": advice.nodes,
         "fits": advice.odds.fits if advice.odds else None,
-        "doubts": "; ".join(advice.doubts),
+        "doubts": "; ".join(filter(None, (advice.kept, *advice.doubts))),
         "evidence": advice.basis.grade if advice.basis else None,
         "searched": advice.searched,
         "strategy": format_strategy(advice.strategy),

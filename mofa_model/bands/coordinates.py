@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 
-import numpy as np
-
 from mofa_model import presets
-from mofa_model.axes.axis import Axis
 from mofa_model.axes.words import Number
 from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import AXES, DEGREES, Strategy
+from mofa_model.strategy import AXES, Strategy, acting
 from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
@@ -86,7 +83,7 @@ def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
     """Where a run of this would stand; what has nothing to act on in a layout is not said."""
-    said = {word.key: word.write(strategy) for axis in _acting(strategy) for word in axis.words}
+    said = {word.key: word.write(strategy) for axis in acting(strategy) for word in axis.words}
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,
@@ -105,19 +102,6 @@ def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
     said = {key: word.write(strategy) for key, word in WORDS.items()}
     return {key: text for key, text in said.items() if text != PLAIN[key]}
-
-
-def _acting(strategy: Strategy) -> tuple[Axis, ...]:
-    degrees = (*(getattr(strategy, name) for name in DEGREES), strategy.data_ranks)
-    return _acting_at(*map(float, (*degrees, strategy.expert_data_ranks)))
-
-
-@lru_cache(maxsize=4096)
-def _acting_at(*degrees: float) -> tuple[Axis, ...]:
-    """The axes that have something to act on; candidates of a search share few shapes."""
-    names = (*DEGREES, "data_ranks", "expert_data_ranks")
-    rows = {name: np.asarray(value) for name, value in zip(names, degrees, strict=True)}
-    return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))
 
 
 @cache

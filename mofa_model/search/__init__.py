@@ -28,13 +28,14 @@ from mofa_model.search.explore import (
     Ranking,
     SearchCase,
     SearchQuestion,
+    allows,
     require,
     search,
 )
-from mofa_model.search.rank import Score
+from mofa_model.search.rank import Factor, Score
 
 __all__ = [
-    "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Framework", "Ranking",
-    "Rejection", "Score", "SearchCase", "SearchQuestion", "framework", "frameworks",
-    "parse_constraint", "parse_constraints", "require", "search", "trainers",
+    "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Factor", "Framework", "Ranking",
+    "Rejection", "Score", "SearchCase", "SearchQuestion", "allows",
+    "framework", "frameworks", "parse_constraint", "parse_constraints", "require", "search", "trainers",
 ]  # fmt: skip

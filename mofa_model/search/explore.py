@@ -21,10 +21,10 @@ from mofa_model.search.constraints import Constraint, constrained, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.optimizer_states import least_checkpoint
 from mofa_model.search.price import price
-from mofa_model.search.rank import Leaders, Score, step_alone
+from mofa_model.search.rank import Factor, Leaders, Score, nothing_lost, step_alone
 from mofa_model.search.space import shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import AXES, Strategy
+from mofa_model.strategy import AXES, Strategy, acting
 from mofa_model.units import Bytes, Ratio, Seconds
 
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
@@ -71,12 +71,11 @@ class SearchQuestion:
     """Score over step time, never below this where no checkpoint has fewer bytes than the last
     argument."""
     has: Callable[[Axis, Any], bool] = lambda _axis, _value: True
-    """Which values of the axes some measured run has; the others are left out, but where a
-    constraint names their axis."""
+    """Which values of the axes some measured run has."""
+    factor: Callable[[SearchCase, Axes], Factor] = lambda *_: nothing_lost
+    """What a strategy may lose beside its score, on some axes."""
     share: Ratio = 1.0
     """Of a device's memory what an estimate may take. [1]"""
-    step_limit: float = np.inf
-    """Step time that is looked for; nothing slower is kept. [s]"""
     effort: Effort = field(default_factory=Effort)
     """What is left to spend; searches of one question share it."""
 
@@ -92,6 +91,8 @@ class Candidate:
     nodes: int
     score: float
     """Objective; lower is better."""
+    expected: float
+    """The objective times what it may lose by the search's factor."""
     step_seconds: Seconds
     memory_bytes: Bytes
     """What it takes on the fullest device. [B]"""
@@ -161,6 +162,26 @@ def require(question: SearchQuestion) -> None:
     _axes_of(question)
 
 
+def allows(question: SearchQuestion, strategy: Strategy) -> bool:
+    """Whether a layout is within the constraints, and the trainer has all of its values."""
+    axes = _axes_of(question)
+    named = {constraint.key for constraint in question.constraints}
+    for axis in acting(strategy):
+        value = axis.value_of(strategy)
+        if not axis.supported_by(question.framework, value):
+            return False
+        if any(word.key in named for word in axis.keys) and value not in axes[axis.name]:
+            return False
+    numbers = {"dp": float(strategy.dp), "micro_batches": _micro_batches(question, strategy)}
+    return all(low <= numbers[name] <= high for name, (low, high) in axes.bounds.items())
+
+
+def _micro_batches(question: SearchQuestion, strategy: Strategy) -> float:
+    """Micro-batches of a step of a layout. [1]"""
+    batch = question.problems[0].workload.training.global_batch
+    return float(batch / strategy.global_micro_batch)
+
+
 def _axes_of(question: SearchQuestion) -> Axes:
     """What the constraints leave of every axis."""
     first = question.problems[0]
@@ -220,13 +241,13 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             shapes = with_features(axes, context, shapes, rejected)
             leaders = Leaders(
                 keep=question.keep,
+                factor=question.factor(case, axes),
                 score=question.score(case, nodes),
                 least_score=question.least_score(
                     case, nodes, least_checkpoint(axes, case.workload)
                 ),
                 apart=question.apart,
                 effort=effort,
-                cut=question.step_limit,
                 pruned=shapes.pruned,
                 rejected=rejected,
             )
@@ -239,6 +260,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 leaders.memory_bytes,
                 leaders.step_seconds,
                 leaders.scores,
+                leaders.expected,
                 leaders.counted,
             )
             rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -253,7 +275,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         best={
             n: tuple(
                 # Of candidates with one score and step the plainer comes first.
-                sorted(some, key=lambda one: (one.score, one.step_seconds, one.index))[
+                sorted(some, key=lambda one: (one.expected, one.step_seconds, one.index))[
                     : question.keep
                 ]
             )
@@ -279,6 +301,7 @@ def _candidate(
     memory: float,
     step: float,
     score: float,
+    expected: float = np.inf,
     counted: float = 0.0,
 ) -> Candidate:
     return Candidate(
@@ -286,6 +309,7 @@ def _candidate(
         problem=case,
         nodes=nodes,
         score=score,
+        expected=expected,
         step_seconds=step,
         memory_bytes=memory,
         counted=counted,

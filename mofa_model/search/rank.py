@@ -7,7 +7,8 @@ below the cut is scored. Nothing above it can be among the best:
 
     finish = steps t / ETTR(t, save) >= steps t / ETTR*
 
-with ETTR* for the fastest save and an interval of any length.
+with ETTR* for the fastest save and an interval of any length. What a strategy may lose beside (its
+memory, what nobody measured) is a factor of 1 or more on the score, so the cut holds with it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,19 @@ Array = NDArray[Any]
 Score = Callable[[Array, Array, Array], Array]
 """An objective on one number of nodes, of step times, checkpoint bytes, and ranks that hold the
 same shard; lower is better."""
+Factor = Callable[[NDArray[np.int64], Array], Array]
+"""What strategies are expected to lose beside the objective, as a factor of 1 or more, by their raw
+indices and the bytes on their fullest devices. [1]"""
 
 
 def step_alone(step: Array, _saved: Array, _replicas: Array) -> Array:
     """The step itself as the objective, Eq. (42)."""
     return step
+
+
+def nothing_lost(_index: NDArray[np.int64], memory: Array) -> Array:
+    """The factor of strategies that lose nothing beside the objective. [1]"""
+    return np.ones(len(memory))
 
 
 @dataclass(slots=True)
@@ -46,6 +55,8 @@ class Leaders:
     score: Score = step_alone
     least_score: float = 1.0
     """Score over step time, never below this."""
+    factor: Factor = nothing_lost
+    """The best have the least score times this."""
     apart: bool = False
     """Whether of the strategies of one shape only the best is kept."""
     effort: Effort = field(default_factory=Effort)
@@ -53,7 +64,9 @@ class Leaders:
     cut: float = np.inf
     """Step time above which nothing can be among the best. [s]"""
     scores: Array = field(default_factory=lambda: np.empty(0))
-    """Scores, best first."""
+    """Scores of the best, best first."""
+    expected: Array = field(default_factory=lambda: np.empty(0))
+    """Their scores times what they may lose."""
     step_seconds: Array = field(default_factory=lambda: np.empty(0))
     """Step times of the same. [s]"""
     memory_bytes: Array = field(default_factory=lambda: np.empty(0))
@@ -133,6 +146,7 @@ class Leaders:
         index: Array,
         shapes: Array,
     ) -> None:
+        expected = np.concatenate([self.expected, scores * self.factor(index, memory)])
         scores, steps = (
             np.concatenate([self.scores, scores]),
             np.concatenate([self.step_seconds, steps]),
@@ -143,7 +157,7 @@ class Leaders:
             np.concatenate([self.index, index]),
             np.concatenate([self.shape_indices, shapes]),
         )
-        order = np.lexsort((index, steps, scores))
+        order = np.lexsort((index, steps, expected))
         if self.apart:
             _, first = np.unique(shapes[order], return_index=True)
             order = order[np.sort(first)]
@@ -154,5 +168,6 @@ class Leaders:
             memory[order],
         )
         self.index, self.shape_indices, self.counted = index[order], shapes[order], counted[order]
+        self.expected = expected[order]
         if len(order) == self.keep:
-            self.cut = min(self.cut, float(self.scores[-1] / self.least_score))
+            self.cut = min(self.cut, float(self.expected[-1] / self.least_score))

@@ -156,8 +156,11 @@ def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term(nodes):
     def hours(one, gpus):
         return gpus * one.predicted.step_seconds.target / one.predicted.ettr.target
 
-    others = [one for one in answer.alternatives if one.strategy.gpus != answer.gpus]
-    assert others
+    others = [
+        one
+        for one in answer.alternatives
+        if one.strategy.gpus != answer.gpus and "no measured run" not in one.reason
+    ]
     for one in others:
         more = hours(one, one.strategy.gpus) / hours(answer, answer.gpus) - 1
         assert more > 0
@@ -536,9 +539,7 @@ def test_activations_are_offloaded_only_where_somebody_asks(capsys):
     plain = told()
     every = [plain["strategy"], *(one["strategy"] for one in plain["alternatives"])]
     assert all("offload=none" in strategy for strategy in every)
-    assert plain["rejected"]["NotMeasured"] > 0
-    allowed = told("--allow", "experimental")
-    assert allowed["rejected"]["OffloadUnproven"] > 0
+    assert plain["rejected"]["OffloadUnproven"] > 0
     lifted = told("--lift", "OffloadUnproven", "--allow", "experimental")
     assert "OffloadUnproven" not in lifted["rejected"]
     assert lifted["counts"]["searched"] > plain["counts"]["searched"]

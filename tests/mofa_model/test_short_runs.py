@@ -95,19 +95,19 @@ def test_runs_are_planned_where_the_choice_loses_most_and_twice_alike():
     seen = odds_of(measured_runs(), SOME)
     none, roomy = np.zeros(4, dtype=bool), np.full(4, 3.0)
     pace = np.array([1.0, 1.01, 1.02, 1.8])
-    found = plan(seen, pace, roomy, 3, 0.9, none)
-    assert found == plan(seen, pace, roomy, 3, 0.9, none)
+    found = plan(seen, pace, roomy, 3, 0.1, none)
+    assert found == plan(seen, pace, roomy, 3, 0.1, none)
     assert set(found.indices[:2]) < {0, 1, 2}
     assert 3 not in found.indices
     assert list(found.regret) == sorted(found.regret, reverse=True)
-    assert len(plan(seen, pace, roomy, 9, 0.9, none).indices) == 4
-    assert 1 not in plan(seen, pace, roomy, 3, 0.9, np.arange(4) == 1).indices
+    assert len(plan(seen, pace, roomy, 9, 0.1, none).indices) == 4
+    assert 1 not in plan(seen, pace, roomy, 3, 0.1, np.arange(4) == 1).indices
 
 
 def test_what_more_likely_fails_than_not_is_not_run_and_what_may_fit_is():
     seen = odds_of(measured_runs(), SOME)
     none, pace = np.zeros(4, dtype=bool), np.array([1.0, 0.8, 0.7, 1.9])
-    tight = plan(seen, pace, np.array([3.0, 1.05, 0.8, 3.0]), 2, 0.9, none)
+    tight = plan(seen, pace, np.array([3.0, 1.05, 0.8, 3.0]), 2, 0.1, none)
     assert 1 in tight.indices
     assert 2 not in tight.indices
 

@@ -1,11 +1,13 @@
-"""How true the odds are, and what the rule picks: every figure without the runs of the group that it is judged on.
+"""How true the odds are, and what the rule picks: every figure without the runs of the publisher that it is judged on.
 
-    picks    published jobs with their layouts hidden (`picks`)
+    picks    published jobs with their layouts hidden, and as today's (`picks`)
     pairs    two runs of one question of a sweep: how often the one that is said to be faster was
     trained  the chance to fit that is said of published runs, all of which did
     fits     runs of a sweep that fitted or did not, against the chance that is said and against a constant edge
     regret   what the pick among the runs of one question loses, by the rule and by the least estimate
     gains    what the pick gains over every other run of its question, by what is said and as it was
+    kept     gains above 10 % over a slower run as today's: how many are still advised
+    kinds    gains above 20 %, by what the two layouts differ in
     probes   the same after short runs (`probes`)
 
 A run's step is predicted by the fit that did not see its group (`runs.tsv.gz`); memory, and runs that were out of it, by the shipped
@@ -14,20 +16,26 @@ constants, which have seen them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.validate.picks import apart, picks, summed
+from mofa_lab.validate.picks import (
+    apart,
+    kinds_of,
+    overstated,
+    picks,
+    published_pairs,
+    summed,
+)
 from mofa_lab.validate.probes import replayed
-from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
+from mofa_lab.validate.questions import SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
 from mofa_lab.validate.steps import predict
-from mofa_model.advice.candidates import weights_of
-from mofa_model.advice.choice import simplest
+from mofa_model.advice.verdict import SURELY
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import odds_of
 from mofa_model.bands.table import measured_runs
@@ -42,6 +50,8 @@ SLOW: Final = 1.8
 """Times its estimate from which a run beyond its memory was slowed by its allocator. [1]"""
 CHANCES: Final = np.array([0.0, 0.05, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0])
 """Edges of the chances to fit that are told apart. [1]"""
+LEAST_GAIN: Final = 1.1
+"""Time over the pick's from which a run as today's should be given up. [1]"""
 GAINS: Final = (0.1, 0.2, 0.5)
 """Edges of the gains that are told apart. [1]"""
 
@@ -56,12 +66,15 @@ def odds_document(
     published = [case for case in cases if not case.group]
     picked = picks(published, runs, group_of, advance)
     swept = list(questions([case for case in cases if case.group], runs, group_of))
+    kinds = overstated([*published_pairs(published, runs), *_differing(swept)])
     told = (
-        {"picks": summed(picked), "published": apart(published)}
+        {"picks": summed(picked, kinds), "published": apart(published)}
         if any("gain" in one for one in picked)
         else {}
     )
-    return {**told, "jobs": picked, "trained": trained(cases), **_sweeps(swept)}
+    return {
+        **told, "jobs": picked, "kinds": kinds, "trained": trained(cases), **_sweeps(swept),
+    }  # fmt: skip
 
 
 def trained(cases: Sequence[Case]) -> dict[str, Any]:
@@ -105,19 +118,42 @@ def _reliability(said: Array, fitted: Mask) -> dict[str, Any]:
     error = sum(row["runs"] * abs(row["said"] - row["was"]) for row in bins) / len(said)
     return {
         "runs": len(said),
-        "unsure": float(np.mean(said[fitted] < LIKELY)),
-        "refused": float(np.mean(said[~fitted] < LIKELY)) if not fitted.all() else None,
+        "unsure": float(np.mean(said[fitted] < SURELY)),
+        "refused": float(np.mean(said[~fitted] < SURELY)) if not fitted.all() else None,
         "calibration_error": error,
         "bins": bins,
     }
 
 
+def _differing(
+    questions: Sequence[SweptQuestion],
+) -> Iterator[tuple[frozenset[str], float, float]]:
+    """The least estimate of each question beside its other runs: kinds, and the logarithms of the gain that is said and that was."""
+    for one in questions:
+        first = _least(one)
+        for at in (
+            np.flatnonzero(np.isfinite(one.measured)) if np.isfinite(one.measured[first]) else ()
+        ):
+            said, was = (
+                float(np.log(times[at] / times[first])) for times in (one.predicted, one.measured)
+            )
+            yield kinds_of(one.at[first], one.at[at]), said, was
+
+
+def _least(one: SweptQuestion) -> int:
+    """The least estimate of what has room by the estimate."""
+    return int(np.argmin(np.where(one.may, one.predicted, np.inf)))
+
+
 def _sweeps(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    told: dict[str, Any] = {"pairs": {}, "fits": {}, "regret": {}, "gains": {}, "probes": {}}
+    told: dict[str, Any] = {
+        "pairs": {}, "fits": {}, "regret": {}, "kept": {}, "gains": {}, "probes": {},
+    }  # fmt: skip
     for stack in sorted({one.stack for one in questions}):
         every = [one for one in questions if one.stack == stack]
         some = [one for one in every if np.isfinite(one.measured).sum() >= SMALLEST_GROUP]
         told["pairs"][stack], told["regret"][stack] = _pairs(some), _regret(some)
+        told["kept"][stack] = _kept(some)
         told["gains"][stack], told["probes"][stack] = _gains(some), replayed(some)
         if not all(one.fitted.all() for one in every):
             told["fits"][stack] = _fits(every)
@@ -131,8 +167,7 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
     for one in questions:
-        sure = one.seen.below("memory", one.space) >= LIKELY
-        places = np.flatnonzero(np.isfinite(one.measured) & sure)
+        places = np.flatnonzero(np.isfinite(one.measured) & (one.space >= 1.0))
         for at in places:
             others = places[one.predicted[places] > one.predicted[at]]
             chances.append(one.seen.beats(int(at), one.predicted)[others])
@@ -166,13 +201,12 @@ def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
     """What the least estimate of each question gains over its other runs that fit, by what is said."""
     said, was = [np.empty(0)], [np.empty(0)]
     for one in questions:
-        if one.gpus >= LARGE:
+        first = _least(one)
+        if one.gpus >= LARGE or not np.isfinite(one.measured[first]):
             continue
-        fits = one.seen.below("memory", one.space) >= LIKELY
-        first = int(np.argmin(np.where(fits, one.predicted, np.inf)))
-        if not np.isfinite(one.measured[first]):
-            continue
-        others = np.flatnonzero(fits & np.isfinite(one.measured) & (np.arange(len(fits)) != first))
+        others = np.flatnonzero(
+            one.may & np.isfinite(one.measured) & (np.arange(len(one.at)) != first)
+        )
         said.append(np.log(one.predicted[others] / one.predicted[first]))
         was.append(np.log(one.measured[others] / one.measured[first]))
     by, true = np.concatenate(said), np.concatenate(was)
@@ -194,7 +228,7 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts such runs as what does not fit.
     """
     fitted = np.concatenate([one.fitted for one in questions])
-    said = np.concatenate([one.seen.below("memory", one.space) for one in questions])
+    said = np.concatenate([one.fits for one in questions])
     edge = np.concatenate([one.space >= 1.0 for one in questions])
     longer = np.concatenate([one.measured / one.predicted for one in questions])
     beyond = fitted & ~edge
@@ -230,21 +264,29 @@ def _bound(said: Array, fitted: Mask) -> float:
     return sum(fit * (1.0 - fit / runs) for fit, runs in blocks) / len(said)
 
 
+def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
+    """Of every run as today's over which the rule's pick gains more than 10 %, as it was: how often another layout is advised then,
+    and is Recommended.
+    """
+    gains = advised = recommended = 0
+    for one in questions:
+        first = one.pick()
+        slower = np.flatnonzero(one.measured > LEAST_GAIN * one.measured[first])
+        gains += len(slower)
+        for now in map(int, slower):
+            found = one.pick(now)
+            advised += int(found != now)
+            recommended += int(found != now and one.fits[found] >= SURELY)
+    return {"gains": gains, "advised": advised, "recommended": recommended}
+
+
 def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """Throughput that the pick of each question loses, by the rule and by the least estimate among what fits; and failures."""
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)
     for one in questions:
-        fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
-        may = {"rule": fits >= LIKELY, "estimate": one.space >= 1.0}
-        for name, mask in may.items():
-            places = np.flatnonzero(mask if mask.any() else fits == fits.max())
-            pace = one.predicted[places] * (weight[places] if name == "rule" else 1.0)
-            at = int(np.argmin(pace))
-            if name == "rule":
-                seen = one.seen.subset(places)
-                at = simplest(seen, pace, one.complexity[places])
-            taken = one.measured[places[at]]
+        for name, at in {"rule": one.pick(), "estimate": _least(one)}.items():
+            taken = one.measured[at]
             if np.isfinite(taken):
                 lost[name].append(1.0 - float(np.nanmin(one.measured)) / float(taken))
             else:

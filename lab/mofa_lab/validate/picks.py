@@ -1,13 +1,12 @@
-"""The default answer for published jobs with their layouts hidden, without what runs of their group say.
+"""The default answer for published jobs, without what their publisher's runs say: with the published layout hidden, and as today's.
 
-*gain* is what the model says that the answer gains over the fastest layout that was published for the same question; layouts of one
-question differ among themselves, and `apart` says by how much. Where an answer is likely to be out of memory, or has what no run has, it
-is asked whether something was there that runs have and that fits.
+*gain* is what the model says that the answer gains over the fastest layout that was published for the same question, both priced alike;
+below zero the answer is slower by its own estimate. Layouts of one question differ among themselves, and `apart` says by how much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -15,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.advice import Advice, Request, advise, assumed_reliability
-from mofa_model.advice.candidates import supported
+from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates
 from mofa_model.bands.table import MeasuredRuns
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.errors import InputError
@@ -24,11 +23,28 @@ from mofa_model.strategy_text import format_strategy
 
 RISKY: Final = 0.1
 """Chance of being out of memory that is asked about. [1]"""
-SHARES: Final = (1.0, 0.8, 0.6, 0.4)
-"""Of a device's memory, in which something surer is looked for: what is fast takes much, so little has to be asked for. [1]"""
+SURE: Final = 0.9
+"""Chance from which an alternative is one that a reader would rather take. [1]"""
+LARGE: Final = 0.2
+"""Gain that is doubted. [1]"""
+SOME: Final = 10
+"""Pairs of a kind that say something of it. [1]"""
+KINDS: Final = {
+    "tp": "degrees", "pp": "degrees", "cp": "degrees", "vpp": "degrees", "schedule": "degrees", "mbs": "micro-batch",
+    "ep": "experts", "etp": "experts", "recompute": "recomputation", "optimizer": "sharding", "shard": "sharding", "offload": "offload",
+}  # fmt: skip
+"""What two layouts may differ in, in a few kinds; what is not here is overlap and graphs."""
 
 
 def unseen(runs: MeasuredRuns, group: str) -> MeasuredRuns:
+    """All runs but those of a group's publisher."""
+    publisher = publisher_of(group)
+    for name in sorted({name for name in runs.groups if publisher_of(name) == publisher}):
+        runs = without(runs, name)
+    return runs
+
+
+def without(runs: MeasuredRuns, group: str) -> MeasuredRuns:
     """All runs but those of a group."""
     kept = np.array([name != group for name in runs.groups])
     return replace(
@@ -41,20 +57,26 @@ def unseen(runs: MeasuredRuns, group: str) -> MeasuredRuns:
     )
 
 
+def publisher_of(group: str) -> str:
+    """Who ran a group's runs."""
+    return group.partition(",")[0]
+
+
 def picks(
     cases: Sequence[Case],
     runs: MeasuredRuns,
     group_of: Mapping[str, str],
     advance: Callable[[float], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """The default answer for every question that somebody published runs of."""
+    """The default answers for every question that somebody published runs of."""
     asked = questions(cases)
     told = []
     for some in asked:
         advance(1.0 / len(asked))
         case = min(some, key=_step)
         request = request_of(case, unseen(runs, group_of[case.id]))
-        told.append({"id": case.id, **_told(request, advise(request), case)})
+        hidden = advise(replace(request, current=None))
+        told.append({"id": case.id, **_told(hidden, advise(replace(request, top=0)), case)})
     return told
 
 
@@ -68,7 +90,6 @@ def request_of(case: Case, runs: MeasuredRuns) -> Request:
         framework=_trainer(case),
         current=case.strategy,
         runs=runs,
-        top=0,
     )
 
 
@@ -106,38 +127,83 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
     return list(found.values())
 
 
+def published_pairs(
+    cases: Sequence[Case], runs: MeasuredRuns
+) -> list[tuple[frozenset[str], float, float]]:
+    """Pairs of layouts that were published for one question: kinds, and the logarithms of the gain that is said and that was."""
+    error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
+    found = []
+    for some in questions(cases):
+        known = [case for case in some if np.isfinite(error.get(case.id, np.nan))]
+        for one, other in combinations(known, 2):
+            said = [np.log(_step(case)) - error[case.id] for case in (one, other)]
+            fast, slow = (0, 1) if said[0] < said[1] else (1, 0)
+            pair, at = (one, other), [_coordinates(case) for case in (one, other)]
+            was = float(np.log(_step(pair[slow]) / _step(pair[fast])))
+            found.append((kinds_of(*at), float(said[slow] - said[fast]), was))
+    return found
+
+
+def kinds_of(one: Coordinates, other: Coordinates) -> frozenset[str]:
+    """The kinds in which two layouts differ."""
+    return frozenset(
+        KINDS.get(key, "overlap and graphs") for key in WORDS if one.word(key) != other.word(key)
+    )
+
+
+def overstated(pairs: Iterable[tuple[frozenset[str], float, float]]) -> dict[str, dict[str, Any]]:
+    """What pairs of each kind that are said to be apart by 20 % say and were, in the mean."""
+    every = [(kinds, said, was) for kinds, said, was in pairs if said > np.log(1.0 + LARGE)]
+    found = {}
+    for kind in sorted({kind for kinds, _, _ in every for kind in kinds}):
+        some = [(said, was) for kinds, said, was in every if kind in kinds]
+        said, was = (float(np.expm1(np.mean(column))) for column in zip(*some, strict=True))
+        found[kind] = {"said": said, "was": was, "pairs": len(some)}
+    return found
+
+
 def _step(case: Case) -> float:
     return next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
 
 
-def _told(request: Request, answer: Advice, case: Case) -> dict[str, Any]:
-    told: dict[str, Any] = {"status": answer.status.value, "doubts": answer.doubts}
-    if answer.strategy is None or answer.odds is None or answer.current is None:
+def _coordinates(case: Case) -> Coordinates:
+    return coordinates(case.workload, case.cluster, case.strategy)
+
+
+def _told(hidden: Advice, given: Advice, case: Case) -> dict[str, Any]:
+    """What is said of a job with its layout hidden, and as today's."""
+    told: dict[str, Any] = {"status": hidden.status.value, "doubts": hidden.doubts}
+    today = given.current
+    if given.strategy is None or given.odds is None or today is None or today.predicted is None:
         return told
-    risk, unmeasured = (
-        1.0 - float(answer.odds.fits),
-        any("no measured run has" in text for text in answer.doubts),
-    )
+    told |= {
+        "published": format_strategy(case.strategy),
+        "given_status": given.status.value,
+        "given_gain": float(today.gain),
+        "beats": given.odds.beats,
+    }
+    if hidden.strategy is None or hidden.odds is None or hidden.predicted is None:
+        return told
+    workload, cluster = case.workload, case.cluster
+    kinds = kinds_of(_coordinates(case), coordinates(workload, cluster, hidden.strategy))
     return {
         **told,
-        "strategy": format_strategy(answer.strategy),
-        "published": format_strategy(case.strategy),
-        "published_fits": not answer.current.reason,
-        "gain": float(answer.current.gain),
-        "out_of_memory": risk,
-        "unmeasured": unmeasured,
-        "avoidable": (risk > RISKY or unmeasured) and _surer(request, answer),
+        "strategy": format_strategy(hidden.strategy),
+        "gain": _time(today.predicted) / _time(hidden.predicted) - 1.0,
+        "kinds": sorted(kinds),
+        "out_of_memory": 1.0 - float(hidden.odds.fits),
+        "unmeasured": any("no measured run has" in text for text in hidden.doubts),
+        "half": any(
+            one.odds.fits >= SURE
+            and (one.odds.beats or 0.0) >= SURE
+            and one.predicted.mfu.target > 2.0 * hidden.predicted.mfu.target
+            for one in hidden.alternatives
+        ),
     }
 
 
-def _surer(request: Request, answer: Advice) -> bool:
-    """Whether what runs have could have been chosen, and fits as surely as is asked for."""
-    every = (
-        one
-        for share in SHARES
-        for one in supported(request.for_trainer(answer.trainer), answer.nodes, share)
-    )
-    return any(one.fits >= 1.0 - RISKY and not one.unmeasured for one in every)
+def _time(figures: Any) -> float:
+    return float(figures.step_seconds.target / max(figures.ettr.target, 1e-12))
 
 
 def _trainer(case: Case) -> str:
@@ -147,19 +213,33 @@ def _trainer(case: Case) -> str:
         return "any"
 
 
-def summed(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of all jobs."""
-    gains = np.array([one["gain"] for one in told if one.get("published_fits")])
+def summed(told: Sequence[Mapping[str, Any]], pairs: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of all jobs; `pairs` are what `overstated` says of each kind."""
+    gains = np.array([one["gain"] for one in told if "gain" in one])
+    given = np.array([one["given_gain"] for one in told if "given_gain" in one])
     risks = np.array([one["out_of_memory"] for one in told if "out_of_memory" in one])
+    wrong = {
+        kind
+        for kind, row in pairs.items()
+        if row["pairs"] >= SOME and row["was"] < 0.5 * row["said"]
+    }
+    doubted = [one for one in told if one.get("gain", 0.0) > LARGE and wrong & {*one["kinds"]}]
+    slower = np.log1p(given)
     return {
         "jobs": len(told),
         "answered": len(risks),
+        "recommended": sum(one["status"] == "Recommended" for one in told),
         "unmeasured": sum(one.get("unmeasured", False) for one in told),
-        "avoidable": sum(one.get("avoidable", False) for one in told),
-        "published_fits": len(gains),
+        "half": sum(one.get("half", False) for one in told),
+        "given_slower_2": int(np.sum(slower < -np.log(1.02))),
+        "given_recommended": sum(one.get("given_status") == "Recommended" for one in told),
+        "given_unlikely": sum(
+            one.get("given_status") == "Recommended" and (one["beats"] or 1.0) < 0.5 for one in told
+        ),
+        "slower_10": float(np.mean(np.log1p(gains) < -np.log(1.1))),
         "median_gain": float(np.median(gains)),
-        "above_20": float(np.mean(gains > 0.2)),
+        "above_20": float(np.mean(gains > LARGE)),
+        "overstated": len(doubted) / max(1, len(gains)),
         "mean_out_of_memory": float(np.mean(risks)),
         "risky": float(np.mean(risks > RISKY)),
-        "most_out_of_memory": float(np.max(risks)),
     }

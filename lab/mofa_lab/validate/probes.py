@@ -3,7 +3,7 @@
     plan        those of `mofa advise --probe 3`
     steps       those of `mofa advise --probe 1`, each with what those before it measured
     top         those of the least expected time
-    random      any that fit surely, in ten ways
+    random      any that have room by the estimate, in ten ways
 
 A question's candidates are its measured runs. Its predictions have not seen its model; after the runs the choice is made as
 `mofa advise --runs` makes it.
@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.validate.questions import LIKELY, SweptQuestion
-from mofa_model.advice.candidates import weights_of
+from mofa_lab.validate.questions import SweptQuestion
+from mofa_model.advice.candidates import RISK
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.probes import plan
 from mofa_model.bands.odds import LayoutOdds
@@ -64,10 +64,10 @@ def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
     """The next runs that are worth most."""
     seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
     space, known = one.space.copy(), np.zeros(len(one.at), dtype=bool)
-    space[list(ran)], known[fine] = NOTHING, True
-    places = plan(
-        seen, one.predicted * np.exp(seen.centres["step"]), space, count, LIKELY, known
-    ).indices
+    space[~one.may] = space[list(ran)] = NOTHING
+    known[fine] = True
+    pace = one.predicted * np.exp(seen.centres["step"])
+    places = plan(seen, pace, space, count, RISK, known).indices
     return [at for at in places if at not in ran]
 
 
@@ -89,9 +89,8 @@ def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
 
 
 def _by_pace(one: SweptQuestion) -> list[int]:
-    fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
-    may = np.flatnonzero(fits >= min(LIKELY, float(fits.max())))
-    return [int(at) for at in may[np.argsort((one.predicted * weight)[may], kind="stable")]]
+    may = np.flatnonzero(one.may)
+    return [int(at) for at in may[np.argsort((one.predicted * one.weight)[may], kind="stable")]]
 
 
 def _random(one: SweptQuestion, count: int) -> list[list[int]]:
@@ -102,8 +101,7 @@ def _random(one: SweptQuestion, count: int) -> list[list[int]]:
 
 def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
     """Throughput that the choice after some runs loses; all of it where it fails."""
-    fits, weight = one.seen.below("memory", one.space), weights_of(one.seen, one.space)
-    may = fits >= min(LIKELY, float(fits.max()))
+    may, weight = one.may.copy(), one.weight.copy()
     may[list(ran)] = one.fitted[list(ran)]
     seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
     complexity = one.complexity.copy()

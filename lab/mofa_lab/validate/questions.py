@@ -1,16 +1,19 @@
-"""Questions of a sweep, each with its measured runs, and what is said of them without their model's group."""
+"""Questions of a sweep, each with its measured runs, and what is said of them without their publisher's other runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.steps import predict
+from mofa_model.advice.candidates import loss_of, weights_of
+from mofa_model.advice.choice import simplest
+from mofa_model.advice.verdict import KEPT
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import LayoutOdds, odds_of
 from mofa_model.bands.support import support
@@ -19,9 +22,6 @@ from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.estimate.terms import device_memory_limit
 
 Array = NDArray[np.floating[Any]]
-
-LIKELY: Final = 0.9
-"""Chance to fit of a run that may be picked. [1]"""
 
 
 class SweptQuestion:
@@ -54,6 +54,28 @@ class SweptQuestion:
         self.predicted: Array = np.where(
             np.isfinite(left), self.measured * np.exp(-np.nan_to_num(left)), found["step"]
         )
+        self.fits: Array = self.seen.below("memory", self.space)
+        unproven = np.array([len(have.unmeasured(at.layout)) for at in self.at])
+        self.weight: Array = weights_of(self.seen, self.space) * loss_of(unproven)
+
+    @property
+    def may(self) -> NDArray[np.bool_]:
+        """Runs that the search would find: those that have room by the estimate, or else the surest."""
+        found: NDArray[np.bool_] = self.space >= 1.0
+        return found if found.any() else self.fits == self.fits.max()
+
+    def pick(self, now: int | None = None) -> int:
+        """What the rule picks; `now` is the layout that runs today, if one does."""
+        weight, complexity, may = self.weight.copy(), self.complexity.copy(), self.may.copy()
+        if now is not None:
+            weight[now], complexity[now], may[now] = 1.0, 0.0, True
+        places = np.flatnonzero(may)
+        pace, seen = self.predicted[places], self.seen.subset(places)
+        first = simplest(seen, pace * weight[places], complexity[places])
+        if now is not None:
+            here = int(np.flatnonzero(places == now)[0])
+            first = here if seen.beats(first, pace)[here] < KEPT else first
+        return int(places[first])
 
 
 def questions(

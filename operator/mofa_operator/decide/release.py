@@ -7,7 +7,7 @@
     runs already                                 the gate is removed, nothing else
     was made `gate_longest` seconds ago          let go, whatever was decided
     mode Apply, and advice that can be written   verified arguments of the trainer's version, let go
-    today's layout is most likely better         let go as it is
+    today's layout is the best, or likely so     let go as it is
     any other outcome                            let go, with the reason, once its objects were seen
     paused, or decided by another                waits for the bound
 
@@ -260,7 +260,7 @@ def _launch(
     """The patch that writes the arguments, or why there is none; neither where they stand."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
-    if not answer.strategy or keeps(answer.says.odds.beats):
+    if not answer.strategy or keeps(answer.says.odds.beats) or _runs_already(answer):
         return (), answer.explanation
     try:
         made = written(job, answer)
@@ -268,6 +268,12 @@ def _launch(
     except InputError as error:
         return (), str(error)
     return ((), why) if why else (made, "")
+
+
+def _runs_already(answer: Answer) -> bool:
+    """Whether what is advised is today's layout: then the job goes with its own arguments."""
+    today = answer.says.current
+    return today is not None and bool(today.strategy) and today.strategy == answer.says.strategy
 
 
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mofa_lab.validate import odds, odds_report
 from mofa_lab.validate.cases import load
-from mofa_lab.validate.picks import picks, unseen
+from mofa_lab.validate.picks import overstated, picks, summed, unseen
 from mofa_model.bands.table import measured_runs
 from mofa_model.cli import main
 
@@ -25,7 +26,7 @@ def swept():
 
 def test_the_record_is_what_is_scored_today(swept):
     kept = json.loads(RECORD.read_text(encoding="utf-8"))
-    for part in ("pairs", "fits", "regret"):
+    for part in ("pairs", "fits", "regret", "kept"):
         for stack, found in swept[part].items():
             for name, value in found.items():
                 if isinstance(value, float):
@@ -44,9 +45,21 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
     for found in swept["pairs"].values():
         assert found["calibration_error"] <= 0.05
     for found in swept["regret"].values():
-        assert found["rule"]["mean"] <= 1.2 * found["estimate"]["mean"]
+        assert found["rule"]["mean"] <= 1.1 * found["estimate"]["mean"]
         assert found["rule"]["failed"] == 0
     assert swept["fits"]["nanotron"]["brier"] < swept["fits"]["nanotron"]["edge"]
+
+
+def test_a_slower_layout_is_given_up_where_the_gain_was_above_ten_percent(swept):
+    """Who always keeps what runs loses it all: 1,350 of 1,371 such gains are still advised."""
+    for found in swept["kept"].values():
+        assert found["gains"] > 500
+        assert found["advised"] >= 0.9 * found["gains"]
+
+
+def test_gains_above_twenty_percent_are_true_of_every_kind_that_was_measured(swept):
+    for kind, found in swept["kinds"].items():
+        assert found["was"] >= 0.5 * found["said"], kind
 
 
 def test_most_runs_that_trained_beyond_their_memory_took_four_times_as_long(swept):
@@ -78,7 +91,7 @@ def test_what_trained_is_said_to_fit_and_what_did_not_is_refused(swept):
     assert fits["bound"] < fits["brier"] < fits["edge"]
 
 
-def test_a_published_job_is_asked_without_its_group():
+def test_a_published_job_is_asked_without_its_publisher():
     runs = measured_runs()
     group_of = dict(zip(runs.names, runs.groups, strict=True))
     cases = [case for case in load(CASES / "bridge.json")[0] if case.id in group_of]
@@ -86,8 +99,8 @@ def test_a_published_job_is_asked_without_its_group():
     (told,) = picks([case], runs, group_of)
     assert told["out_of_memory"] <= 0.5
     without = unseen(runs, group_of[case.id])
-    assert case.id not in without.names
-    assert len(without.names) == len(runs.names) - runs.groups.count(group_of[case.id])
+    others = [name for name in runs.groups if not name.startswith("nvidia-bridge,")]
+    assert list(without.groups) == others
 
 
 @pytest.mark.filterwarnings("error")
@@ -106,17 +119,27 @@ def test_runs_that_the_table_does_not_know_are_asked_too_and_no_table_is_empty(t
     assert document["published"]["pairs_above_20"] is None
 
 
-def test_where_nothing_supported_fits_one_axis_alone_is_new():
+@pytest.mark.parametrize(
+    "name", ["torchtitan-8b-64-bf16-asynctp", "foundry-mpt-3b-s2048-a10040-16-mb5-gb80"]
+)
+def test_no_answer_is_slower_than_the_published_layout_as_today_s_by_its_own_estimate(name):
+    """The second was 27 % slower: what ran was said to fit with 71 % only."""
     runs = measured_runs()
-    cases = [
-        case
-        for case in load(CASES / "throughput.json")[0]
-        if case.id == "torchtitan-8b-64-bf16-asynctp"
-    ]
+    cases = [case for case in load(CASES / "throughput.json")[0] if case.id == name]
     (told,) = picks(cases, runs, dict(zip(runs.names, runs.groups, strict=True)))
-    assert told["doubts"] == ("no measured run has cp=2",)
-    assert told["unmeasured"]
-    assert not told["avoidable"]
+    assert told["given_gain"] >= 0.0
+    assert told["given_status"] != "Recommended" or told["beats"] >= 0.5
+
+
+def test_what_is_overstated_by_more_than_half_is_counted_by_kind():
+    said = np.log(1.4)
+    pairs = [(frozenset({"experts"}), said, np.log(1.1))] * 10
+    pairs += [(frozenset({"degrees"}), said, np.log(1.4))] * 10
+    kinds = overstated(pairs)
+    job = {"status": "Recommended", "gain": 0.3, "out_of_memory": 0.0}
+    jobs = [job | {"kinds": ["experts"]}, job | {"kinds": ["degrees"]}, job | {"kinds": []}]
+    assert kinds["experts"] == {"said": pytest.approx(0.4), "was": pytest.approx(0.1), "pairs": 10}
+    assert summed(jobs, kinds)["overstated"] == pytest.approx(1 / 3)
 
 
 def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_than_any(swept):
@@ -124,7 +147,7 @@ def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_th
         in_turn, advised, fastest, random = (
             found[way][-1] for way in ("steps", "plan", "top", "random")
         )
-        assert advised < fastest < random
-        assert in_turn <= 0.0105
+        assert min(in_turn, advised) < max(fastest, 0.001) < random
+        assert in_turn <= 0.007
         assert advised <= 0.011
         assert found["failed"] <= 1

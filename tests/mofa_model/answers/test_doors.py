@@ -31,7 +31,7 @@ KEPT = {
     "model": "qwen3-30b-a3b", "gpu": "gb200", "nodes": 2, "sequence_length": 4096, "global_batch_size": 512,
     "precision": "mxfp8", "framework": "megatron-bridge", "current": "tp=1,pp=1,ep=8,mbs=8,graphs=partial,ep-overlap=true",
 }  # fmt: skip
-"""Eight GB200s that run a layout which the advice beats with a chance of 5 %."""
+"""Eight GB200s that run a layout which no other beats with a chance of one half."""
 
 
 def questions(count=60, seed=37):
@@ -158,22 +158,24 @@ def test_a_question_has_one_answer_at_every_door(which, tmp_path):
     assert differ == []
 
 
-def test_a_layout_that_today_s_most_likely_beats_is_never_recommended_and_every_door_says_keep(
+def test_a_layout_that_today_s_most_likely_beats_is_never_the_answer_and_every_door_says_keep(
     tmp_path,
 ):
-    """It said Recommended, and below that the advice takes 20 % more time."""
-    said = "keep what you run: the first choice is better with a probability of 5 %"
+    """It said Recommended, and below that the advice takes 20 % more time; today's layout is a candidate like any other."""
     found = mofa.advise(**KEPT)
-    assert (found.status, found.advice.doubts) == ("LowConfidence", (said,))
-    assert found.advice.odds.beats < 0.05
+    said = found.advice.kept
+    assert said.startswith("keep what you run: the best other layout is better with a probability")
+    assert (found.status, found.advice.doubts) == ("Recommended", ())
+    assert found.advice.current.gain == 0.0
+    assert found.advice.odds.beats == 0.5
     printed = " ".join(typed("advise", *options(KEPT)).split())
-    assert printed.startswith(f"qwen3-30b-a3b on 8 gb200: LowConfidence; {said}; evidence: ")
+    assert printed.startswith(f"qwen3-30b-a3b on 8 gb200: Recommended; {said}; evidence: ")
     assert json.loads(typed("advise", *options(KEPT), "-o", "json"))["explanation"].startswith(said)
     one = mofa.sweep(**{**KEPT, "nodes": None}, vary={"nodes": [2]}).rows[0]
-    assert (one["status"], one["doubts"]) == ("LowConfidence", said)
-    assert f": {said}; ep8 " in advice_page(found.view())
+    assert (one["status"], one["doubts"]) == ("Recommended", said)
+    assert f": {said}; " in advice_page(found.view())
     stands = annotated(KEPT, tmp_path)
-    assert stands[PREFIX + "status"] == "LowConfidence"
+    assert stands[PREFIX + "status"] == "Recommended"
     assert stands[PREFIX + "explanation"].startswith(said)
     again = mofa.advise(**{**KEPT, "current": found.strategy})
     assert again.status == "Recommended", "who runs what is advised already is told so"
@@ -245,4 +247,4 @@ def test_the_grade_of_evidence_is_said_once(tmp_path):
             assert text.count("none of") == (name != "measured")
         line = printed.partition(" advice value")[0]
         assert f"within ±{100 * found.advice.basis.within:.0f} %" in line
-        assert (found.status == "LowConfidence") == (name == "not measured")
+        assert ("evidence" in "; ".join(found.advice.doubts)) == (name == "not measured")

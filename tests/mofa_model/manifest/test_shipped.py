@@ -16,6 +16,11 @@ from mofa_model.manifest.documents import Documents
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "deploy" / "kind").glob("*.yaml")])
+DOUBTED = {
+    "deepseek-v3.yaml": "no measured run has recompute=",
+    "pytorchjob.yaml": "no measured run has pp=",
+}
+"""Files whose first choice is a fifth faster than what surely fits and runs have, and says what it risks."""
 OURS = ("ClusterProfile", "AdvisorPolicy")
 
 pytestmark = pytest.mark.usefixtures("asked_once")
@@ -65,7 +70,11 @@ def test_there_are_jobs_of_every_kind():
 def test_annotate_answers_every_job(path):
     code, out, err = annotated(path)
     jobs = [item for item in items_of(out) if is_job(item)]
-    assert {item.annotations[PREFIX + "status"] for item in jobs} == {"Recommended"}, err
+    said = [item.annotations[PREFIX + "explanation"] for item in jobs]
+    doubt = DOUBTED.get(path.name, "")
+    status = "LowConfidence" if doubt else "Recommended"
+    assert {item.annotations[PREFIX + "status"] for item in jobs} == {status}, err
+    assert all(text.startswith(doubt) for text in said)
     assert (code, err) == (0, "")
 
 
