@@ -27,6 +27,10 @@ def test_a_toy_works_in_few_files(toy, files):
     assert said(toy).startswith(f"{toy}: {files} files, ")
 
 
+def test_beside_a_toy_kind_of_jobs_the_quick_tests_of_its_room_are_green_and_none_is_edited():
+    assert " passed" in said("--near", "kind")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("toy", ["axis", "kind", "term", "figure", "trainer", "device"])
 def test_beside_a_toy_every_check_and_every_quick_test_is_green_and_none_is_edited(toy):

@@ -3,6 +3,7 @@
     python tools/newcomer.py                    all toys
     python tools/newcomer.py schedule           one
     python tools/newcomer.py --suite axis       with `make check verify test-unit` in the copy, no test edited
+    python tools/newcomer.py --near kind        with the quick tests of the rooms that changed
 
 The copy is a clean clone with what is changed here. For each toy it prints the files and lines that were written (generated ones
 apart), and a price, a flag or a count that changed by it. It fails where a toy needs more files or lines than it should, or changes
@@ -105,8 +106,8 @@ class Copy:
         if (written := self.lines()) > lines:
             raise Fails(f"{written} lines, where {lines} should do")
 
-    def suite(self) -> str:
-        """Generate, check, and run the whole quick tier, with no test edited; what pytest says at its end."""
+    def generate(self) -> None:
+        """Do what a contributor does before a commit."""
         self.run(
             str(ROOT / ".venv/bin/ruff"),
             "format",
@@ -116,19 +117,33 @@ class Copy:
         )
         for words in GENERATORS:
             self.python(*words)
+
+    def suite(self) -> str:
+        """Check, and run the whole quick tier; what pytest says at its end."""
+        self.generate()
         for target in ("check", "verify"):
             self.run("make", f"VENV={ROOT / '.venv'}", target)
-        said = self.run(
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "2",
-            "-m",
-            "not slow and not cluster",
-            "--ignore=tests/test_newcomer.py",
-        )
+        return self.tested("-n", "2", "--ignore=tests/test_newcomer.py")
+
+    def near(self) -> str:
+        """Run the quick tests of the rooms that changed; what pytest says at its end."""
+        self.generate()
+        return self.tested("-n", "0", *self.rooms())
+
+    def rooms(self) -> list[str]:
+        """The folders of tests that mirror the folders of the modules that were written."""
+        modules = (Path(name) for name in self.touched if name.endswith(".py"))
+        folders = {
+            "tests"
+            / module.parent.relative_to("operator" if module.parts[0] == "operator" else ".")
+            for module in modules
+        }
+        return sorted(map(str, folders))
+
+    def tested(self, *options: str) -> str:
+        """Run quick tests with no test edited; what pytest says at its end."""
+        quick = ("-m", "not slow and not cluster")
+        said = self.run(sys.executable, "-m", "pytest", "-q", *quick, *options)
         if edited := self.run("git", "status", "--porcelain", "tests"):
             raise Fails(f"tests were edited: {edited}")
         return said.strip().splitlines()[-1]
@@ -755,7 +770,7 @@ def cloned(folder: Path) -> Copy:
 
 def main(words: list[str]) -> int:
     """Every toy in a copy of its own."""
-    names = [word for word in words if word != "--suite"]
+    names = [word for word in words if word not in {"--suite", "--near"}]
     if unknown := set(names) - set(TOYS):
         print(f"newcomer: {', '.join(sorted(unknown))}: there are {', '.join(TOYS)}")
         return 2
@@ -771,6 +786,8 @@ def main(words: list[str]) -> int:
                 copy.keep_to(files, lines)
                 if "--suite" in words:
                     said += f"; {copy.suite()}"
+                if "--near" in words:
+                    said += f"; {copy.near()}"
             except Fails as problem:
                 failed, said = True, f"FAILS: {problem}"
             touched = ", ".join(sorted(copy.touched))

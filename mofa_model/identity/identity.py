@@ -31,7 +31,7 @@ from mofa_model.identity.facts import (
 )
 from mofa_model.identity.pods import PodForm, WrittenContainer, number, pods_of, trains
 from mofa_model.identity.settings import Setting, settings_of
-from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
+from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, demand_of, job_kind
 from mofa_model.kinds.shape import NOTHING, Beside, Reference, part, text_of
 from mofa_model.launch import Reading, read
 from mofa_model.records import dataclass
@@ -106,6 +106,8 @@ def identify(
     reader = _Reader(config_maps or {})
     speaking = _speaking(pods)
     entry = reader.entrypoint(spec) if text_of(body.get("kind")) == "RayJob" else []
+    if not pods and not entry:
+        entry = _of_kind(body, beside)
     said = merged([*entry, *(reader.pod(pod) for pod in speaking)])
     rest = merged([reader.pod(pod) for pod in pods if pod not in speaking])
     prepared = merged([reader.prepares(pod) for pod in pods])
@@ -132,6 +134,17 @@ def identify(
         devices=seen.devices,
         disagree=reading.disagree,
     )
+
+
+def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
+    """The command of a known kind whose pods have a form of their own, as that kind reads it."""
+    if job_kind(text_of(body.get("apiVersion")), text_of(body.get("kind"))) is None:
+        return []
+    try:
+        demand = demand_of(body, beside)
+    except InputError:  # who needs the demand is told why
+        return []
+    return [read_container(list(demand.words), None, demand.said, {}, {})] if demand.words else []
 
 
 def launch_of(said: Said) -> tuple[Reading, str] | None:

@@ -272,13 +272,17 @@ def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(
 ):
     key, uid = Key(JOB_SET, namespace, "train"), "00000000-0000-0000-0000-000000000000"
     missing = Decision(key=key, uid=uid, hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, hold=None, target=missing), api, events))
+    done = act(
+        lambda api, events: perform(
+            decided(*train, hold=None, target_decision=missing), api, events
+        )
+    )
     assert (done.outcome, done.writes) == (WRITTEN, ("status",))
     cluster.apply(job(JOB_SET, namespace, "train"))
     there = Decision(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
     done = act(
         lambda api, events: perform(
-            decided(*train, hold=None, target=there, status=None), api, events
+            decided(*train, hold=None, target_decision=there, status=None), api, events
         )
     )
     assert done.writes == ("annotations",)
@@ -299,7 +303,7 @@ def test_where_an_annotation_is_refused_the_others_are_written_and_no_status_say
     )
     key = Key(CONFIG_MAP, namespace, "train")
     foreign = Decision(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, target=foreign), api, events))
+    done = act(lambda api, events: perform(decided(*train, target_decision=foreign), api, events))
     assert (done.outcome, done.refused, done.writes) == (REFUSED, True, ("annotations",))
     assert "status" not in _read(cluster, train[0])
     (failure,) = done.failures

@@ -56,7 +56,7 @@ class Tokens:
     def __call__(self, workload, cluster, strategy):
         tokens = workload.training.global_batch * workload.training.sequence
         layers = np.asarray(workload.model.layers, dtype=float)
-        memory = SimpleNamespace(
+        footprint = SimpleNamespace(
             peak=layers,
             first_stage=2 * layers,
             static_first_stage=layers / 2,
@@ -68,7 +68,7 @@ class Tokens:
         )
         return SimpleNamespace(
             step_time=1e-6 * tokens / cluster.gpus,
-            memory=memory,
+            footprint=footprint,
             layer_forward=1e-3 * layers,
             layer_backward=2e-3 * layers,
         )
