@@ -301,6 +301,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
         "clusterprofiles/status",
         "failureledgers",
         "failureledgers/status",
+        "namespaces",
         "nodes",
         "clustertrainingruntimes",
         "deviceclasses",
