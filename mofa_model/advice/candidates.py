@@ -288,13 +288,13 @@ def _layout(coordinates: Coordinates) -> tuple[object, ...]:
     return coordinates.format, frozenset(coordinates.layout.items())
 
 
-def weights_of(seen: LayoutOdds, space: Array, risk: Ratio = RISK) -> Array:
+def weights_of(odds: LayoutOdds, space: Array, risk: Ratio = RISK) -> Array:
     """Factors on the objective for being short or out of memory. [1]
 
     `space` is the memory that there is over the memory that is estimated, `risk` the chance of being
     out of memory that is taken.
     """
-    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    fits, free = odds.below("memory", space), odds.below("memory", PRESSED * space)
     unsure = UNSURE * (fits < 1.0 - risk)
     weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * RISK / risk * (1.0 - fits) + unsure
     return weights
@@ -433,11 +433,11 @@ class _TrainerSearch:
 
 
 def aside(
-    asked: SearchQuestion, advance: Callable[[float], None] = lambda _: None
+    question: SearchQuestion, advance: Callable[[float], None] = lambda _: None
 ) -> Ranking | None:
     """A search with an effort of its own; None where it would take too long."""
     try:
-        return search(replace(asked, effort=Effort(ASIDE)), advance)
+        return search(replace(question, effort=Effort(ASIDE)), advance)
     except TooLarge:
         return None
 

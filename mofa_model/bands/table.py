@@ -56,15 +56,15 @@ class MeasuredRuns:
     digest: str
     """Hash of all runs and of what variances are made of, a part of the inputs hash."""
 
-    def distances(self, layout: Coordinates) -> Array:
+    def distances(self, coordinates: Coordinates) -> Array:
         """How far every run is from a layout: what it is called near by. [1]"""
         found = np.zeros(len(self.names))
         for name, words in self.words.items():
-            costs = np.array([apart(name, layout.word(name), had) for had in words])
+            costs = np.array([apart(name, coordinates.word(name), had) for had in words])
             if costs.any():
                 found += costs[self.which[name]]
-        for name in sorted(set(layout.layout) - set(self.words)):  # what no run has
-            found += apart(name, layout.word(name), PLAIN[name])
+        for name in sorted(set(coordinates.layout) - set(self.words)):  # what no run has
+            found += apart(name, coordinates.word(name), PLAIN[name])
         return found
 
     def where(self, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:

@@ -112,10 +112,10 @@ _NAMES: Final = (
 )  # fmt: skip
 
 
-def clues_of(said: Said, containers: Iterable[WrittenContainer]) -> list[Clue]:
+def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
     """What commands and images tell, the weightiest first."""
     found = [one for command in programs(said) for one in _of_command(command)]
-    for container in containers:
+    for container in written:
         found += _of_image(container.image, f"{container.where}.image")
     found += _of_sources(said)
     return sorted(found, key=lambda one: -one.weight)
@@ -209,7 +209,7 @@ class ClassVerdict(NamedTuple):
 
 
 def class_of(
-    evidence: list[Clue],
+    clues: list[Clue],
     devices: Devices,
     names: Iterable[str],
     *,
@@ -232,10 +232,10 @@ def class_of(
     names, models = list(names), list(models)
     if not makes:
         return ClassVerdict(JobClass.OTHER, "it makes no pods of its own", "none", True)
-    best = next((one for one in evidence if one.job_class or one.weight >= 15), None)
+    best = next((one for one in clues if one.job_class or one.weight >= 15), None)
     if best is None:
-        best = evidence[0] if evidence else Clue("", "nothing", 0, "", "", "")
-    trainer = next((one.trainer for one in evidence if one.trainer), "")
+        best = clues[0] if clues else Clue("", "nothing", 0, "", "", "")
+    trainer = next((one.trainer for one in clues if one.trainer), "")
     reason = _reason(best)
     job_class = JobClass(best.job_class) if best.job_class else None
     text = f"{best.found} {' '.join(models)} {' '.join(names)}"
@@ -244,7 +244,7 @@ def class_of(
             asks_model and job_class is JobClass.FINE_TUNING
         )
         job_class, why = _training(
-            job_class, best, models, text, evidence, speaks=speaks, serves=serves
+            job_class, best, models, text, clues, speaks=speaks, serves=serves
         )
         reason = f"{reason}; {why}" if why else reason
     if job_class is None:

@@ -343,10 +343,10 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def merged(every: Sequence[Said]) -> Said:
+def merged(parts: Sequence[Said]) -> Said:
     """What several containers say, those first that come first."""
     whole = Said()
-    for said in every:
+    for said in parts:
         whole.commands += said.commands
         whole.sources += [one for one in said.sources if one not in whole.sources]
         for name, variable in said.variables.items():

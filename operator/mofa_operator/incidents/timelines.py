@@ -64,13 +64,13 @@ def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return found
 
 
-def overlap(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def overlap(spans: Iterable[Span], other_spans: Iterable[Span]) -> list[Span]:
     """The time that two sets of spans share.
 
     >>> [tuple(span) for span in overlap([Span(0, 5), Span(8, 9)], [Span(3, 8.5)])]
     [(3, 5), (8, 8.5)]
     """
-    cut = joined(others)
+    cut = joined(other_spans)
     return [
         Span(max(a, x), min(b, y))
         for a, b in joined(spans)
