@@ -30,7 +30,7 @@ FINALISTS: Final = 8
 """Layouts that are replayed at least."""
 DECIDED: Final = 0.75
 """Chance of being faster from which two layouts are told apart. [1]"""
-WORTH: Final = 0.02
+WORTH: Final = 0.01
 """Gain from which a feature is worth its complexity, whatever its odds. Ours. [1]"""
 SPAN: Final = 0.03
 """Gain up to which a simpler layout is replayed: WORTH, and what a replay may change. [1]"""

@@ -227,7 +227,7 @@ def test_of_what_cannot_be_told_apart_the_simplest_is_first():
     )  # fmt: skip
     seen = odds_of(measured_runs(), (at, replace(at, layout={}), replace(at, layout={"cp": "2"})))
     bits = np.array([2.0, 0.0, 1.0])
-    assert simplest(seen, np.array([1.0, 1.01, 1.005]), bits) == 1
+    assert simplest(seen, np.array([1.0, 1.008, 1.005]), bits) == 1
     assert simplest(seen, np.array([1.0, 1.5, 1.005]), bits) == 2
     assert simplest(seen, np.array([1.0, 1.5, 1.5]), bits) == 0
     assert simplest(seen, np.array([1.0, 1.03, 1.5]), bits) == 0
