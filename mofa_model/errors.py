@@ -2,6 +2,10 @@
 
     MofaError                   anything we raise on purpose
     ├── InputError (ValueError) what was given cannot be right: exit code 2
+    │   ├── NotTraining         an object that trains no language model
+    │   ├── NotApplicable       a training job on machines that are not known here
+    │   ├── FactsMissing        a job that does not say what the answer needs
+    │   ├── FactsDisagree       a job whose words contradict each other
     │   ├── Missing             what a question needs and nobody said, all of it at once
     │   ├── UnknownName         a preset, field or option that does not exist
     │   ├── BadValue            a known field with a value that cannot be

@@ -76,19 +76,6 @@ def chance(scales: Array | float) -> Array:
     return found
 
 
-def scales_for(share: float) -> float:
-    """Scales below which a share of errors is: the inverse of `chance`. [1]
-
-    >>> round(scales_for(0.9), 3)
-    1.638
-    """
-    low, high = -1e3, 1e3
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if float(chance(middle)) < share else (low, middle)
-    return high
-
-
 @dataclass(frozen=True, kw_only=True)
 class ShortRun:
     """A layout of the question that somebody ran for a few steps."""

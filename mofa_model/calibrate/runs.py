@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -107,22 +107,9 @@ def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def case_of(row: Mapping[str, Any], position: int = 1) -> Case:
-    """The case that a row describes."""
-    return _read(row, position, NEEDED, _case)
-
-
-def job_of(row: Mapping[str, Any], position: int = 1) -> Case:
-    """The same of a row without a measured step: a job that nobody ran yet."""
-    return _read(row, position, NEEDED[:-1], _job)
-
-
-def _read(
-    row: Mapping[str, Any],
-    position: int,
-    needed: Sequence[str],
-    make: Callable[[Mapping[str, Any], int], Case],
-) -> Case:
+def case_of(row: Mapping[str, Any], position: int = 1, *, measured: bool = True) -> Case:
+    """The case that a row describes; without a measured step it is a job that nobody ran yet."""
+    needed, make = (NEEDED, _case) if measured else (NEEDED[:-1], _job)
     where = f"run {position}"
     for name in row:
         if name not in (*needed, *POSSIBLE):

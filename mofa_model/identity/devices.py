@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mofa_model import presets
-from mofa_model.errors import InputError
 from mofa_model.identity.pods import PodForm, WrittenContainer, number
 from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed
 from mofa_model.kinds.shape import Beside, Reference, glance, part
@@ -197,14 +195,6 @@ def _product(pod: PodForm, vendor: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def preset_of(devices: Devices) -> str:
-    """The preset of a GPU that the manifest names exactly; empty where it names none."""
-    try:
-        return presets.resolve("devices", devices.word) if devices.word else ""
-    except InputError:
-        return ""
-
-
 def agrees(devices: Devices, preset: str) -> bool:
     """Whether a device of a profile can be the one that the pods ask for.
 
@@ -264,4 +254,4 @@ def _templates(claims: Iterable[Claim]) -> list[Reference]:
     return [Reference(RESOURCE_CLAIM_TEMPLATE, name) for name in names if name]
 
 
-__all__ = ["GPU", "Devices", "agrees", "asks", "devices_of", "elsewhere", "preset_of"]
+__all__ = ["GPU", "Devices", "agrees", "asks", "devices_of", "elsewhere"]

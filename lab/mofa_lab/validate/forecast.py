@@ -24,7 +24,7 @@ from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import SHARE, band_of, odds_of
 from mofa_model.bands.table import measured_runs
 from mofa_model.calibrate.cases import Case, shipped
-from mofa_model.calibrate.runs import job_of, number_of, seconds_of
+from mofa_model.calibrate.runs import case_of, number_of, seconds_of
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.estimate import estimate
 from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
@@ -158,7 +158,9 @@ def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
 def _job(row: Mapping[str, Any], position: int = 1) -> Case:
     """The job that a question asks about; it may say who will run it, whose other runs then narrow its band."""
     asked = {name: value for name, value in row.items() if name != "publisher"}
-    return replace(job_of(asked, position), publisher=Record(row).text("publisher", ""))
+    return replace(
+        case_of(asked, position, measured=False), publisher=Record(row).text("publisher", "")
+    )
 
 
 def _rounded(value: float) -> float:
