@@ -71,7 +71,7 @@ def test_predictions_are_with_the_constants_as_they_are_written(found):
 
 
 def test_a_fit_is_no_worse_than_its_priors(found):
-    start = found.time.evidence.start
+    start = found.time.evidence.prior_logarithms
     assert found.time.loss < campaign.objective(found.time.evidence, start)
 
 

@@ -120,7 +120,7 @@ def test_history_and_assumption_are_blended_by_their_weights():
     seen = {
         "pod": FailureEvidence(failures=10, node_days=1600.0, recoveries=1, recovery_seconds=301.4)
     }
-    question = ask(history=seen)
+    question = ask(evidence=seen)
     assert rates(question) == pytest.approx({"process": 1.5, "pod": 5.6, "job": 0.5})
     assert question.reliability.classes[1].recovery.mean == 300
 
