@@ -16,7 +16,7 @@ command and operator.
 from mofa_model.identity.classes import JobClass
 from mofa_model.identity.devices import Devices, agrees
 from mofa_model.identity.facts import Fact, Facts, masked, model_preset
-from mofa_model.identity.identity import ConfigMaps, Identity, identify
+from mofa_model.identity.identity import ConfigMaps, Identity, LaunchFound, identify
 from mofa_model.identity.pods import pods_of
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Facts",
     "Identity",
     "JobClass",
+    "LaunchFound",
     "agrees",
     "identify",
     "masked",

@@ -95,7 +95,7 @@ OTHER_MODELS: Final = re.compile(
     r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*|llava"
     r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
-    r"|dreambooth|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
+    r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
 )
 """Models and data sets that are no language models."""
@@ -112,6 +112,11 @@ _NAMES: Final = (
 )  # fmt: skip
 
 
+def clues_of_runtime(name: str, where: str) -> list[Clue]:
+    """What the name of a training runtime tells that is not here."""
+    return list(_of_image(name, where))
+
+
 def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
     """What commands and images tell, the weightiest first."""
     found = [one for command in programs(said) for one in _of_command(command)]
@@ -122,9 +127,9 @@ def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
 
 
 _STARTS_BINARIES: Final = frozenset(
-    {"mpirun", "mpiexec", "srun", "horovodrun", "numactl", "prterun"}
+    {"mpirun", "mpiexec", "srun", "horovodrun", "numactl", "prterun", "tune"}
 )
-"""Launchers of programs that are no Python."""
+"""Launchers of programs that are no Python; torchtune's recipes have names as programs do."""
 
 
 def _of_command(command: ProgramCall) -> Iterator[Clue]:
@@ -141,6 +146,8 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
     if "COMPILE=1" in texts:
         yield Clue(JobClass.EVALUATION, "a compilation", 100, "", _plain(program), command.where)
         return
+    if "=" in first or first.startswith("-"):
+        return  # options alone: the image has the program
     if first in _STARTS_BINARIES:
         named += tuple(text for text in texts[1:] if not text.startswith("-") and "=" not in text)
     for row in _rows("program"):
@@ -166,6 +173,7 @@ def _of_image(image: str, where: str) -> Iterator[Clue]:
             yield Clue(row.job_class, row.says, row.weight, row.trainer, shown, where)
 
 
+_IMAGES: Final = "a library for images or sound"
 _LIBRARIES: Final = (
     (re.compile(r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b"), JobClass.RL, "trl", "an RL or preference trainer"),
     (re.compile(r"\bSFTTrainer\b"), JobClass.FINE_TUNING, "trl", "TRL's SFTTrainer"),
@@ -174,7 +182,7 @@ _LIBRARIES: Final = (
     (re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"), JobClass.FINE_TUNING, "", "a Trainer of a causal language model"),
     (re.compile(r"estimate_zero\w+|lm_eval"), JobClass.EVALUATION, "", "an estimate or an evaluation"),
     (re.compile(r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\("), JobClass.INFERENCE, "", "a library for inference"),
-    (re.compile(r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+", re.IGNORECASE), JobClass.OTHER_TRAINING, "", "a library for images"),
+    (re.compile(r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+|import (monai|timm|diffusers|torchaudio|ultralytics)|from (monai|timm|diffusers|torchaudio|ultralytics)[. ]", re.IGNORECASE), JobClass.OTHER_TRAINING, "", _IMAGES),
 )  # fmt: skip
 
 
@@ -206,6 +214,8 @@ class ClassVerdict(NamedTuple):
     trainer: str
     sure: bool
     """Whether a program or an image that is known says it; False = it is the best guess."""
+    may_train: bool = True
+    """Whether a policy may say what it trains: not where its program shows nothing of training."""
 
 
 def class_of(
@@ -266,7 +276,7 @@ def class_of(
         empty = not best.found or best.weight < 15
         small = JobClass.HPC if devices.vendor else JobClass.CPU
         job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
-        return ClassVerdict(job_class, reason, trainer, False)
+        return ClassVerdict(job_class, reason, trainer, False, empty or learns)
     return ClassVerdict(
         job_class, reason, trainer, best.weight > 30 and not reason.endswith(_UNNAMED)
     )
@@ -323,6 +333,9 @@ def _training(
         tunes = job_class is JobClass.FINE_TUNING or weak or _TUNES.search(text)
         said = f"it names {language}" if language else "its settings are those of a language model"
         return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), said
+    library = next((one for one in evidence if one.says == _IMAGES), None)
+    if library is not None and job_class:
+        return JobClass.OTHER_TRAINING, f"{library.where} imports {library.says}"
     return JobClass.OTHER_TRAINING if job_class else None, _UNNAMED
 
 

@@ -29,6 +29,8 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WRITES: Final = re.compile(r">>?\s*([\w./${}-]+\.\w+)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash)$")
 _PYTHON: Final = re.compile(r"(?:.*/)?(?:python[0-9.]*|pypy3?)$")
+_SPAWNS: Final = re.compile(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$")
+"""Scripts that start the script behind them, once for each device."""
 _RUNS: Final = frozenset(
     {"bash", "sh", "source", ".", "exec", "nohup", "env", "time", "sudo", "tini", "dumb-init"}
 )
@@ -94,6 +96,8 @@ class ProgramCall:
             if module and not module.startswith("torch.distributed"):
                 return module
             if re.search(r"\.(py|sh|R|jl)$", text) and not text.startswith("-") and "=" not in text:
+                if _SPAWNS.search(text) and following:
+                    continue
                 return text
             if text == "-c" and at and _PYTHON.match(texts[at - 1]):
                 return "python -c"
@@ -153,11 +157,16 @@ def _listed(value: object, where: str) -> list[PlacedWord]:
 
 class _Reader:
     def __init__(self, said: Said, files: Mapping[str, TextFile]) -> None:
-        self._said, self._files, self._named = said, files, set[str]()
+        self._said, self._files = said, dict(files)
+        self._named = set[str | tuple[str, int]]()
 
     def command(self, words: Sequence[PlacedWord], depth: int) -> None:
         """A command as words; a shell's line in it is a script of its own."""
         texts = [self._expanded(word.text) for word in words]
+        if texts[0].rpartition("/")[2] == "ray" and texts[1:3] == ["job", "submit"]:
+            behind = texts.index("--") + 1 if "--" in texts else len(texts)
+            if behind < len(texts):  # what is submitted is the command
+                words, texts = words[behind:], texts[behind:]
         at = line_of(texts)
         if at is not None and at < len(words) and depth < _DEEPEST:
             outer = tuple(
@@ -211,7 +220,10 @@ class _Reader:
             written = _WRITES.search(line)
             name = self._expanded(written.group(1)) if written else "python -c"
             first = source.line + text.count("\n", 0, start)
-            self._take(TextFile(name, document, source.where, first))
+            made = TextFile(name, document, source.where, first)
+            self._take(made)
+            if written:  # a later command may run it
+                self._files[name.removeprefix("./")] = made
         commands = []
         for command in parsed.commands:
             words = [PlacedWord(word.text, source.at(word.start)) for word in command.words]
@@ -251,9 +263,9 @@ class _Reader:
         for word in words:
             for path in (word.text, word.text.partition("=")[2]):
                 source = self._file(path)
-                if source is None or source.where in self._named:
+                if source is None or (source.where, source.line) in self._named:
                     continue
-                self._named |= {source.where, path}
+                self._named |= {(source.where, source.line), path}
                 if _SCRIPT.search(source.name) and depth < _DEEPEST:
                     self.script(source, depth + 1)
                 self._take(source)

@@ -34,9 +34,15 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "recipe", "config_name", "config", "flavor", "model_type",
+    "load", "model_name_hf", "recipe", "factory", "config_name", "config", "flavor", "model_type",
     "architecture",
 )  # fmt: skip
+_RECIPES: Final = frozenset({"recipe", "config", "factory"})
+"""Options whose value is the name of settings, which has a model's name in it."""
+_HUB: Final = frozenset(
+    {"model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path"}
+)
+"""Options whose value is a name of the hub or a folder: a bare one is one of its oldest models."""
 _TOKENIZER: Final = (
     "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path",
     "tokenizer_path",
@@ -355,14 +361,17 @@ def _name_of(value: str, key: str = "") -> str:
     parts = [part for part in plain.split("/") if part]
     is_hub = len(parts) == 2 and not value.startswith(("/", ".")) and "://" not in plain
     name = parts[-1]
-    if re.search(
-        r"\.(py|sh|ya?ml|json|toml|model|jsonl|txt|safetensors|pt|nemo)$", name
-    ) and key not in {"recipe", "config"}:
+    if (
+        re.search(r"\.(py|sh|ya?ml|json|toml|model|jsonl|txt|safetensors|pt|nemo)$", name)
+        and key not in _RECIPES
+    ):
         return ""
     if re.search(r"\.(py|sh|json|jsonl|txt)$", name):
         return ""
-    if key in {"config", "recipe"}:
+    if key in _RECIPES:
         return _in_a_name(plain)
+    if key in _HUB and len(parts) == 1 and LANGUAGE_MODELS.match(plain):
+        return plain
     if _known(plain) or _known(name):
         return plain if is_hub else name
     for part in reversed(parts):

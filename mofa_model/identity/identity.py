@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mofa_model.errors import InputError
-from mofa_model.identity.classes import ClassVerdict, Clue, JobClass, class_of, clues_of
+from mofa_model.errors import BadFile, InputError
+from mofa_model.identity.classes import (
+    ClassVerdict,
+    Clue,
+    JobClass,
+    class_of,
+    clues_of,
+    clues_of_runtime,
+)
 from mofa_model.identity.commands import (
     PlacedVariable,
     ProgramCall,
@@ -79,12 +86,14 @@ class Identity:
     """Why, in one line: where what it runs stands, and what that is."""
     sure: bool = True
     """Whether a known program or image says it; False = it is the best guess."""
+    may_train: bool = True
+    """Whether a policy may say what it trains: not where its program shows nothing of training."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     devices: Devices = field(default_factory=Devices)
     disagree: tuple[str, ...] = ()
     """Contradictions within the object, each in one sentence."""
-    launch: Reading | None = None
-    """What a known trainer's command or file of settings says; None where there is none."""
+    launch: LaunchFound | None = None
+    """What a known trainer is told; None where there is none."""
 
     def as_person_says(self, job_class: JobClass, where: str) -> Identity:
         """The same with the class that a person gives it."""
@@ -115,21 +124,25 @@ def identify(
     evidence = clues_of(said, containers)
     if not any(one.weight > 30 and one.job_class for one in evidence):
         evidence = sorted([*evidence, *clues_of(rest, [])], key=lambda one: -one.weight)
+    if _lacks_runtime(spec, beside):
+        named = clues_of_runtime(_runtime_of(spec).name, "spec.runtimeRef.name")
+        evidence = sorted([*evidence, *named], key=lambda one: -one.weight)
     seen = _seen(spec, pods, beside, evidence, said, merged([rest, prepared]))
     reading = read_facts(seen)
     launch = launch_of(said)
     facts = dict(reading.facts)
     if launch is not None:
-        facts = {**_of_launch(*launch), **facts}
+        facts = {**_of_launch(launch), **facts}
     reading = replace(reading, facts=facts)
     verdict = _verdict(
         body, evidence, reading, seen, speaking, containers, makes=bool(pods or entry)
     )
     return Identity(
-        launch=None if launch is None else launch[0],
+        launch=launch,
         job_class=verdict.job_class,
         reason=verdict.reason,
         sure=verdict.sure,
+        may_train=verdict.may_train,
         facts=reading.facts,
         devices=seen.devices,
         disagree=reading.disagree,
@@ -147,35 +160,56 @@ def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
     return [read_container(list(demand.words), None, demand.said, {}, {})] if demand.words else []
 
 
-def launch_of(said: Said) -> tuple[Reading, str] | None:
+class LaunchFound(NamedTuple):
+    """What a known trainer is told, by its command or by its files."""
+
+    reading: Reading
+    words: tuple[str, ...]
+    """The words of the command; empty where a file says a part."""
+    where: str
+
+
+def launch_of(said: Said) -> LaunchFound | None:
     """What the command or the file of a known trainer says, and where it stands.
 
     >>> said = read_text("torchrun pretrain_gpt.py --tensor-model-parallel-size 8", "x", {}, {})
-    >>> launch_of(said)[0].layout["tp"]
+    >>> launch_of(said).reading.layout["tp"]
     8
     """
+    files = {source.name.rpartition("/")[2]: source for source in said.sources}
     for command in programs(said):
-        try:
-            return read(command.texts), command.where
-        except InputError:  # it is no command of a trainer that is known
-            continue
+        opened = list[TextFile]()
+        for open_file in (partial(_opened, files, opened), None):
+            try:
+                reading = read(command.texts, open_file)
+            except InputError:  # it is no command of a trainer that is known, or its file is not
+                opened.clear()
+                continue
+            words = () if opened else command.texts
+            return LaunchFound(reading, words, opened[0].where if opened else command.where)
     for source in said.sources:
         try:
-            return read((source.name,), partial(_text_of, source)), source.where
+            found = read((source.name,), partial(_opened, files, []))
         except InputError:
             continue
+        return LaunchFound(found, (), source.where)
     return None
 
 
-def _text_of(source: TextFile, name: str) -> str:
-    del name
+def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) -> str:
+    """The text of a file that is here; it is remembered that it was read."""
+    source = files.get(name.rpartition("/")[2])
+    if source is None:
+        raise BadFile(name, "it is not in a ConfigMap of the job")
+    opened.append(source)
     return source.text
 
 
-def _of_launch(launch: Reading, where: str) -> dict[str, Fact]:
+def _of_launch(launch: LaunchFound) -> dict[str, Fact]:
     """Facts that the settings by their names do not say."""
-    given = {"sequence_length": launch.sequence, "global_batch": launch.global_batch}
-    return {name: Fact(value, where) for name, value in given.items() if value is not None}
+    reading = launch.reading
+    given = {"sequence_length": reading.sequence, "global_batch": reading.global_batch}
+    return {name: Fact(value, launch.where) for name, value in given.items() if value is not None}
 
 
 def _seen(
@@ -187,7 +221,8 @@ def _seen(
     devices = devices_of(pods, beside, _processes(settings))
     if not devices.vendor and "clusterSelector" in spec:
         devices = elsewhere(pods, said.variables)
-    by = next((one for one in evidence if one.trainer), None)
+    trainers = [one for one in evidence if one.trainer]
+    by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
     sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
@@ -266,6 +301,7 @@ def _verdict(
     said = _SPEAKS & reading.facts.keys()
     batch = {"accumulation", "micro_batch", "global_batch"} & said
     models = [text_of(reading.facts["model"].value)] if "model" in reading.facts else []
+    models += [one.value for one in seen.settings if one.key in _ASKS_MODEL]
     verdict = class_of(
         list(evidence),
         seen.devices,

@@ -9,7 +9,7 @@ states is an error that names it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from mofa_model.identity import (
     Facts,
     Identity,
     JobClass,
+    LaunchFound,
     agrees,
     identify,
     masked,
@@ -36,7 +37,7 @@ from mofa_model.identity import (
 )
 from mofa_model.kinds import Demand, demand_of, job_kind, made_by, same_kind
 from mofa_model.kinds.shape import part as part_of
-from mofa_model.launch import Reading, read
+from mofa_model.launch import Reading
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of, to_inputs
@@ -45,6 +46,7 @@ from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of, p
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
 from mofa_model.records import dataclass
 from mofa_model.spec.cluster import places
+from mofa_model.strategy_text import format_strategy
 from mofa_model.yaml_text import StreamReader
 
 _FACTS: Final = {"sequenceLength": "sequence length", "globalBatchSize": "global batch size"}
@@ -248,8 +250,8 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
     draft.check()
     profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    if _is_launch(demand.words):
-        draft.spec.setdefault("current", {"arguments": masked(demand.words)[:256]})
+    if identity.launch is not None:
+        draft.spec.setdefault("current", _today(identity.launch, demand.gpus))
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -277,6 +279,7 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
         defaulted = policy is not None and policy.spec.training.model is not None
         known = identity.sure and identity.job_class not in _OVERRULED
         trains = identity.job_class is JobClass.OTHER_TRAINING and not identity.sure
+        trains = trains and identity.may_train
         if CLASS in item.annotations or known or not (named or (defaulted and trains)):
             raise NotTraining(
                 f"{identity.job_class}: {identity.reason}; if it trains a language model, give the "
@@ -299,18 +302,24 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
     return doubt
 
 
-def _is_launch(words: Sequence[str]) -> bool:
-    """Whether a command is one of a trainer that is known, so that it says today's layout."""
+def _today(launch: LaunchFound, gpus: int) -> dict[str, Any]:
+    """The layout in use in the form of a TrainingJob's: a command's words, or what a file says."""
+    if launch.words:
+        return {"arguments": [word[:_WORD] for word in masked(launch.words)[:256]]}
     try:
-        read(words)
-    except InputError:
-        return False
-    return True
+        return {"strategy": format_strategy(launch.reading.strategy(gpus))}
+    except InputError:  # it says no whole layout of so many devices
+        sizes = {name: launch.reading.layout.get(name, 1) for name in ("tp", "pp", "cp")}
+        return {"strategy": ",".join(f"{name}={size}" for name, size in sizes.items())}
+
+
+_WORD: Final = 4096
+"""Characters of a word of a command that are kept."""
 
 
 def _of_facts(identity: Identity) -> dict[str, Any]:
     """A job's own facts in the form of a TrainingJob's training."""
-    reading = identity.launch
+    reading = None if identity.launch is None else identity.launch.reading
     framework = _FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
     given = {} if framework is None else {"framework": framework}
     given |= {} if reading is None else _of_reading(reading)
@@ -377,7 +386,8 @@ def _profile(
             f"the annotation {_CONFIG}"
         )
     found, sure = other
-    return found, f"{said}: {found.spec.gpu} is assumed, by profile {found.name}", sure
+    unsaid = "" if devices.label else ", and nothing says which"
+    return found, f"{said}{unsaid}: {found.spec.gpu} is assumed, by profile {found.name}", sure
 
 
 def _at_size(

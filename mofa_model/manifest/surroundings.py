@@ -261,7 +261,9 @@ def profile_with(devices: Devices, around: Surroundings) -> tuple[Profile, bool]
     if not names:
         return None
     least = min(names, key=lambda one: float(presets.device(one).memory))
-    return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), len(names) == 1
+    # A vendor alone is no product, be there one preset of its devices only, as of AMD's.
+    sure = len(names) == 1 and devices.product != devices.vendor
+    return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), sure
 
 
 def _device(product: str) -> str:

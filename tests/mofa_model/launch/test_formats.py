@@ -188,7 +188,7 @@ def test_a_job_whose_config_map_has_another_trainer_s_recipe_is_not_taken_for_ac
         found = launch_of(
             Said(sources=[TextFile("run.yaml", text, "ConfigMap/run: data.run.yaml")])
         )
-        return found and found[0].trainer
+        return found and found.reading.trainer
 
     assert [whose for whose, text in OTHERS.items() if of(text)] == []
     assert of(NANOTRON) == "nanotron"

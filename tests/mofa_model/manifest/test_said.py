@@ -130,6 +130,13 @@ def test_a_policy_s_model_makes_a_script_of_unknown_model_an_answer_in_doubt():
     assert "nothing in the job says that it trains the model of its policy" in outcome.explanation
 
 
+def test_a_policy_s_model_is_no_answer_for_a_program_that_shows_nothing_of_training():
+    """`sample_code.py` without any option: neither its name nor its words speak of training."""
+    change = ("[python, train.py]", "[python, /home/ray/samples/sample_code.py]")
+    _, (outcome,), questions = asked("job-part", SIZE, change=change)
+    assert (outcome.status, questions) == ("NotTraining", [])
+
+
 def test_an_elastic_job_is_answered_once_at_each_of_its_sizes():
     text, (outcome,), questions = asked("pytorchjob-elastic", SIZE)
     assert outcome.status in {"Recommended", "LowConfidence"}, outcome.explanation
