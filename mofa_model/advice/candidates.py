@@ -14,7 +14,7 @@ plainest layout. What a user says runs does fit, and no part of it is unproven.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -28,7 +28,7 @@ from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, words_of
 from mofa_model.bands.odds import LayoutOdds, ShortRun
-from mofa_model.bands.support import Support
+from mofa_model.bands.table import Support
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
@@ -393,19 +393,24 @@ class _TrainerSearch:
 
     def result(self, advance: Callable[[float], None]) -> TrainerResult:
         """What fits, weighed; no candidates where nothing does."""
-        request, problem = self._request, self._request.problems[0]
+        request = self._request
         if request.odds:
-            ranking, candidates = self._weighed(advance)
-        else:
-            ranking = search(_everything(replace(self._question, effort=self._effort)), advance)
-            some = [replace(one, weight=1.0) for one in weighed(request, ranking)]
-            candidates = sorted(some, key=by_expected)
-        limit = float(device_memory_limit(problem.cluster)) / request.learned_memory.ratio
+            return self._by_odds(advance)
+        ranking = search(_everything(replace(self._question, effort=self._effort)), advance)
+        some = [replace(one, weight=1.0) for one in weighed(request, ranking)]
+        return self._of(ranking, sorted(some, key=by_expected))
+
+    def _of(self, ranking: Ranking, candidates: Sequence[WeighedCandidate]) -> TrainerResult:
+        request = self._request
+        limit = float(device_memory_limit(request.problems[0].cluster))
         return TrainerResult(
-            request=request, ranking=ranking, candidates=tuple(candidates), limit=limit
+            request=request,
+            ranking=ranking,
+            candidates=tuple(candidates),
+            limit=limit / request.learned_memory.ratio,
         )
 
-    def _weighed(self, advance: Callable[[float], None]) -> tuple[Ranking, list[WeighedCandidate]]:
+    def _by_odds(self, advance: Callable[[float], None]) -> TrainerResult:
         request, asked = self._request, self._question
         keep = max(FEWEST, WEIGHED // len(asked.nodes))
         asked = replace(
@@ -418,18 +423,18 @@ class _TrainerSearch:
         few = len(asked.nodes) * len(asked.problems) <= MANY
         ranking = aside(_everything(asked), advance) if few else None
         if ranking is not None:
-            return ranking, weighed(request, ranking)
+            return self._of(ranking, weighed(request, ranking))
         ranking = search(replace(asked, effort=self._effort), advance)
         known = weighed(request, ranking)
         if not known:
             ranking = search(_everything(replace(asked, effort=self._effort)), advance)
-            return ranking, weighed(request, ranking)
+            return self._of(ranking, weighed(request, ranking))
         best = known[0].nodes
         more = aside(_everything(replace(asked, nodes=(best,), keep=WEIGHED)))
         if more is None:
-            return ranking, known
+            return self._of(ranking, known)
         others = [one for one in known if one.nodes != best]
-        return ranking, sorted((*others, *weighed(request, more)), key=by_expected)
+        return self._of(ranking, sorted((*others, *weighed(request, more)), key=by_expected))
 
 
 def aside(

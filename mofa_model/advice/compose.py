@@ -64,13 +64,12 @@ from mofa_model.units import GIB, Ratio, Seconds
 
 DECIDING: Final = {
     "bands.evidence": "band.NAMED band.NEAREST",
-    "bands.support": "support.BORROWED",
     "bands.coordinates": "band.OTHER coordinates.CHOICE coordinates.DOUBLING coordinates.FORMAT "
     "coordinates.OTHER "
     "coordinates._DOUBLINGS",
-    "bands.memory_odds": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
+    "bands.variance": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
-    "bands.table": "table.UNIT",
+    "bands.table": "support.BORROWED table.UNIT",
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
     "prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RISK weighed.SLOWED "
     "weighed.UNPROVEN weighed.UNSURE",
@@ -78,7 +77,7 @@ DECIDING: Final = {
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
     "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
     "advice.verdict": "verdict.DOUBTED verdict.KEPT verdict.SURELY",
-    "search.effort": "prospects.ASIDE",
+    "search.rank": "prospects.ASIDE",
     "spec.reliability": "request.COPY_SLOWDOWN",
 }
 """Constants that decide, by module. The inputs hash has these labels, so they never change."""
@@ -278,6 +277,8 @@ def _probes(
     result: TrainerResult, first: WeighedCandidate, of_best: Predicted, to_beat: _ChanceToBeat
 ) -> tuple[Alternative, ...]:
     """Short runs that are worth most, each with the share of the expected loss that it leaves."""
+    if not result.request.probe or not result.request.odds:
+        return ()
     return tuple(
         replace(
             _alternative(result.request, f"probe {number}", one, first, of_best, to_beat),

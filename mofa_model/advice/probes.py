@@ -54,8 +54,6 @@ class Plan:
 def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
     """The most valuable short runs, each with the share of the expected loss left after it. [1]"""
     request = result.request
-    if not request.probe or not request.odds:
-        return []
     near = [one for one in result.candidates if one.nodes == first.nodes]
     distinct: dict[object, WeighedCandidate] = {}
     for one in near:

@@ -9,8 +9,7 @@ from dataclasses import field, replace
 from mofa_model import presets
 from mofa_model.bands.coordinates import Coordinates
 from mofa_model.bands.odds import LayoutOdds, ShortRun, odds_of
-from mofa_model.bands.support import Support, support
-from mofa_model.bands.table import MeasuredRuns, measured_runs
+from mofa_model.bands.table import MeasuredRuns, Support, measured_runs, support
 from mofa_model.checks import LATER, not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import Field
 from typing import Any, Final
 
 import numpy as np
@@ -181,10 +181,7 @@ def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str,
         "summary": _summary(workload, cluster, strategy, found),
         "step": _terms(found.step_terms),
         "layers": {name: _terms(layer) for name, layer in layers.items()},
-        "head": {
-            item.name: float(getattr(found.head_time, item.name))
-            for item in fields(found.head_time)
-        },
+        "head": {name: float(part) for name, part in found.head_time.items()},
         "stages": _stages(workload, found),
         "memory": _memory(found.footprint, len(np.atleast_1d(found.stage_kinds.count))),
     }

@@ -68,7 +68,7 @@ class Coordinates:
     publisher: str = ""
     """Who ran it; empty for the user."""
     estimated: Ratio = 1.0
-    """Share of its memory that is estimated, not counted (`memory_odds`). [1]"""
+    """Share of its memory that is estimated, not counted (`variance`). [1]"""
 
     def word(self, name: str) -> str:
         """What stands under a coordinate or a key of the layout."""

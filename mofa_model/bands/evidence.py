@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import PLACES, SIZES, WORDS, Coordinates, class_of, family_of
 from mofa_model.bands.odds import SHARE, band_of
-from mofa_model.bands.support import EXPERTS, support
-from mofa_model.bands.table import MeasuredRuns
+from mofa_model.bands.table import EXPERTS, MeasuredRuns, support
 from mofa_model.records import dataclass
 
 Array = NDArray[np.floating[Any]]

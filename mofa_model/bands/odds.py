@@ -13,7 +13,7 @@ never expects. Its scale is such that a band holds the share that it is made to 
 one question share their system and what takes both beyond the measured runs: it cancels, and so
 does more of their noise, the nearer they are. `mofa validate odds` says how true the odds are.
 
-The band of a memory goes by the share of it that is estimated (`memory_odds`).
+The band of a memory goes by the share of it that is estimated (`variance`).
 
 A short run of one layout says what its own error is, and by the same covariance what to expect of
 the others' (kriging):
@@ -33,11 +33,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands import memory_odds
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
-from mofa_model.bands.variance import Parts, parts_of
-from mofa_model.records import dataclass
+from mofa_model.bands.variance import REPEATED as MEMORY_REPEATED
+from mofa_model.bands.variance import (
+    beyond_scales,
+    memory_half_width,
+    noise_scales,
+    system_scales,
+    systems_together,
+)
+from mofa_model.records import dataclass, varied
 from mofa_model.strategy import Strategy
 from mofa_model.units import Range, Ratio
 
@@ -56,8 +62,8 @@ END: Final = 1.6377
 def band_of(runs: MeasuredRuns, coordinates: Coordinates, quantity: str) -> Range:
     """The band of a quantity, as factors on its estimate."""
     if quantity == "memory":
-        return band_around(float(memory_odds.half_width(coordinates.estimated)))
-    return band_around(END * float(parts_of(runs, (coordinates,)).scales[0]))
+        return band_around(float(memory_half_width(coordinates.estimated)))
+    return odds_of(runs, (coordinates,)).band(quantity)
 
 
 def band_around(half: float) -> Range:
@@ -94,8 +100,12 @@ class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    parts: Parts
-    """Parts of the variance of their steps without short runs."""
+    systems: Array
+    """Scale of what each one's system makes of the error of its step. [1]"""
+    beyond: Array
+    """Scale of each way of a step beyond the measured runs, [layouts, ways]. [1]"""
+    noise: Array
+    """Scale of what is each step's own. [1]"""
     scales: Mapping[str, Array]
     """Scale of the logarithm of measured over predicted without short runs, by quantity. [1]"""
     centres: Mapping[str, Array]
@@ -140,7 +150,7 @@ class LayoutOdds:
         """The odds with what running jobs taught of a quantity: its centre and half width. [1]"""
         scales = {**self.scales, quantity: np.minimum(self.scales[quantity], half / END)}
         centres = {**self.centres, quantity: self.centres[quantity] + centre}
-        return LayoutOdds(self.layouts, self.parts, scales, centres, self.explained)
+        return varied(self, scales=scales, centres=centres)
 
     def subset(self, indices: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The odds of the layouts at some positions."""
@@ -149,34 +159,44 @@ class LayoutOdds:
             {name: values[..., positions] for name, values in column.items()}
             for column in (self.scales, self.centres, self.explained)
         )
-        layouts = tuple(self.layouts[position] for position in positions)
-        return LayoutOdds(layouts, self.parts.subset(positions), scales, centres, explained)
+        return LayoutOdds(
+            tuple(self.layouts[position] for position in positions),
+            self.systems[positions],
+            self.beyond[positions],
+            self.noise[positions],
+            scales,
+            centres,
+            explained,
+        )
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
         """The odds after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
         for name, found in errors.items():
-            repeated = REPEATED if name == "step" else memory_odds.REPEATED
+            repeated = REPEATED if name == "step" else MEMORY_REPEATED
             ran, again = list(found), repeated**2 * np.eye(len(found))
             alone, whole = self._alone(name, ran), self._together(name, ran)
             centres[name] = alone.T @ np.linalg.solve(
                 alone[:, ran] + again, np.array(list(found.values()))
             )
             explained[name] = np.linalg.solve(np.linalg.cholesky(whole[:, ran] + again), whole)
-        return LayoutOdds(self.layouts, self.parts, self.scales, centres, explained)
+        return varied(self, centres=centres, explained=explained)
 
     def _together(self, quantity: str, some: Sequence[int]) -> Array:
         """Covariance of the errors of some layouts with those of all, [some, layouts]. [1]"""
         alone = self._alone(quantity, some)
-        return alone + self.parts.systems_together(some) if quantity == "step" else alone
+        if quantity != "step":
+            return alone
+        return alone + systems_together(self.layouts, some, self.systems)
 
     def _alone(self, quantity: str, some: Sequence[int]) -> Array:
         """The same of what layouts alone make of them, without their system. [1]"""
-        shared = self._shared(some)
+        shared, at = self._shared(some), list(some)
         if quantity == "step":
-            return self.parts.layouts_together(some, shared)
+            beyond: Array = self.beyond[at] @ self.beyond.T
+            return beyond + shared * self.noise[at][:, None] * self.noise
         scale = self.scales[quantity]
-        return shared * scale[list(some)][:, None] * scale
+        return shared * scale[at][:, None] * scale
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the noise of some layouts with that of all, [some, layouts]. [1]"""
@@ -203,12 +223,16 @@ def odds_of(
 ) -> LayoutOdds:
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.coordinates for one in tried))
-    parts = parts_of(runs, every)
+    systems, beyond = system_scales(runs, every), beyond_scales(runs, every)
+    noise = noise_scales(every)
+    step = np.sqrt(np.square(systems) + np.square(beyond).sum(axis=1) + np.square(noise))
     shares = np.array([one.estimated for one in every])
     seen = LayoutOdds(
         every,
-        parts,
-        {"step": parts.scales, "memory": memory_odds.half_width(shares) / END},
+        systems,
+        beyond,
+        noise,
+        {"step": step, "memory": memory_half_width(shares) / END},
         {name: np.zeros(len(every)) for name in QUANTITIES},
         {name: np.zeros((0, len(every))) for name in QUANTITIES},
     )

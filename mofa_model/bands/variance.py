@@ -1,10 +1,11 @@
-"""How far a measured step may lie from its estimate: the one relation of bands, odds and words.
+"""How far a measured step or memory may lie from its estimate: the one relation of bands, odds and
+words.
 
     variance = noise + system + layout
 
     noise     noise^2 + sum over sizes and degrees of (slope log2(degree))^2
     system    (system^2 + mixture^2 of experts) / (1 + told)
-    layout    layout^2 * sum over axes of distance^2            (`support`: doublings beyond runs)
+    layout    layout^2 * sum over axes of distance^2            (`table`: doublings beyond runs)
     told      sum over measured systems of told 2 ** -relations
               + sum over your own runs of (system of it) / (noise of it) 2 ** -relations
 
@@ -17,6 +18,17 @@ among them, and widens them until bands of systems that were left out hold their
 Layouts of one question share their system, and what takes both beyond the measured runs. Their
 noise is alike by how near they are (`odds`). So system and distance cancel between like layouts,
 and count in full where a layout is compared with a budget, or with a measured one.
+
+Of a memory, weights, gradients, optimizer states and buffers are counted, and right to half a
+percent. All else is estimated: activations, the loss, workspaces, what an allocator keeps. So its
+band widens with the share of it that is estimated:
+
+    half² = (ESTIMATED share)² + COUNTED²
+
+ESTIMATED is the likeliest one: by what runs measured, against what a fit without their publisher,
+or without their model of a sweep, says; by published runs, which had room; and by runs of a sweep
+that had none. `mofa fit` finds it again. What differs between trainers and publishers is no larger
+than what differs between layouts, so they need no width of their own.
 """
 
 from __future__ import annotations
@@ -39,9 +51,16 @@ from mofa_model.bands.coordinates import (
     family_of,
     in_family,
 )
-from mofa_model.bands.support import EXPERTS, support
-from mofa_model.bands.table import VARIANCE, MeasuredRuns, distinct, positions
+from mofa_model.bands.table import (
+    EXPERTS,
+    VARIANCE,
+    MeasuredRuns,
+    distinct,
+    positions,
+    support,
+)
 from mofa_model.records import dataclass
+from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
 Place = tuple[str, str, str, str, str]
@@ -54,6 +73,16 @@ OWN_PUBLISHER: Final = ""
 """Publisher of your own runs, and of what is asked about."""
 ORDERED: Final = NUMBERS | set(SIZES)
 """Keys and sizes whose values are numbers: what is beyond the largest is beyond in one way."""
+
+
+ESTIMATED: Final = 0.129
+"""Half the width of the band of a memory that is all estimated, as a logarithm. [1]"""
+COUNTED: Final = 0.02
+"""The same of one that is all counted, where contexts and other processes differ. Ours. [1]"""
+
+REPEATED: Final = 0.001
+"""Scale of a memory's logarithm between runs of one layout: 0.0006 in the median of 23
+layouts of Megatron's tests. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,65 +109,26 @@ def shipped() -> Variance:
     return Variance(**tomllib.loads(Path(__file__).with_name(VARIANCE).read_text(encoding="utf-8")))
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Parts of the variance of some layouts; their scales are given as square roots or factors."""
-
-    places: tuple[Place, ...]
-    """The system of each."""
-    systems: Array
-    """Scale of each system. [1]"""
-    beyond: Array
-    """Scale of each way beyond the measured runs [layouts, ways]. [1]"""
-    noise: Array
-    """Scale of what is each one's own. [1]"""
-
-    @property
-    def scales(self) -> Array:
-        """Scale of each layout's error. [1]"""
-        found: Array = np.sqrt(
-            np.square(self.systems) + np.square(self.beyond).sum(axis=1) + np.square(self.noise)
-        )
-        return found
-
-    def subset(self, at: NDArray[np.intp]) -> Parts:
-        """The parts at some positions."""
-        places = tuple(self.places[place] for place in at)
-        return Parts(places, self.systems[at], self.beyond[at], self.noise[at])
-
-    def layouts_together(self, some: Sequence[int], shared: Array) -> Array:
-        """Covariance of what layouts alone make of errors, of some with all. [1]
-
-        `shared` is the correlation of their noise.
-        """
-        at = list(some)
-        found: Array = self.beyond[at] @ self.beyond.T
-        return found + shared * self.noise[at][:, None] * self.noise
-
-    def systems_together(self, some: Sequence[int]) -> Array:
-        """Covariance of what systems make of errors, of some layouts with all. [1]"""
-        words = distinct(self.places)
-        which = positions(self.places, words)
-        alike = np.exp2(-np.array([[relations(one, other) for other in words] for one in words]))
-        at = list(some)
-        found: Array = alike[which[at]][:, which] * self.systems[at][:, None] * self.systems
-        return found
-
-
-def parts_of(
+def system_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
-) -> Parts:
-    """The parts of the variance of layouts' steps, by what runs were measured."""
+) -> Array:
+    """Scale of what the system of each layout makes of its error, by what runs were measured. [1]"""
     known = variance or shipped()
-    places = tuple(map(place_of, layouts))
+    places = [place_of(one) for one in layouts]
     words = distinct(places)
     scales = np.array([_system(runs, known, place) for place in words])
-    return Parts(
-        places,
-        scales[positions(places, words)],
-        known.layout * _beyond(runs, layouts),
-        np.sqrt(_noise(known, layouts)),
-    )
+    return scales[positions(places, words)]
+
+
+def systems_together(layouts: Sequence[Coordinates], some: Sequence[int], systems: Array) -> Array:
+    """Covariance of what systems make of errors, of some layouts with all, by their scales. [1]"""
+    places = [place_of(one) for one in layouts]
+    words = distinct(places)
+    which = positions(places, words)
+    alike = np.exp2(-np.array([[relations(one, other) for other in words] for one in words]))
+    at = list(some)
+    found: Array = alike[which[at]][:, which] * systems[at][:, None] * systems
+    return found
 
 
 def place_of(coordinates: Coordinates) -> Place:
@@ -201,6 +191,12 @@ def _systems(runs: MeasuredRuns, known: Variance) -> tuple[tuple[Place, float], 
     return tuple(found.items())
 
 
+def noise_scales(layouts: Sequence[Coordinates], variance: Variance | None = None) -> Array:
+    """Scale of what is each layout's own. [1]"""
+    scales: Array = np.sqrt(_noise(variance or shipped(), layouts))
+    return scales
+
+
 def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
     """Variance of what is each layout's own. [1]"""
     found = np.full(len(layouts), known.noise**2)
@@ -212,8 +208,10 @@ def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
     return found
 
 
-def _beyond(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Array:
-    """Distances of layouts beyond the measured runs [layouts, ways]; each value that no run has is a
+def beyond_scales(
+    runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
+) -> Array:
+    """Scale of each way beyond the measured runs, [layouts, ways]; each value that no run has is a
     way of its own. [1]
     """
     kinds = [(one.stack, EXPERTS in one.blocks.split("+")) for one in layouts]
@@ -229,4 +227,14 @@ def _beyond(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Array:
         for way in distinct(name if name in ORDERED else f"{name}={word}" for _, word in words):
             mine = [name in ORDERED or f"{name}={word}" == way for _, word in asked]
             ways[way] = np.where(mine, each, 0.0)
-    return np.stack([*ways.values(), np.zeros(len(layouts))], axis=-1)
+    distances = np.stack([*ways.values(), np.zeros(len(layouts))], axis=-1)
+    return (variance or shipped()).layout * distances
+
+
+def memory_half_width(estimated: Array | Ratio) -> Array:
+    """Half the width of the band of a memory, by the share that is estimated. Ours. [1]
+
+    >>> float(memory_half_width(1.0).round(3)), float(memory_half_width(0.2).round(3))
+    (0.131, 0.033)
+    """
+    return np.hypot(ESTIMATED * np.asarray(estimated, dtype=float), COUNTED)

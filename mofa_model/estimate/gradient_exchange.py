@@ -21,29 +21,21 @@ norms."""
 
 
 @dataclass(frozen=True)
-class Hiding:
-    """How a stack hides the collectives of a ZeRO level beside compute."""
+class GradientExchange:
+    """What a step sends and updates beside the work of its micro-batches."""
 
+    collective: Seconds
+    """Gradient and parameter collectives, exposed or not. [s]"""
     each: bool | NDArray[np.bool_]
     """Whether every micro-batch sends gradients."""
     reach: Ratio
-    """Share of the window of compute that it really uses. [1]"""
+    """Share of the window of compute beside them that the stack really uses. [1]"""
     tail: Ratio
     """Share of the collectives that stays exposed. [1]"""
-
-
-@dataclass(frozen=True)
-class GradientExchange:
-    """Times of a step that do not depend on the work of a micro-batch. [s]"""
-
-    collective: Seconds
-    """Gradient and parameter collectives, exposed or not."""
-    hiding: Hiding
-    """What hides them."""
     embedding: Seconds
-    """All-reduce of a tied embedding between first and last stage."""
+    """All-reduce of a tied embedding between first and last stage. [s]"""
     optimizer: Seconds
-    """The update, Eq. (26) or (28)."""
+    """The update, Eq. (26) or (28). [s]"""
 
 
 def gradient_exchange(
@@ -78,9 +70,14 @@ def gradient_exchange(
             s.ep * s.etp,
             micro_batches,
         )
+    k = cluster.calibration.overlap
+    each = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
+    at_the_end = k.data_replicated if s.sharding is Sharding.NONE else k.data
     return GradientExchange(
         collective=collective,
-        hiding=_hiding(cluster, s.sharding),
+        each=each,
+        reach=k.gather if each else at_the_end,
+        tail=k.gather_tail if each else k.data_tail,
         embedding=_tied_embedding_time(workload, cluster, s, ranks),
         optimizer=_update_time(
             workload, cluster, s, stage_kinds, trained, trained_experts, ranks, expert_ranks
@@ -93,14 +90,6 @@ def _fullest(parameters: Count) -> Count:
     return np.max(parameters, axis=0) if np.ndim(parameters) else parameters
 
 
-def _hiding(cluster: Cluster, level: Sharding) -> Hiding:
-    k = cluster.calibration.overlap
-    if level in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
-        return Hiding(each=True, reach=k.gather, tail=k.gather_tail)
-    reach = k.data_replicated if level is Sharding.NONE else k.data
-    return Hiding(each=False, reach=reach, tail=k.data_tail)
-
-
 def exposed_time(
     strategy: Strategy, exchange: GradientExchange, slowest: Seconds, micro_batches: Count
 ) -> Seconds:
@@ -109,11 +98,11 @@ def exposed_time(
     They run beside all micro-batches where each sends gradients, else beside those that the
     schedule leaves.
     """
-    s, hiding = strategy, exchange.hiding
+    s = strategy
     left = s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
-    window = slowest * np.where(hiding.each, micro_batches, left)
-    reach = hiding.reach * float(s.data_overlap)
-    return overlap.data_exposed(exchange.collective, window, reach, hiding.tail)
+    window = slowest * np.where(exchange.each, micro_batches, left)
+    reach = exchange.reach * float(s.data_overlap)
+    return overlap.data_exposed(exchange.collective, window, reach, exchange.tail)
 
 
 def _collective_time(

@@ -25,7 +25,7 @@ from mofa_model.estimate.block_time import (
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
-from mofa_model.units import Bytes, Ratio, Seconds
+from mofa_model.units import Ratio, Seconds
 
 _INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
 """Modules that chunks of experts contain."""
@@ -85,7 +85,9 @@ def _layer(
 
     # Half of the messages gather inputs, half scatter sums. With sequence parallelism the inputs of
     # weight gradients are gathered again.
-    gather, scatter = _tensor_messages(workload, cluster, s)
+    gather, scatter = (
+        _tensor_message(workload, cluster, s, inputs=inputs) for inputs in (True, False)
+    )
     halves = 0.5 * _sum(block.gathers for block in blocks)
     sent_forward = halves * (gather + scatter)
     sent_backward = sent_forward + halves * gather * float(s.sequence_parallel)
@@ -177,26 +179,19 @@ def _layer(
     )
 
 
-def _tensor_messages(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[Seconds, Seconds]:
-    """A gather of a layer's inputs among tensor ranks, and a scatter of sums. [s]
+def _tensor_message(workload: Workload, cluster: Cluster, s: Strategy, *, inputs: bool) -> Seconds:
+    """A gather of a layer's inputs among tensor ranks, else a scatter of sums. [s]
 
     Inputs are gathered as narrow as the products read them, sums are not. Source: Transformer
     Engine, gather_along_first_dim; torchao, Float8ColwiseParallel.
     """
-    precision, links = workload.training.precision, cluster.calibration.links
-    elements = tokens_per_rank(workload, s) * workload.model.hidden
-    path = collectives.path_between(cluster, s.tp, 1.0)
-
-    def message(width: Bytes) -> Seconds:
-        size = elements * width
-        copies = compute.elementwise_time(2.0 * size * links.message_copies, memory_rate(cluster))
-        sent = collectives.all_gather_time(size, s.tp, path)
-        return sent + np.where(np.asarray(s.tp) > 1, copies, 0.0)
-
-    scatter = message(precision.activation)
-    if not s.sequence_parallel or precision.gathered == precision.activation:
-        return scatter, scatter
-    return message(precision.gathered), scatter
+    precision = workload.training.precision
+    width = precision.gathered if inputs and s.sequence_parallel else precision.activation
+    size = tokens_per_rank(workload, s) * workload.model.hidden * width
+    traffic = 2.0 * size * cluster.calibration.links.message_copies
+    copies = compute.elementwise_time(traffic, memory_rate(cluster))
+    sent = collectives.all_gather_time(size, s.tp, collectives.path_between(cluster, s.tp, 1.0))
+    return sent + np.where(np.asarray(s.tp) > 1, copies, 0.0)
 
 
 def _sum(terms: Iterable[Seconds]) -> Seconds:

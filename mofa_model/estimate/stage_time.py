@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,25 +18,6 @@ from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Count, Ratio, Seconds
-
-
-@dataclass(frozen=True)
-class HeadTime:
-    """Head and loss of one micro-batch, forward and backward. [s]"""
-
-    linear: Seconds
-    """Projection products of the head."""
-    logits: Seconds
-    """Memory traffic of logits and loss."""
-    tensor: Seconds
-    """Exposed collectives."""
-    accumulate: Seconds
-    """Adding up the head's gradients."""
-
-    @property
-    def total(self) -> Seconds:
-        """The sum of its parts. [s]"""
-        return self.linear + self.logits + self.tensor + self.accumulate
 
 
 @dataclass(frozen=True)
@@ -61,8 +42,10 @@ class StageTime:
     """Part of the total that computes weight gradients."""
 
 
-def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadTime:
-    """Head and loss on the stage that holds them, forward and backward. [s]"""
+def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> Mapping[str, Seconds]:
+    """Head and loss of a micro-batch, forward and backward, by part: products, traffic of logits,
+    exposed collectives, and the sum of gradients. [s]
+    """
     model, c, t = workload.model, cluster.calibration.compute, strategy.tp
     tokens, precision = tokens_per_rank(workload, strategy), workload.training.precision
     vocabulary, memory = model.embedding.vocabulary / t, memory_rate(cluster)
@@ -72,12 +55,12 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     frozen = anything(workload.training.adapter_rank)
     product = product_time(workload, cluster, Rows.SENT, tokens, vocabulary, model.hidden)
     added = 0.0 if frozen else vocabulary * model.hidden
-    return HeadTime(
-        linear=(2.0 if frozen else 3.0) * product,
-        logits=compute.elementwise_time(tokens * vocabulary * c.logit_traffic, memory),
-        tensor=4.0 * message * cluster.calibration.overlap.tensor,
-        accumulate=added * (2.0 * precision.gradient + precision.activation) / memory,
-    )
+    return {
+        "linear": (2.0 if frozen else 3.0) * product,
+        "logits": compute.elementwise_time(tokens * vocabulary * c.logit_traffic, memory),
+        "tensor": 4.0 * message * cluster.calibration.overlap.tensor,
+        "accumulate": added * (2.0 * precision.gradient + precision.activation) / memory,
+    }
 
 
 def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:

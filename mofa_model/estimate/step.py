@@ -27,7 +27,7 @@ from mofa_model.estimate.gradient_exchange import (
     gradient_exchange,
 )
 from mofa_model.estimate.layer_time import layer_times
-from mofa_model.estimate.stage_time import HeadTime, StageTime, head_time, stage_times
+from mofa_model.estimate.stage_time import StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
 from mofa_model.placement import Stages, stages_of
 from mofa_model.records import dataclass, varied
@@ -148,7 +148,8 @@ class Estimate:
     """Layers, embedding and head of every kind of stage."""
     layer_times: tuple[LayerTime, ...]
     """One layer of each kind."""
-    head_time: HeadTime
+    head_time: Mapping[str, Seconds]
+    """Head and loss, by part. [s]"""
     stage_time: StageTime
     step_inputs: StepInputs
     step_terms: StepTime
@@ -186,8 +187,9 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     m = micro_batches(workload, s)
     axes = max(workload.axes, cluster.axes, array_axes(s))
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
-    layers, whole, head = on_distinct_rows(workload, cluster, s, _work_of_a_device)
-    stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head.total)
+    layers = on_distinct_rows(workload, cluster, s, _layers)
+    head = on_distinct_rows(workload, cluster, s, head_time)
+    stage = stage_times(workload, cluster, s, stages, layers, sum(head.values()))
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
     inputs = StepInputs(
@@ -202,7 +204,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     )
     return Estimate(
         stage_kinds=stages,
-        layer_times=layers,
+        layer_times=layers[: len(workload.model.kinds)],
         head_time=head,
         stage_time=stage,
         step_inputs=inputs,
@@ -211,13 +213,11 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     )
 
 
-def _work_of_a_device(
-    workload: Workload, cluster: Cluster, s: Strategy
-) -> tuple[tuple[LayerTime, ...], tuple[LayerTime, ...], HeadTime]:
-    """Layers of each kind, with whole experts where not all run in chunks, and the head."""
+def _layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[LayerTime, ...]:
+    """A layer of each kind; then the same with whole experts, where not all run in chunks."""
     some = anything(s.chunk_layers)
     whole = layer_times(workload, cluster, replace(s, chunks=1)) if some else ()
-    return layer_times(workload, cluster, s), whole, head_time(workload, cluster, s)
+    return (*layer_times(workload, cluster, s), *whole)
 
 
 def pipeline_flow(strategy: Strategy, stage: StageTime, micro_batches: Count) -> Flow:

@@ -7,14 +7,12 @@ by: advice, verbs.
     axes               the values on every axis of one search
     constraints        what fixes, lists or bounds an axis, as people write it
     space              enumerates legal shapes and their features, and counts the rest
-    lower_bound        step times that shapes cannot beat, and the order in which they are priced
-    blocks             rows of one schedule, with options of a micro-batch and choices of overlap
-    optimizer_states   what stays in memory and is sent once a step
+    blocks             rows of one schedule, with their optimizer states, options of a micro-batch and
+                       choices of overlap
     local              the work of one device, on the distinct local shapes
     memory_fit         what has no room at all, and what fits of every state beside an option
-    price              memory first, then time
-    rank               keeps the best of the stream
-    effort             how much computing one question may cost
+    price              memory first, then time, by rising step times that shapes cannot beat
+    rank               keeps the best of the stream, and how much computing is left to a question
 
 A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
 """
@@ -22,7 +20,6 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 from mofa_model.axes.frameworks import ANY, Framework, framework, frameworks, trainers
 from mofa_model.axes.rejection import LIFTABLE, Rejection
 from mofa_model.search.constraints import Constraint, parse_constraint, parse_constraints
-from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import (
     Candidate,
     Ranking,
@@ -32,7 +29,7 @@ from mofa_model.search.explore import (
     require,
     search,
 )
-from mofa_model.search.rank import Factor, Score
+from mofa_model.search.rank import ASIDE, Effort, Factor, Score
 
 __all__ = [
     "ANY", "ASIDE", "LIFTABLE", "Candidate", "Constraint", "Effort", "Factor", "Framework", "Ranking",

@@ -17,11 +17,22 @@ from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
 from mofa_model.records import dataclass
 from mofa_model.search.axes import Axes, known_axes
+from mofa_model.search.blocks import least_checkpoint
 from mofa_model.search.constraints import Constraint, constrained, require_words
-from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
-from mofa_model.search.optimizer_states import least_checkpoint
 from mofa_model.search.price import price
-from mofa_model.search.rank import Factor, Leaders, Score, nothing_lost, step_alone
+from mofa_model.search.rank import (
+    NUMBER,
+    PLACE,
+    ROW,
+    SHAPE,
+    Effort,
+    Factor,
+    Leaders,
+    Score,
+    Spent,
+    nothing_lost,
+    step_alone,
+)
 from mofa_model.search.space import shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy, acting

@@ -135,7 +135,10 @@ class LocalShapes:
 
     @cached_property
     def _heads(self) -> list[Seconds]:
-        return [head_time(self._workload, self._cluster, shapes).total for shapes in self._shapes]
+        return [
+            sum(head_time(self._workload, self._cluster, shapes).values())
+            for shapes in self._shapes
+        ]
 
 
 def _sums(layer: LayerTime) -> LayerTime:

@@ -17,9 +17,14 @@ from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
 from mofa_model.placement import spread
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import Axes
-from mofa_model.search.blocks import FeatureValues, Overlaps, ShapeBlock, micro_batch_options
+from mofa_model.search.blocks import (
+    FeatureValues,
+    OptimizerStates,
+    Overlaps,
+    ShapeBlock,
+    micro_batch_options,
+)
 from mofa_model.search.local import LocalShapes
-from mofa_model.search.optimizer_states import OptimizerStates
 from mofa_model.search.rank import Leaders
 from mofa_model.strategy import Sharding
 

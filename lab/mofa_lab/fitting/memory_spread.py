@@ -1,4 +1,4 @@
-"""How far estimates of memory are off: the likeliest width of `mofa_model.bands.memory_odds`.
+"""How far estimates of memory are off: the likeliest width of `mofa_model.bands.variance`.
 
     measured    log(measured / predicted) by a fit without the run's publisher, or model of a sweep
     trained     a published run had room, so it was below the limit
@@ -22,8 +22,8 @@ from mofa_lab.fitting.coverage import judged
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import CROWD
 from mofa_lab.validate.steps import predict
-from mofa_model.bands.memory_odds import COUNTED
 from mofa_model.bands.odds import END, chance
+from mofa_model.bands.variance import COUNTED
 from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow
 

@@ -26,9 +26,8 @@ from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import CROWD
 from mofa_model.bands.coordinates import Coordinates
 from mofa_model.bands.odds import END, SHARE
-from mofa_model.bands.support import EXPERTS
-from mofa_model.bands.table import MeasuredRuns
-from mofa_model.bands.variance import Variance, parts_of
+from mofa_model.bands.table import EXPERTS, MeasuredRuns
+from mofa_model.bands.variance import Variance, beyond_scales, noise_scales, system_scales
 
 Array = NDArray[np.floating[Any]]
 
@@ -200,12 +199,9 @@ def _group(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -
     """The parts at unit numbers, as the product computes them."""
     layouts = [at for at, _ in runs]
     none = Variance(noise=0.0, system=0.0, mixture=0.0, layout=0.0, told=0.0, slopes={})
-    logs = [
-        np.square(parts_of(seen, layouts, replace(none, slopes={name: 1.0})).noise)
-        for name in SLOPES
-    ]
-    beyond = np.square(parts_of(seen, layouts, replace(none, layout=1.0)).beyond)
-    share = np.square(parts_of(seen, layouts, replace(none, system=1.0, told=1.0)).systems)
+    logs = [np.square(noise_scales(layouts, replace(none, slopes={name: 1.0}))) for name in SLOPES]
+    beyond = np.square(beyond_scales(seen, layouts, replace(none, layout=1.0)))
+    share = np.square(system_scales(seen, layouts, replace(none, system=1.0, told=1.0)))
     return LeftGroup(
         by=by,
         publisher=layouts[0].publisher,

@@ -16,8 +16,7 @@ from mofa_model.advice.choice import simplest
 from mofa_model.advice.verdict import KEPT
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import LayoutOdds, odds_of
-from mofa_model.bands.support import support
-from mofa_model.bands.table import MeasuredRuns
+from mofa_model.bands.table import MeasuredRuns, support
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.estimate.terms import device_memory_limit
 

@@ -170,7 +170,7 @@ def _bands() -> Path:
 
 def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
     from mofa_lab.fitting import figures, memory_spread
-    from mofa_model.bands.memory_odds import ESTIMATED
+    from mofa_model.bands.variance import ESTIMATED
 
     spread = (
         Column("n"),
@@ -193,7 +193,7 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
     notes = tuple(f"written: {name}" for name in written)
     if "publisher" in found.memory.validated:
         likeliest = memory_spread.likeliest(memory_spread.errors_of(found))
-        notes += (f"memory_odds.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
+        notes += (f"variance.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
     return [
         Table(
             title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes

@@ -12,8 +12,8 @@ from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.folds import cross_validate
 from mofa_lab.fitting.priors import priors
 from mofa_lab.validate.cases import load
-from mofa_model.bands.memory_odds import ESTIMATED, half_width
 from mofa_model.bands.odds import END
+from mofa_model.bands.variance import ESTIMATED, memory_half_width
 from mofa_model.calibrate.fit import fit, memories
 
 CASES = Path(__file__).parents[3] / "lab/data/cases"
@@ -63,5 +63,5 @@ def test_the_shipped_width_is_the_likeliest_and_holds_four_of_five():
     )
     assert memory_spread.likeliest(told) == pytest.approx(ESTIMATED, rel=0.1)
     measured = told[0]
-    inside = np.abs(measured.value) <= half_width(measured.estimated)
+    inside = np.abs(measured.value) <= memory_half_width(measured.estimated)
     assert 0.75 <= float(np.mean(inside)) <= 0.88

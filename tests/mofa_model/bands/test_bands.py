@@ -9,9 +9,8 @@ import pytest
 from mofa_model.bands.coordinates import PLACES, WORDS, Coordinates, apart
 from mofa_model.bands.evidence import basis_of, features_of
 from mofa_model.bands.odds import END, SHARE, band_of
-from mofa_model.bands.support import support
-from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs
-from mofa_model.bands.variance import parts_of, shipped
+from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs, support
+from mofa_model.bands.variance import shipped, system_scales
 from mofa_model.calibrate.system import RUNS, SYSTEMS
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
@@ -148,17 +147,17 @@ def test_one_run_of_yours_takes_away_most_of_what_a_system_varies_by():
     asked = replace(
         ASKED, stack="maxtext", device="h100-80gb-sxm", blocks="attention+experts", layout={}
     )
-    before = np.square(parts_of(measured_runs(), (asked,)).systems[0])
+    before = np.square(system_scales(measured_runs(), (asked,))[0])
     mine = measured_runs([in_words("mine", asked, step=0.1)])
     after, format_, device = (
-        np.square(parts_of(mine, (one,)).systems[0])
+        np.square(system_scales(mine, (one,))[0])
         for one in (asked, replace(asked, format="fp8"), replace(asked, device="gb200"))
     )
     assert after < 0.3 * before
     assert after < format_ < device < before
     dense = replace(asked, blocks="attention+dense")
     dense_before, dense_after = (
-        np.square(parts_of(runs, (dense,)).systems[0])
+        np.square(system_scales(runs, (dense,))[0])
         for runs in (measured_runs(), measured_runs([in_words("mine", dense, step=0.1)]))
     )
     assert dense_after < 0.6 * dense_before

@@ -8,8 +8,7 @@ import pytest
 
 from mofa_model.bands.coordinates import Coordinates
 from mofa_model.bands.odds import band_of, chance, odds_of
-from mofa_model.bands.support import support
-from mofa_model.bands.table import measured_runs
+from mofa_model.bands.table import measured_runs, support
 
 AT = Coordinates(
     stack="nanotron", device="h100-80gb-sxm", format="bf16", blocks="attention+dense",
