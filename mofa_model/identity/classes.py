@@ -95,7 +95,8 @@ OTHER_MODELS: Final = re.compile(
     r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*|llava"
     r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
-    r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
+    r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
+    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
 )
 """Models and data sets that are no language models."""
@@ -126,6 +127,8 @@ def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
     return sorted(found, key=lambda one: -one.weight)
 
 
+_OF_MPI: Final = frozenset({"mpirun", "mpiexec", "srun", "prterun"})
+_INTERPRETED: Final = re.compile(r"python|\.(py|sh|ya?ml)$|(^|/)(ba)?sh$|[$ ]")
 _STARTS_BINARIES: Final = frozenset(
     {"mpirun", "mpiexec", "srun", "horovodrun", "numactl", "prterun", "tune"}
 )
@@ -150,6 +153,12 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
         return  # options alone: the image has the program
     if first in _STARTS_BINARIES:
         named += tuple(text for text in texts[1:] if not text.startswith("-") and "=" not in text)
+    if first in _OF_MPI and not any(_INTERPRETED.search(one) for one in texts):
+        named += tuple(texts)
+        if not any(row.forms.search(one) for row in _rows("program") for one in named):
+            says = "a binary under MPI, as HPC programs are"
+            yield Clue(JobClass.HPC, says, 40, "", _plain(program), command.where)
+            return
     for row in _rows("program"):
         if any(row.forms.search(one) for one in named):
             shown = next((one for one in (program, first) if row.forms.search(one)), "")

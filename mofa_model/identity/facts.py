@@ -34,10 +34,10 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "recipe", "factory", "config_name", "config", "flavor", "model_type",
+    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config", "flavor", "model_type",
     "architecture",
 )  # fmt: skip
-_RECIPES: Final = frozenset({"recipe", "config", "factory"})
+_RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant"})
 """Options whose value is the name of settings, which has a model's name in it."""
 _HUB: Final = frozenset(
     {"model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path"}
@@ -183,6 +183,8 @@ class FactSheet:
     facts: dict[str, Fact]
     disagree: tuple[str, ...] = ()
     """Contradictions, each in one sentence."""
+    by_shape: bool = False
+    """Whether the model is the one that has the shape, and nobody names it."""
 
 
 class FactSources(NamedTuple):
@@ -241,7 +243,8 @@ def read_facts(seen: FactSources) -> FactSheet:
         found["trainer"] = Fact(seen.trainer, seen.image[1])
         if version := re.search(r":v?(\d+\.\d+[\w.]*)$", seen.image[0]):
             found["trainer_version"] = Fact(version[1], seen.image[1])
-    return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)))
+    shaped = model is not None and "layers" in shape and model.source == shape["layers"].source
+    return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
 
 
 def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
@@ -475,7 +478,8 @@ def _batches(
         found["micro_batch"] = fact
     whole = _whole(settings, ("train_batch_size",))
     if whole is not None:
-        name = "global_batch" if deepspeed else "micro_batch"
+        of_step = deepspeed or seen.trainer == "levanter"
+        name = "global_batch" if of_step else "micro_batch"
         found.setdefault(name, whole)
     plain = _whole(settings, ("batch_size",))
     if plain is not None and "micro_batch" not in found and "global_batch" not in found:

@@ -65,6 +65,8 @@ _RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.ki
 _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
 )
+_SEES: Final = frozenset({"vision_tower", "vision_model", "vision_encoder"})
+"""Options that only a model of images and language has."""
 _LEARNS: Final = re.compile(
     r"(learning_rate|lr|min_lr|epochs|num_(train_)?epochs|train_(steps|iters|samples)|warmup\w*"
     r"|weight_decay|optimi[sz]er|optim|adam\w*|gradient_accumulation\w*|grad_accum\w*|save_steps"
@@ -255,7 +257,9 @@ def _runtime_of(spec: Mapping[str, Any]) -> Reference:
     return Reference(of, text_of(ref.get("name")))
 
 
-_PROCESS_LAUNCHER: Final = re.compile(r"torchrun|accelerate|deepspeed|torch\.distributed|mpirun")
+_PROCESS_LAUNCHER: Final = re.compile(
+    r"torchrun|accelerate|deepspeed|torch\.distributed|mpirun|colossalai"
+)
 """What starts a process of PyTorch for each device: a batch is that of one process."""
 _FETCHES: Final = frozenset({"cp", "mirror", "sync", "download", "copy", "mv"})
 """What a command does whose arguments are what is copied, and last where to."""
@@ -300,8 +304,10 @@ def _verdict(
     serves = listens and "rayClusterSpec" not in spec and kind != "RayCluster"
     said = _SPEAKS & reading.facts.keys()
     batch = {"accumulation", "micro_batch", "global_batch"} & said
-    models = [text_of(reading.facts["model"].value)] if "model" in reading.facts else []
+    named = "model" in reading.facts and not reading.by_shape
+    models = [text_of(reading.facts["model"].value)] if named else []
     models += [one.value for one in seen.settings if one.key in _ASKS_MODEL]
+    models += [one.key for one in seen.settings if one.key in _SEES]
     verdict = class_of(
         list(evidence),
         seen.devices,

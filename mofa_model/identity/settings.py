@@ -77,6 +77,8 @@ def _key(name: str) -> str:
 
 def _options(command: ProgramCall) -> Iterator[Setting]:
     words = command.words
+    if words[0].text == "litgpt" and len(words) > 2 and not words[2].text.startswith("-"):
+        yield Setting("model", words[2].text, words[2].where, "option")
     for at, word in enumerate(words):
         text = word.text
         following = words[at + 1].text if at + 1 < len(words) else "-"

@@ -7,13 +7,14 @@ import yaml
 from each import each
 
 from mofa_model.errors import InputError
-from mofa_model.identity import model_preset
+from mofa_model.identity import identify, model_preset
 from mofa_model.launch import read_layout
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.jobs import identity_of, question_of
 from mofa_model.manifest.surroundings import surroundings
 from mofa_model.strategy_text import format_strategy
 
+COMMANDS = yaml.safe_load(Path(__file__).with_name("commands.yaml").read_text("utf-8"))
 JOBS = yaml.safe_load(Path(__file__).with_name("field.yaml").read_text("utf-8"))
 POLICY = """\
 apiVersion: mofa.dev/v1alpha1
@@ -79,3 +80,14 @@ def differing(job):
 @each([(job["says"], job) for job in JOBS])
 def test_a_job_of_the_field_is_what_an_engineer_would_say(says, job):
     assert not differing(job), says
+
+
+@each([tuple(row) for row in COMMANDS])
+def test_a_command_of_the_field_is_what_an_engineer_would_say(expected, command, facts):
+    main = {"name": "main", "image": "registry.example/own:1", "command": command}
+    main["resources"] = {"limits": {"nvidia.com/gpu": 8}}
+    found = identify({"kind": "Job", "spec": {"template": {"spec": {"containers": [main]}}}})
+    said = {name: found.facts[name].value for name in facts if name in found.facts}
+    assert (found.job_class.value, said) == (expected, facts), found.reason
+    assert "hunter2" not in repr((found.reason, found.facts))
+    assert "0123456789abcdef" not in repr((found.reason, found.facts))
