@@ -209,7 +209,8 @@ AXES: Final = (
         stuck="no number of pipeline stages goes with the devices",
     ),
     degree(
-        "mbs", tried.of_all(*tried.BATCH), 4, about="Sequences in a micro-batch.",
+        "mbs", tried.micro_batches, 4, about="Sequences in a micro-batch.",
+        values=f"{', '.join(map(str, tried.BATCH))}; three times those where they divide the batch",
         example="mbs=3", local=True, shape_rules=rules.BATCH,
         stuck="the global batch goes with no number of data-parallel ranks and micro-batches",
     ),

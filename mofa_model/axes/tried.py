@@ -70,6 +70,13 @@ def stage_counts(context: AxisContext) -> tuple[int, ...]:
     )
 
 
+def micro_batches(context: AxisContext) -> tuple[int, ...]:
+    """Powers of two, and three times those where they divide the global batch."""
+    batch = int(context.workload.training.global_batch)
+    thrice = (3 * n for n in BATCH[:-2] if batch % (3 * n) == 0)
+    return tuple(sorted({*BATCH, *thrice}))
+
+
 def pipelines(context: AxisContext) -> tuple[Pipeline, ...]:
     """Every schedule with its numbers of virtual stages."""
     layers = int(context.workload.model.layers)

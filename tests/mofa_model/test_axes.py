@@ -185,6 +185,18 @@ def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch
     assert missing == set()
 
 
+def test_micro_batches_are_powers_of_two_and_three_times_those_that_divide_the_batch():
+    """63 sequences of a rank can be taken three at a time, and by no even number."""
+
+    def tried_of(batch):
+        workload = replace(ASKED.workload, training=replace(TRAINING, global_batch=batch))
+        return known_axes(replace(ASKED, workload=workload))["mbs"]
+
+    assert tried_of(8192) == (1, 2, 4, 8, 16, 32)
+    assert tried_of(504) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert tried_of(510) == (1, 2, 3, 4, 6, 8, 16, 32)
+
+
 def test_axes_of_the_question_are_no_part_of_a_strategy():
     assert {name for axis in QUESTION for name in axis.fields}.isdisjoint(
         field.name for field in fields(Strategy)

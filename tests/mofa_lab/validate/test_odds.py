@@ -131,6 +131,17 @@ def test_no_answer_is_slower_than_the_published_layout_as_today_s_by_its_own_est
     assert told["given_status"] != "Recommended" or told["beats"] >= 0.5
 
 
+@pytest.mark.parametrize(
+    "name", ["foundry-mpt-30b-s1024-a100-8-mb6-gb1008", "foundry-mpt-3b-s2048-a10040-128-mb6-gb768"]
+)
+def test_a_hidden_layout_whose_micro_batch_is_no_power_of_two_is_found_or_nearly_so(name):
+    """Both answers were 11 to 14 % slower: micro-batches of three and six sequences were never tried."""
+    runs = measured_runs()
+    cases = [case for case in load(CASES / "throughput.json")[0] if case.id == name]
+    (told,) = picks(cases, runs, dict(zip(runs.names, runs.groups, strict=True)))
+    assert told["gain"] >= -0.05
+
+
 def test_what_is_overstated_by_more_than_half_is_counted_by_kind():
     said = np.log(1.4)
     pairs = [(frozenset({"experts"}), said, np.log(1.1))] * 10
