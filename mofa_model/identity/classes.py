@@ -127,6 +127,8 @@ def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
     return sorted(found, key=lambda one: -one.weight)
 
 
+_PREPARES_ONLY: Final = re.compile(r"\+*(--)?(model\.)?do_train(ing)?=false", re.IGNORECASE)
+"""NeMo's and BioNeMo's switch: what is prepared is not trained on."""
 _OF_MPI: Final = frozenset({"mpirun", "mpiexec", "srun", "prterun"})
 _INTERPRETED: Final = re.compile(r"python|\.(py|sh|ya?ml)$|(^|/)(ba)?sh$|[$ ]")
 _STARTS_BINARIES: Final = frozenset(
@@ -148,6 +150,10 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
     launcher = first if first in {"accelerate", "deepspeed", "composer"} else ""
     if "COMPILE=1" in texts:
         yield Clue(JobClass.EVALUATION, "a compilation", 100, "", _plain(program), command.where)
+        return
+    if any(_PREPARES_ONLY.fullmatch(text) for text in texts):
+        says = "a preparation of data, with training switched off"
+        yield Clue(JobClass.EVALUATION, says, 100, "", _plain(program), command.where)
         return
     if "=" in first or first.startswith("-"):
         return  # options alone: the image has the program
