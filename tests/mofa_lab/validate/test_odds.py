@@ -142,6 +142,20 @@ def test_a_hidden_layout_whose_micro_batch_is_no_power_of_two_is_found_or_nearly
     assert told["gain"] >= -0.05
 
 
+@pytest.mark.soak
+def test_of_all_published_layouts_few_answers_are_slower_by_their_own_estimate():
+    """Hidden, 4 of 183 by more than 10 % (they have micro-batches of 5 and 10 sequences); as today's, none."""
+    runs = measured_runs()
+    published = [
+        case for file in sorted(CASES.glob("*.json")) for case in load(file)[0] if not case.group
+    ]
+    known = dict(zip(runs.names, runs.groups, strict=True))
+    found = summed(picks(published, runs, {c.id: known.get(c.id, "") for c in published}), {})
+    assert found["answered"] > 150
+    assert found["slower_10"] <= 0.05
+    assert (found["given_slower_2"], found["given_unlikely"], found["half"]) == (0, 0, 0)
+
+
 def test_what_is_overstated_by_more_than_half_is_counted_by_kind():
     said = np.log(1.4)
     pairs = [(frozenset({"experts"}), said, np.log(1.1))] * 10
@@ -159,6 +173,8 @@ def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_th
             found[way][-1] for way in ("steps", "plan", "top", "random")
         )
         assert min(in_turn, advised) < max(fastest, 0.001) < random
+        # The aim is 0.007. All that is left is of five questions, in four of which the best run took
+        # 16 to 23 % less than is said where its neighbours are right to 9 %.
         assert min(in_turn, advised) <= 0.009
         assert advised <= 0.011
         assert found["failed"] <= 1
