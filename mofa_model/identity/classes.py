@@ -91,26 +91,36 @@ LANGUAGE_MODELS: Final = re.compile(
 """Families of language models."""
 _TINY: Final = re.compile(r"tinyllama|codellama|tiny-?llama", re.IGNORECASE)
 OTHER_MODELS: Final = re.compile(
-    r"(?<![a-z])(esm\d?\w*|bionemo|protein\w*|bert|roberta|resnet\w*|imagenet|mnist|cifar\w*|\w*diffusion"
-    r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*|llava"
+    r"(?<![a-z])(esm\d?\w*|bionemo|protein\w*|bert|roberta|resnet\w*|imagenet|mnist|cifar\w*"
+    r"|\w*diffusion"
+    r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*"
+    r"|llava"
     r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
     r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
-    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
+    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1"
+    r"|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
 )
 """Models and data sets that are no language models."""
 _TUNES: Final = re.compile(
-    r"(?<![a-z])(fine[-_ ]?tun\w*|finetun\w*|sft|q?lora|peft|distil\w*|instruct[-_]tun\w*)(?![a-z])",
+    r"(?<![a-z])(fine[-_ ]?tun\w*|finetun\w*|sft|q?lora|peft|distil\w*"
+    r"|instruct[-_]tun\w*)(?![a-z])",
     re.IGNORECASE,
 )
 _SEEING: Final = re.compile(r"[-_]vl(?![a-z])|vision|[-_]omni|multimodal", re.IGNORECASE)
 """Names of models of language and images."""
 _NAMES: Final = (
-    (re.compile(r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"), JobClass.EVALUATION),
+    (
+        re.compile(
+            r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset"
+            r"|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"
+        ),
+        JobClass.EVALUATION,
+    ),
     (re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d"), JobClass.INFERENCE),
     (re.compile(r"bench|nccl|perf-?test"), JobClass.HPC),
-)  # fmt: skip
+)
 
 
 def clues_of_runtime(name: str, where: str) -> list[Clue]:
@@ -118,10 +128,10 @@ def clues_of_runtime(name: str, where: str) -> list[Clue]:
     return list(_of_image(name, where))
 
 
-def clues_of(said: Said, written: Iterable[WrittenContainer]) -> list[Clue]:
+def clues_of(said: Said, written_containers: Iterable[WrittenContainer]) -> list[Clue]:
     """What commands and images tell, the weightiest first."""
     found = [one for command in programs(said) for one in _of_command(command)]
-    for container in written:
+    for container in written_containers:
         found += _of_image(container.image, f"{container.where}.image")
     found += _of_sources(said)
     return sorted(found, key=lambda one: -one.weight)
@@ -190,20 +200,62 @@ def _of_image(image: str, where: str) -> Iterator[Clue]:
 
 _IMAGES: Final = "a library for images or sound"
 _LIBRARIES: Final = (
-    (re.compile(r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b"), JobClass.RL, "trl", "an RL or preference trainer"),
+    (
+        re.compile(r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b"),
+        JobClass.RL,
+        "trl",
+        "an RL or preference trainer",
+    ),
     (re.compile(r"\bSFTTrainer\b"), JobClass.FINE_TUNING, "trl", "TRL's SFTTrainer"),
-    (re.compile(r"\bllamafactory\b|llama-factory", re.IGNORECASE), JobClass.FINE_TUNING, "llama-factory", "LLaMA-Factory"),
-    (re.compile(r"\b(torchtune|axolotl|llamafactory|unsloth)\b"), JobClass.FINE_TUNING, "", "a library for fine-tuning"),
-    (re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"), JobClass.FINE_TUNING, "", "a Trainer of a causal language model"),
-    (re.compile(r"estimate_zero\w+|lm_eval"), JobClass.EVALUATION, "", "an estimate or an evaluation"),
-    (re.compile(r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\("), JobClass.INFERENCE, "", "a library for inference"),
-    (re.compile(r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+|import (monai|timm|diffusers|torchaudio|ultralytics)|from (monai|timm|diffusers|torchaudio|ultralytics)[. ]", re.IGNORECASE), JobClass.OTHER_TRAINING, "", _IMAGES),
-)  # fmt: skip
+    (
+        re.compile(r"\bllamafactory\b|llama-factory", re.IGNORECASE),
+        JobClass.FINE_TUNING,
+        "llama-factory",
+        "LLaMA-Factory",
+    ),
+    (
+        re.compile(r"\b(torchtune|axolotl|llamafactory|unsloth)\b"),
+        JobClass.FINE_TUNING,
+        "",
+        "a library for fine-tuning",
+    ),
+    (
+        re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"),
+        JobClass.FINE_TUNING,
+        "",
+        "a Trainer of a causal language model",
+    ),
+    (
+        re.compile(r"estimate_zero\w+|lm_eval"),
+        JobClass.EVALUATION,
+        "",
+        "an estimate or an evaluation",
+    ),
+    (
+        re.compile(
+            r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\("
+        ),
+        JobClass.INFERENCE,
+        "",
+        "a library for inference",
+    ),
+    (
+        re.compile(
+            r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+"
+            r"|import (monai|timm|diffusers|torchaudio|ultralytics)"
+            r"|from (monai|timm|diffusers|torchaudio|ultralytics)[. ]",
+            re.IGNORECASE,
+        ),
+        JobClass.OTHER_TRAINING,
+        "",
+        _IMAGES,
+    ),
+)
 
 
 def _of_sources(said: Said) -> Iterator[Clue]:
     """What Python sources and lists of packages import."""
-    for source in said.sources:
+    for source in said.files:
         if not source.name.endswith((".py", "python -c", "runtimeEnvYAML", ".txt")):
             continue
         for form, job_class, trainer, says in _LIBRARIES:

@@ -1,8 +1,8 @@
 """What containers run: their command and arguments, read as a shell reads them, and never run.
 
-Scripts behind `bash -c`, scripts and Python sources in ConfigMaps, here-documents and the entrypoint
-of a RayJob are taken apart. A word keeps the place where it stands, and variables that the manifest
-gives a value have it.
+Scripts behind `bash -c`, scripts and Python sources in ConfigMaps, here-documents and the
+entrypoint of a RayJob are taken apart. A word keeps the place where it stands, and variables that
+the manifest gives a value have it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class TextFile(NamedTuple):
     text: str
     where: str
     """Where it stands in the manifest."""
-    line: int = 1
+    first_line: int = 1
     """The line of its first line there. [1]"""
 
     def at(self, offset: int) -> str:
         """The place of a character."""
-        return f"{self.where} line {self.line + self.text.count(chr(10), 0, offset)}"
+        return f"{self.where} line {self.first_line + self.text.count(chr(10), 0, offset)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +108,9 @@ class ProgramCall:
 class Said:
     """Everything that containers run and read."""
 
-    commands: list[ProgramCall] = dataclasses.field(default_factory=list)
+    program_calls: list[ProgramCall] = dataclasses.field(default_factory=list)
     variables: dict[str, PlacedVariable] = dataclasses.field(default_factory=dict)
-    sources: list[TextFile] = dataclasses.field(default_factory=list)
+    files: list[TextFile] = dataclasses.field(default_factory=list)
     """Files: those that a command names or writes, then the others that are mounted."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """What could not be read."""
@@ -219,7 +219,7 @@ class _Reader:
             line = text[opened:start]
             written = _WRITES.search(line)
             name = self._expanded(written.group(1)) if written else "python -c"
-            first = source.line + text.count("\n", 0, start)
+            first = source.first_line + text.count("\n", 0, start)
             made = TextFile(name, document, source.where, first)
             self._take(made)
             if written:  # a later command may run it
@@ -256,16 +256,16 @@ class _Reader:
         while kept and _ASSIGNED.fullmatch(kept[0].text) and len(kept) > 1:
             kept.pop(0)
         if kept:
-            self._said.commands.append(ProgramCall(words=tuple(kept), where=kept[0].where))
+            self._said.program_calls.append(ProgramCall(words=tuple(kept), where=kept[0].where))
 
     def _follow(self, words: Sequence[PlacedWord], depth: int) -> None:
         """Files that a command names and that are here: scripts are read as scripts."""
         for word in words:
             for path in (word.text, word.text.partition("=")[2]):
                 source = self._file(path)
-                if source is None or (source.where, source.line) in self._named:
+                if source is None or (source.where, source.first_line) in self._named:
                     continue
-                self._named |= {(source.where, source.line), path}
+                self._named |= {(source.where, source.first_line), path}
                 if _SCRIPT.search(source.name) and depth < _DEEPEST:
                     self.script(source, depth + 1)
                 self._take(source)
@@ -286,8 +286,8 @@ class _Reader:
         return found[0] if len(found) == 1 else None
 
     def _take(self, source: TextFile) -> None:
-        if source not in self._said.sources:
-            self._said.sources.append(source)
+        if source not in self._said.files:
+            self._said.files.append(source)
 
     def _lines(self, source: TextFile, depth: int) -> None:
         """A script that no shell reads, as templates are: line by line."""
@@ -359,8 +359,8 @@ def merged(parts: Sequence[Said]) -> Said:
     """What several containers say, those first that come first."""
     whole = Said()
     for said in parts:
-        whole.commands += said.commands
-        whole.sources += [one for one in said.sources if one not in whole.sources]
+        whole.program_calls += said.program_calls
+        whole.files += [one for one in said.files if one not in whole.files]
         for name, variable in said.variables.items():
             whole.variables.setdefault(name, variable)
     return whole
@@ -368,7 +368,7 @@ def merged(parts: Sequence[Said]) -> Said:
 
 def programs(said: Said) -> Iterator[ProgramCall]:
     """Commands that start a program and no builtin of a shell."""
-    for command in said.commands:
+    for command in said.program_calls:
         first = command.texts[0].rpartition("/")[2]
         if first in _RUNS and len(command.words) == 1:
             continue

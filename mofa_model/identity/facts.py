@@ -34,7 +34,8 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config", "flavor", "model_type",
+    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config", "flavor",
+    "model_type",
     "architecture",
 )  # fmt: skip
 _RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant"})
@@ -78,20 +79,20 @@ _SAVE: Final = (
 )  # fmt: skip
 _PARALLEL: Final[Mapping[str, tuple[str, ...]]] = {
     "tp": (
-        "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size", "tp",
-        "tp_degree", "tensor_model_parallel", "tensor_parallel", "ici_tensor_parallelism",
+        "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size",
+        "tp", "tp_degree", "tensor_model_parallel", "tensor_parallel", "ici_tensor_parallelism",
     ),
     "pp": (
-        "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree", "pp_size",
-        "pp", "pp_degree", "pipeline_parallel", "ici_pipeline_parallelism",
+        "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree",
+        "pp_size", "pp", "pp_degree", "pipeline_parallel", "ici_pipeline_parallelism",
     ),
     "cp": (
         "context_parallel_size", "context_parallel_degree", "cp_size", "cp", "context_parallel",
         "ici_context_parallelism",
     ),
     "ep": (
-        "expert_model_parallel_size", "expert_parallel_degree", "expert_parallel_size", "ep_size", "ep",
-        "ici_expert_parallelism",
+        "expert_model_parallel_size", "expert_parallel_degree", "expert_parallel_size", "ep_size",
+        "ep", "ici_expert_parallelism",
     ),
 }  # fmt: skip
 _SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -113,7 +114,8 @@ _FILE: Final = re.compile(
     r"\.(py|sh|ya?ml|json|jsonl|toml|model|txt|safetensors|pt|bin|nemo|parquet)$"
 )
 _FLAGS: Final = {
-    "bf16": "bf16", "pure_bf16": "bf16", "use_bf16": "bf16", "fp16": "fp16", "use_fp16": "fp16", "enable_bf16": "bf16",
+    "bf16": "bf16", "pure_bf16": "bf16", "use_bf16": "bf16", "fp16": "fp16", "use_fp16": "fp16",
+    "enable_bf16": "bf16",
 }  # fmt: skip
 _AUTO: Final = {"bf16": "auto"}
 """axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
@@ -134,8 +136,10 @@ Source: transformers, TrainingArguments."""
 _PLACEHOLDER: Final = re.compile(r"[$<>{}\s]|REPLACE|YOUR[_-]")
 _SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|_\d)?[bm](?![a-z0-9])", re.IGNORECASE)
 _IN_A_NAME: Final = re.compile(
-    r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt|falcon|nemotron|phi|olmo|bloom|mpt|granite)"
-    r"[-_]?v?(?P<version>\d(?:[._-]\d(?=[-_/]))?)?[-_/]?(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
+    r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt"
+    r"|falcon|nemotron|phi|olmo|bloom|mpt|granite)"
+    r"[-_]?v?(?P<version>\d(?:[._-]\d(?=[-_/]))?)?[-_/]?"
+    r"(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
     re.IGNORECASE,
 )
 _SECRET: Final = re.compile(
@@ -143,7 +147,8 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _LOOKS_SECRET: Final = re.compile(
-    r"^(hf_|sk-|ghp_|gho_|github_pat_|xox[bp]-|AKIA|ASIA|eyJ)\w|://[^/\s]*:[^/\s]*@|^[A-Fa-f0-9]{32,}$"
+    r"^(hf_|sk-|ghp_|gho_|github_pat_|xox[bp]-|AKIA|ASIA|eyJ)\w"
+    r"|://[^/\s]*:[^/\s]*@|^[A-Fa-f0-9]{32,}$"
 )
 
 
@@ -208,14 +213,14 @@ class FactSources(NamedTuple):
     """Whether its pods are those of another object."""
 
 
-def read_facts(seen: FactSources) -> FactSheet:
+def read_facts(sources: FactSources) -> FactSheet:
     """The facts of a job."""
-    settings = [one for one in seen.settings if not is_secret(one.path, one.value)]
+    settings = [one for one in sources.settings if not is_secret(one.path, one.value)]
     found: dict[str, Fact] = {}
     disagree: list[str] = []
-    _of_devices(found, seen)
+    _of_devices(found, sources)
     shape = {name: fact for name, keys in _SHAPE.items() if (fact := _whole(settings, keys))}
-    model = _model(seen._replace(settings=settings), shape)
+    model = _model(sources._replace(settings=settings), shape)
     if model is not None:
         found["model"] = model
         disagree += _other_depth(model, shape)
@@ -229,20 +234,20 @@ def read_facts(seen: FactSources) -> FactSheet:
     ):
         if fact := _whole(settings, keys, disagree, name.replace("_", " ")):
             found[name] = fact
-    _batches(found, settings, seen, disagree)
+    _batches(found, settings, sources, disagree)
     if precision := _precision(settings):
         found["precision"] = precision
-    if parallel := _parallel(settings, seen.trainer):
+    if parallel := _parallel(settings, sources.trainer):
         found["parallel"] = parallel
-    _derived(found, settings, seen, disagree)
+    _derived(found, settings, sources, disagree)
     if rank := _whole(settings, _RANK) or _rank(settings):
         found["adapter_rank"] = rank
     elif adapters := _adapters(settings):
         found["adapters"] = adapters
-    if seen.trainer and seen.trainer != "none":
-        found["trainer"] = Fact(seen.trainer, seen.image[1])
-        if version := re.search(r":v?(\d+\.\d+[\w.]*)$", seen.image[0]):
-            found["trainer_version"] = Fact(version[1], seen.image[1])
+    if sources.trainer and sources.trainer != "none":
+        found["trainer"] = Fact(sources.trainer, sources.image[1])
+        if version := re.search(r":v?(\d+\.\d+[\w.]*)$", sources.image[0]):
+            found["trainer_version"] = Fact(version[1], sources.image[1])
     shaped = model is not None and "layers" in shape and model.source == shape["layers"].source
     return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
 
@@ -388,7 +393,8 @@ def _name_of(value: str, key: str = "") -> str:
 def _in_a_name(text: str) -> str:
     """The model that the name of a script or of a file of settings has; empty where it has none.
 
-    >>> _in_a_name("/opt/run_llama3_8b.sh"), _in_a_name("llama3_2/1B_full"), _in_a_name("gpt2-vocab")
+    >>> named = ("/opt/run_llama3_8b.sh", "llama3_2/1B_full", "gpt2-vocab")
+    >>> tuple(map(_in_a_name, named))
     ('llama3-8b', 'llama3.2-1b', '')
     >>> _in_a_name("llama3-1-70b-a3mega.yaml")
     'llama3.1-70b'
@@ -428,8 +434,9 @@ def model_preset(name: str) -> str:
     """
     plain = name.partition("://")[2] or name
     tail = plain.rstrip("/").rpartition("/")[2]
-    for candidate in (plain, tail, _TUNED.sub("", plain), _TUNED.sub("", tail),
-                      re.sub("^(meta|nvidia)-", "", _TUNED.sub("", tail), flags=re.IGNORECASE)):  # fmt: skip
+    bare = _TUNED.sub("", tail)
+    unnamed = re.sub("^(meta|nvidia)-", "", bare, flags=re.IGNORECASE)
+    for candidate in (plain, tail, _TUNED.sub("", plain), bare, unnamed):
         try:
             return presets.resolve("models", candidate) if candidate else ""
         except InputError:
@@ -461,7 +468,8 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
         found.append(name)
     if len(found) > 1 and hint:
         said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
-        near = [one for one in found if re.match(r"[a-z]+\d?", one).group() in said]  # type: ignore[union-attr]
+        families = {one: re.match(r"[a-z]+\d?", one) for one in found}
+        near = [one for one, family in families.items() if family and family.group() in said]
         found = near or found
     return found
 
@@ -470,7 +478,8 @@ def _batches(
     found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
 ) -> None:
     deepspeed = {one.key for one in settings if one.origin == "file"} & {
-        "train_micro_batch_size_per_gpu", "zero_optimization", "stage3_gather_16bit_weights_on_model_save",
+        "train_micro_batch_size_per_gpu", "zero_optimization",
+        "stage3_gather_16bit_weights_on_model_save",
     }  # fmt: skip
     if fact := _whole(settings, _GLOBAL, disagree, "global batch"):
         found["global_batch"] = fact
@@ -532,7 +541,8 @@ def _derived(
         found["global_batch"] = Fact(total, f"derived: {words}")
     elif again is not None and stated.value != total and stated.value != micro.value * times:
         disagree.append(
-            f"global batch is {stated.value} by {stated.source}, and {micro.value} x {times} x {ranks} = "
+            f"global batch is {stated.value} by {stated.source}, "
+            f"and {micro.value} x {times} x {ranks} = "
             f"{total} by micro batch, accumulation and devices"
         )
 

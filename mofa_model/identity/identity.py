@@ -94,7 +94,7 @@ class Identity:
     devices: Devices = field(default_factory=Devices)
     disagree: tuple[str, ...] = ()
     """Contradictions within the object, each in one sentence."""
-    launch: LaunchFound | None = None
+    launch_found: LaunchFound | None = None
     """What a known trainer is told; None where there is none."""
 
     def as_person_says(self, job_class: JobClass, where: str) -> Identity:
@@ -140,7 +140,7 @@ def identify(
         body, evidence, reading, seen, speaking, containers, makes=bool(pods or entry)
     )
     return Identity(
-        launch=launch,
+        launch_found=launch,
         job_class=verdict.job_class,
         reason=verdict.reason,
         sure=verdict.sure,
@@ -178,7 +178,7 @@ def launch_of(said: Said) -> LaunchFound | None:
     >>> launch_of(said).reading.layout["tp"]
     8
     """
-    files = {source.name.rpartition("/")[2]: source for source in said.sources}
+    files = {source.name.rpartition("/")[2]: source for source in said.files}
     for command in programs(said):
         opened = list[TextFile]()
         for open_file in (partial(_opened, files, opened), None):
@@ -189,7 +189,7 @@ def launch_of(said: Said) -> LaunchFound | None:
                 continue
             words = () if opened else command.texts
             return LaunchFound(reading, words, opened[0].where if opened else command.where)
-    for source in said.sources:
+    for source in said.files:
         try:
             found = read((source.name,), partial(_opened, files, []))
         except InputError:
@@ -228,10 +228,10 @@ def _seen(
     sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
-    launchers = {word for command in said.commands for word in command.texts[:2]}
-    starts = [word for command in said.commands for word in command.texts[:8]]
+    launchers = {word for command in said.program_calls for word in command.texts[:2]}
+    starts = [word for command in said.program_calls for word in command.texts[:8]]
     whole = [*programs(said), *programs(others)]
-    first = said.commands[0].where if said.commands else "the image"
+    first = said.program_calls[0].where if said.program_calls else "the image"
     return FactSources(
         settings=settings,
         others=[*settings_of(others), *_of_object(spec)],
@@ -505,7 +505,7 @@ def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -
         return "fsdp-script"
     if any(word.rpartition("/")[2] == "deepspeed" for word in launchers):
         return "deepspeed"
-    return "custom" if said.commands or said.variables else "none"
+    return "custom" if said.program_calls or said.variables else "none"
 
 
 _NAMING: Final = ("name", "app", "app.kubernetes.io/name", "component", "job-name", "role")

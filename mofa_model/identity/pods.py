@@ -1,8 +1,8 @@
 """Pods of an object of any kind, with the containers that compute: found by their form.
 
 Kinds of jobs that are advised have their own readers in `kinds`, which refuse what cannot be. This
-one refuses nothing and knows no kind by name: placeholders of templates and unknown kinds (a CronJob,
-an AppWrapper, a Workflow, a Deployment) are looked into alike.
+one refuses nothing and knows no kind by name: placeholders of templates and unknown kinds (a
+CronJob, an AppWrapper, a Workflow, a Deployment) are looked into alike.
 """
 
 from __future__ import annotations

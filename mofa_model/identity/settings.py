@@ -61,7 +61,7 @@ def settings_of(said: Said) -> list[Setting]:
         for one in said.variables.values()
         if not one.name.isdigit()
     ]
-    for source in said.sources:
+    for source in said.files:
         found += _of_source(source)
     return [one for one in found if one.value and not ASIDE.search(one.path)][:_MOST]
 
@@ -134,7 +134,7 @@ _LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
 def _lines(source: TextFile) -> Iterator[Setting]:
     """Settings of a file that is no proper YAML, line by line; of a key twice the last one."""
     found = {}
-    for number, line in enumerate(source.text.splitlines(), source.line):
+    for number, line in enumerate(source.text.splitlines(), source.first_line):
         if pair := _LINE.fullmatch(line):
             place = f"{source.where} line {number}"
             found[pair[1]] = Setting(_key(pair[1]), pair[2].strip("\"'"), place, "file")
@@ -148,8 +148,9 @@ def _leaves(value: Any, source: TextFile) -> list[Setting]:
     def place(name: str, given: str) -> str:
         """The line where a leaf stands: the one with its key and value, else with its key."""
         word = re.compile(rf"(^|[\s{{,\"']){re.escape(name)}[\"']?\s*[:=]")
-        having = [number for number, line in enumerate(lines, source.line) if word.search(line)]
-        exact = [number for number in having if given in lines[number - source.line]]
+        numbered = enumerate(lines, source.first_line)
+        having = [number for number, line in numbered if word.search(line)]
+        exact = [number for number in having if given in lines[number - source.first_line]]
         line = (exact or having or [0])[0]
         return f"{source.where} line {line}" if line else source.where
 
@@ -192,7 +193,7 @@ def _of_python(source: TextFile) -> Iterator[Setting]:
             given = constants.get(value.id) if isinstance(value, ast.Name) else _literal(value)
             if isinstance(given, str | int | float) and given != "":
                 text = str(given).lower() if isinstance(given, bool) else str(given)
-                line = source.line + getattr(value, "lineno", 1) - 1
+                line = source.first_line + getattr(value, "lineno", 1) - 1
                 yield Setting(_key(name), text, f"{source.where} line {line}", "source")
 
 

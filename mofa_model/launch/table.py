@@ -203,7 +203,7 @@ _DEGREE: Final = re.compile(
 """Names of degrees of parallelism, whoever's they are."""
 
 
-def refuse_degrees(arguments: Arguments, said: Settings) -> None:
+def refuse_degrees(arguments: Arguments, settings: Settings) -> None:
     """Refuse a degree of parallelism in a file that is not read: without it the layout is another.
 
     The model's own part of a file is left alone: `pretraining_tp` of a config.json says nothing
@@ -212,7 +212,7 @@ def refuse_degrees(arguments: Arguments, said: Settings) -> None:
     read = {
         name.rpartition(".")[2] for name in (*arguments.kinds, *arguments.older, *arguments.only)
     }
-    for path, value in said.leaves().items():
+    for path, value in settings.leaves().items():
         name = path.rpartition(".")[2]
         own = (
             path.startswith("model.model_config.")
@@ -254,7 +254,7 @@ class Settings:
         return default if value is None else str(value).lower() in {"true", "yes", "on", "1"}
 
     def leaves(self) -> dict[str, Any]:
-        """Everything that is said, by its path.
+        """Everything that is settings, by its path.
 
         >>> Settings({"bf16": {"enabled": True}, "x": "auto"}).leaves()
         {'bf16.enabled': True}

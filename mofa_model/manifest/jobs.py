@@ -250,8 +250,8 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
     draft.check()
     profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    if identity.launch is not None:
-        draft.spec.setdefault("current", _today(identity.launch, demand.gpus))
+    if identity.launch_found is not None:
+        draft.spec.setdefault("current", _today(identity.launch_found, demand.gpus))
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -319,7 +319,7 @@ _WORD: Final = 4096
 
 def _of_facts(identity: Identity) -> dict[str, Any]:
     """A job's own facts in the form of a TrainingJob's training."""
-    reading = None if identity.launch is None else identity.launch.reading
+    reading = None if identity.launch_found is None else identity.launch_found.reading
     framework = _FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
     given = {} if framework is None else {"framework": framework}
     given |= {} if reading is None else _of_reading(reading)
