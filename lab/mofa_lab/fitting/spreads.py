@@ -13,6 +13,7 @@ factor, so that bands of systems that were left out whole hold their share of ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -117,6 +118,16 @@ def variance_of(found: CampaignResult) -> Variance:
     """The numbers that a calibration's left-out runs say."""
     groups = list(groups_left_out(found))
     return widened(groups, likeliest(groups))
+
+
+def unseen_scale(known: Variance) -> float:
+    """Scale of the error of a mixture of experts on a system that nobody measured. [1]
+
+    >>> from mofa_model.bands.variance import Variance
+    >>> unseen_scale(Variance(noise=0.03, system=0.04, mixture=0.12, layout=0, told=0, slopes={}))
+    0.13
+    """
+    return math.hypot(known.noise, known.system, known.mixture)
 
 
 def widened(groups: Sequence[LeftGroup], numbers: Mapping[str, Array]) -> Variance:

@@ -53,7 +53,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--write", action="store_true", help="write the presets of this installation"
     )
-    parser.add_argument("--force", action="store_true", help="write even where the loss gets worse")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write even where the loss gets worse or bands get narrower",
+    )
     parser.add_argument(
         "--report", metavar="DIR", help="write validation.md and its plots to this folder"
     )
@@ -74,7 +78,7 @@ def run(arguments: Namespace) -> int:
         shipped = campaign.shipped_loss(found)
     written: list[str] = []
     if arguments.to:
-        written += _write(Path(arguments.to), Path(arguments.to), found)
+        written += _write(Path(arguments.to), Path(arguments.to), found, narrower=True)
     if arguments.write:
         if found.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
             raise BadValue(
@@ -82,7 +86,7 @@ def run(arguments: Namespace) -> int:
                 found.loss,
                 f"the shipped constants have a loss of {shipped:.6g}; --force writes",
             )
-        written += _write(_presets(), _bands(), found)
+        written += _write(_presets(), _bands(), found, narrower=arguments.force)
     if arguments.report:
         from mofa_lab.fitting import report
 
@@ -135,8 +139,11 @@ def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
     return cases
 
 
-def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
-    """constants.toml; where there was a cross-validation the measured runs, and how far steps vary."""
+def _write(constants: Path, runs: Path, found: CampaignResult, *, narrower: bool) -> list[str]:
+    """constants.toml; where there was a cross-validation the measured runs, and how far steps vary.
+
+    Bands get narrower only where `narrower` says so.
+    """
     from mofa_lab.fitting import coverage, spreads, writer
     from mofa_model.bands import variance
     from mofa_model.files import write_text
@@ -149,8 +156,12 @@ def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
         texts.append(runs / FILE)
         texts[1].write_bytes(coverage.as_bytes(coverage.bare_rows(found)))
     if spreads.BY in found.time.validated:
-        texts.append(runs / VARIANCE)
-        write_text(texts[-1], spreads.as_toml(spreads.variance_of(found), found))
+        numbers = spreads.variance_of(found)
+        # Laws are chosen with these same runs in view, so errors that a better law leaves are
+        # smaller than those of runs that nobody has seen.
+        if narrower or spreads.unseen_scale(numbers) >= spreads.unseen_scale(variance.shipped()):
+            texts.append(runs / VARIANCE)
+            write_text(texts[-1], spreads.as_toml(numbers, found))
     entries.table.cache_clear()  # what is shipped may be what was just written
     variance.shipped.cache_clear()
     return [str(name) for name in texts]

@@ -86,3 +86,9 @@ def test_the_parts_at_unit_numbers_are_what_the_product_says(found):
         assert np.all(one.distance >= one.shared - 1e-9)
     text = spreads.as_toml(shipped(), found)
     assert tomllib.loads(text)["system"] == pytest.approx(shipped().system, rel=0.01)
+
+
+def test_a_mixture_on_a_system_that_nobody_measured_has_all_scales_together():
+    """0.03, 0.04 and 0.12 make 0.13; a fit of the same runs writes no narrower numbers over the shipped ones."""
+    numbers = dataclasses.replace(shipped(), noise=0.03, system=0.04, mixture=0.12)
+    assert spreads.unseen_scale(numbers) == pytest.approx(0.13)
