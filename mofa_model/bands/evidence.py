@@ -1,5 +1,5 @@
-"""What measured runs say of one layout, in words: how many there are, the nearest ones, and which of
-its features they have.
+"""What measured runs say of one layout, in words: how many there are, the nearest ones, and which
+of its features they have.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Basis:
 
     @property
     def grade(self) -> str:
-        """One sentence: the runs that count, the nearest, the largest, how far off a step may be."""
+        """One sentence: runs that count, the nearest, the largest, how far off a step may be."""
         return f"{self._known}, nearest {self.nearest[0].place}; a step within ±{self._percent} %"
 
     @property
@@ -197,8 +197,8 @@ class Feature:
     beyond: float
     """How far it is beyond what runs of the stack's family had, in doublings. [1]"""
     seen: Mapping[str, Seen]
-    """Runs that have it: `here` (the stack's family on these devices), `stack` (the family anywhere),
-    `devices`, `format`, `all`.
+    """Runs that have it: `here` (the stack's family on these devices), `stack` (the family
+    anywhere), `devices`, `format`, `all`.
     """
 
 

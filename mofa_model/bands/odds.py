@@ -1,5 +1,5 @@
-"""How sure an estimate is: where a measured value is expected, whether a layout fits, and whether it is
-faster than another one.
+"""How sure an estimate is: where a measured value is expected, whether a layout fits, and whether
+it is faster than another one.
 
 The variance of a step's error is a sum of parts, by which runs were measured (`variance`). The band
 of a step is of that scale:

@@ -112,7 +112,7 @@ def shipped() -> Variance:
 def system_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of what the system of each layout makes of its error, by what runs were measured. [1]"""
+    """Scale of what each layout's system makes of its error, by what runs were measured. [1]"""
     known = variance or shipped()
     places = [place_of(one) for one in layouts]
     words = distinct(places)

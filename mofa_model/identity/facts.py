@@ -34,9 +34,8 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config", "flavor",
-    "model_type",
-    "architecture",
+    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config",
+    "flavor", "model_type", "architecture",
 )  # fmt: skip
 _RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant"})
 """Options whose value is the name of settings, which has a model's name in it."""
