@@ -7,8 +7,8 @@ by: advice, verbs.
     axes               the values on every axis of one search
     constraints        what fixes, lists or bounds an axis, as people write it
     space              enumerates legal shapes and their features, and counts the rest
-    blocks             rows of one schedule, with optimizer states, options of a micro-batch and choices
-                       of overlap
+    blocks             rows of one schedule, with optimizer states, options of a micro-batch and
+                       choices of overlap
     local              the work of one device, on the distinct local shapes
     memory_fit         what has no room at all, and what fits of every state beside an option
     price              memory first, then time, by rising step times that shapes cannot beat
