@@ -14,6 +14,7 @@ GIVEN = {
     "nodes.csv": "node,node_days\na,100\nb,200\n",
     "runs.csv": _RUNS,
     "tables/gemm.csv": _PRODUCTS,
+    "results.json": '[{"id": "mlperf-next-llama31-8b-b200-8", "step_seconds": 0.5}]',
     "train.log": (ROOT / "tests/data/logs/megatron.log").read_text(),
 }
 """Files by name."""
