@@ -6,7 +6,7 @@ terms(estimate)                              ("step.bubble", "s", value), ("memo
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.spec import (
@@ -147,5 +147,8 @@ def terms(found, path=""):
         elif isinstance(value, tuple):
             for at, one in enumerate(value):
                 yield from terms(one, f"{name}.{at}.")
+        elif isinstance(value, Mapping):
+            unit = getattr(get_args(hints[field.name])[1], "__metadata__", ("1",))[0]
+            yield from ((f"{name}.{key}", unit, one) for key, one in value.items())
         elif value is not None:
             yield name, getattr(hints[field.name], "__metadata__", ("1",))[0], value

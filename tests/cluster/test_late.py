@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB
-from mofa_operator.keys import NODE, OURS
+from mofa_operator.keys import NAMESPACE, NODE, OURS
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--settle=1", "--resync=600", "--backoff=0.2")
@@ -19,7 +19,7 @@ QUICK = ("--settle=1", "--resync=600", "--backoff=0.2")
 PLACE = "test-late"
 SOON = 10.0
 """How soon a kind is watched once its definition is established. [s]"""
-ALWAYS = {NODE.resource, BATCH_JOB.resource}
+ALWAYS = {NODE.resource, NAMESPACE.resource, BATCH_JOB.resource}
 """What a cluster has without any definition."""
 ORDERS = [
     (*KINDS[number:], *OURS, *KINDS[:number])
