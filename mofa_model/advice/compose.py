@@ -184,6 +184,8 @@ def _answered(
         own=first.ran or measured_support(request).own,
         sure=sure,
     )
+    # A doubt about evidence says all of it; beside it nothing is said again.
+    grade = rests_on.evidence if rests_on.evidence in doubts else rests_on.summary
     return replace(
         plain,
         status=status_of(doubts),
@@ -197,9 +199,7 @@ def _answered(
         checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
-        explanation=_joined(
-            kept, *doubts, _explained(request, first, figures, interval), rests_on.evidence
-        ),
+        explanation=_joined(kept, *doubts, _explained(request, first, figures, interval), grade),
         alternatives=_alternatives(result, first, others, figures, to_beat),
         probes=_probes(result, first, figures, to_beat),
         frontier=_frontier(request, result.candidates),

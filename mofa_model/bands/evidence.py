@@ -87,6 +87,12 @@ class Basis:
         return f"evidence: {self.grade}"
 
     @property
+    def summary(self) -> str:
+        """The grade in a few words, for a message that holds the whole answer."""
+        known = f"{self.runs} runs on {self.devices}" if self.runs else self._known
+        return f"evidence: {known}; a step within ±{self._percent} %"
+
+    @property
     def grade(self) -> str:
         """One sentence: runs that count, the nearest, the largest, how far off a step may be."""
         return f"{self._known}, nearest {self.nearest[0].place}; a step within ±{self._percent} %"
