@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError
@@ -203,11 +205,11 @@ class _Reader:
         except InputError:
             self._lines(source, depth)
             return
-        set_here = set[str]()
+        set_here, branches = set[str](), _Branches(text)
         for at, value in _in_order(parsed.values, text):
             if found := _ASSIGNED.fullmatch(value.strip()):
                 name, given = found.groups()
-                if _is_conditional(text, at) and name in set_here:
+                if name in set_here and branches.conditional(at):
                     continue  # whether that happens, nobody knows here
                 plain = self._expanded(re.sub(r"\\?\n", " ", _unquoted(given)))
                 if "$(" not in plain and "`" not in plain:
@@ -335,10 +337,17 @@ def _in_order(values: Sequence[str], text: str) -> list[tuple[int, str]]:
 _OPENS: Final = re.compile(r"(?m)(?:^|;|\b(?:then|else|do)\b)\s*(if|case)\b|(?:^|;)\s*(fi|esac)\b")
 
 
-def _is_conditional(text: str, at: int) -> bool:
-    """Whether a place of a script is in a branch."""
-    depth = sum(1 if found[1] else -1 for found in _OPENS.finditer(text, 0, at))
-    return depth > 0
+class _Branches:
+    """Where the branches of a script begin and end."""
+
+    def __init__(self, text: str) -> None:
+        marks = [(found.end(), 1 if found[1] else -1) for found in _OPENS.finditer(text)]
+        self._ends = [end for end, _ in marks]
+        self._depths = [0, *accumulate(step for _, step in marks)]
+
+    def conditional(self, at: int) -> bool:
+        """Whether a place of the script is in a branch."""
+        return self._depths[bisect_right(self._ends, at)] > 0
 
 
 def _words(text: str) -> list[str]:

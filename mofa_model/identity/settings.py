@@ -128,6 +128,7 @@ def _of_source(source: TextFile) -> list[Setting]:
     return []
 
 
+_WORD: Final = re.compile(r"[\w./-]+")
 _LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
 
 
@@ -141,18 +142,43 @@ def _lines(source: TextFile) -> Iterator[Setting]:
     yield from found.values()
 
 
-def _leaves(value: Any, source: TextFile) -> list[Setting]:
-    lines = source.text.splitlines()
-    found: list[Setting] = []
+class _Places:
+    """Lines of a file by the keys that stand in them.
 
-    def place(name: str, given: str) -> str:
+    A file may have thousands of keys, and anybody may write it: each line is read once.
+    """
+
+    def __init__(self, source: TextFile) -> None:
+        self._source = source
+        self._lines = source.text.splitlines()
+        self._with_word: dict[str, list[int]] = {}
+        self._having: dict[str, list[int]] = {}
+        for at, line in enumerate(self._lines):
+            for word in dict.fromkeys(_WORD.findall(line)):
+                self._with_word.setdefault(word, []).append(at)
+
+    def of(self, name: str, given: str) -> str:
         """The line where a leaf stands: the one with its key and value, else with its key."""
-        word = re.compile(rf"(^|[\s{{,\"']){re.escape(name)}[\"']?\s*[:=]")
-        numbered = enumerate(lines, source.first_line)
-        having = [number for number, line in numbered if word.search(line)]
-        exact = [number for number in having if given in lines[number - source.first_line]]
-        line = (exact or having or [0])[0]
-        return f"{source.where} line {line}" if line else source.where
+        having = self._having.get(name)
+        if having is None:
+            having = self._having[name] = self._lines_of(name)
+        exact = (at for at in having if given in self._lines[at])
+        at = next(exact, next(iter(having), None))
+        where = self._source.where
+        return where if at is None else f"{where} line {self._source.first_line + at}"
+
+    def _lines_of(self, name: str) -> list[int]:
+        key = re.compile(rf"(^|[\s{{,\"']){re.escape(name)}[\"']?\s*[:=]")
+        if _WORD.fullmatch(name):
+            near = self._with_word.get(name, [])
+        else:  # a key with blanks or other signs
+            near = [at for at, line in enumerate(self._lines) if name in line]
+        return [at for at in near if key.search(self._lines[at])]
+
+
+def _leaves(value: Any, source: TextFile) -> list[Setting]:
+    found: list[Setting] = []
+    place = _Places(source).of
 
     def walk(inner: Any, path: str, depth: int) -> None:
         if depth > _DEEPEST or len(found) >= _MOST:
