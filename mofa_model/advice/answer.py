@@ -189,7 +189,7 @@ class Advice:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Sentences beside the status: what is kept, doubts, and the grade of evidence."""
+        """Sentences after the status: that today's layout is kept, doubts, and evidence."""
         evidence = self.basis.evidence if self.basis else ""
         return tuple(filter(None, dict.fromkeys((self.kept, *self.doubts, evidence))))
 

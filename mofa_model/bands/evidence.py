@@ -89,7 +89,7 @@ class Basis:
     @property
     def summary(self) -> str:
         """The grade in a few words, for a message that holds the whole answer."""
-        known = f"{self.runs} runs on {self.devices}" if self.runs else self._known
+        known = f"{self._number} on {self.devices}" if self.runs else self._known
         return f"evidence: {known}; a step within ±{self._percent} %"
 
     @property
@@ -100,15 +100,18 @@ class Basis:
     @property
     def _known(self) -> str:
         if self.runs:
-            runs = "run" if self.runs == 1 else "runs"
             stacks, most = self._stacks, f"{self.largest:,}"
-            return f"{self.runs} {runs} of {stacks} on {self.devices}, largest {most} GPUs"
+            return f"{self._number} of {stacks} on {self.devices}, largest {most} GPUs"
         if self.related:
             elsewhere = f"{self.related} of its family elsewhere"
             return f"none of {self.stack} on {self.devices}, {elsewhere}"
         if self.stack == UNNAMED:
             return "none, because no trainer is named"
         return f"none of {self.stack} or its relatives"
+
+    @property
+    def _number(self) -> str:
+        return f"{self.runs} {'run' if self.runs == 1 else 'runs'}"
 
     @property
     def _stacks(self) -> str:

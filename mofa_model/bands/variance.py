@@ -231,10 +231,12 @@ def beyond_scales(
     return (variance or shipped()).layout * distances
 
 
-def memory_half_width(estimated: Array | Ratio) -> Array:
+def memory_half_width(estimated: Array | Ratio, whole: float = ESTIMATED) -> Array:
     """Half the width of the band of a memory, by the share that is estimated. Ours. [1]
+
+    `whole` is that of a memory that is all estimated.
 
     >>> float(memory_half_width(1.0).round(3)), float(memory_half_width(0.2).round(3))
     (0.131, 0.033)
     """
-    return np.hypot(ESTIMATED * np.asarray(estimated, dtype=float), COUNTED)
+    return np.hypot(whole * np.asarray(estimated, dtype=float), COUNTED)

@@ -21,9 +21,10 @@ from mofa_lab.fitting.campaign import CampaignResult
 from mofa_lab.fitting.coverage import judged
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import CROWD
+from mofa_lab.fitting.spreads import log_density
 from mofa_lab.validate.steps import predict
 from mofa_model.bands.odds import END, chance
-from mofa_model.bands.variance import COUNTED
+from mofa_model.bands.variance import memory_half_width
 from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow
 
@@ -31,8 +32,6 @@ Array = NDArray[np.floating[Any]]
 
 LEFT_OUT: Final = {False: "publisher", True: "group"}
 """What is left out for a run, by whether it is of a sweep."""
-DEGREES: Final = 3.0
-"""Degrees of freedom of Student's law, as in `bands.odds`. [1]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +50,12 @@ class Errors:
         """Logarithm of the likelihood of a half width of what is all estimated."""
         sizes = Counter(self.groups)
         weights = np.array([sizes[name] ** -CROWD for name in self.groups])
-        scale = np.hypot(width * self.estimated, COUNTED) / END
+        scale = memory_half_width(self.estimated, width) / END
         scaled = self.value / scale
         if self.sign:
             logs = np.log(chance(self.sign * scaled))
         else:
-            power = -0.5 * (DEGREES + 1.0)
-            logs = power * np.log1p(np.square(scaled) / DEGREES) - np.log(scale)
+            logs = log_density(self.value, np.square(scale))
         return float(weights @ logs)
 
 

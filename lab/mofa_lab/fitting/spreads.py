@@ -100,16 +100,17 @@ class _Likelihood:
         about = self._all.errors - self._middles[self._which]
         own = noise + distance - numbers["layout"] ** 2 * self._all.shared
         own = own * (1.0 - 1.0 / self._sizes)[self._which]
-        runs = self._each[several] * _density(about[several], own[several])
-        whole = self._each * _density(self._all.errors, noise + system + distance)
-        return float(_density(self._middles, of_middles).sum() + runs.sum() + whole.sum())
+        runs = self._each[several] * log_density(about[several], own[several])
+        whole = self._each * log_density(self._all.errors, noise + system + distance)
+        return float(log_density(self._middles, of_middles).sum() + runs.sum() + whole.sum())
 
     def _mean(self, values: Array) -> Array:
         found: Array = np.bincount(self._which, values) / self._sizes
         return found
 
 
-def _density(errors: Array, variance: Array) -> Array:
+def log_density(errors: Array, variance: Array) -> Array:
+    """Logarithm of the density of errors by Student's law, as in `bands.odds`, without its constant. [1]"""
     found: Array = -0.5 * np.log(variance) - 2.0 * np.log1p(np.square(errors) / variance / 3.0)
     return found
 

@@ -400,10 +400,11 @@ def forecast_table(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcom
                 *job["step_band_s"],
                 job["memory_gib"],
                 job["fits"],
-                known[job["question"]["id"]].measured_s if job["question"]["id"] in known else None,
-                known[job["question"]["id"]].error if job["question"]["id"] in known else None,
+                None if came is None else came.measured_s,
+                None if came is None else came.error,
             )
             for job in content["jobs"]
+            for came in [known.get(job["question"]["id"])]
         ),
     )
 

@@ -169,54 +169,44 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         ),
         Table(title="Odds and regret on sweeps", columns=heads, rows=tuple(odds)),
         _probed(document["probes"]),
-        Table(
-            title="Gains of the least estimate over other runs that fit, below 512 GPUs",
-            columns=(
-                Column("sweep"),
-                Column("said", unit="%"),
-                Column("was", unit="%"),
-                Column("pairs"),
-            ),
-            rows=tuple(
+        _said_and_was(
+            "Gains of the least estimate over other runs that fit, below 512 GPUs",
+            "sweep",
+            "pairs",
+            tuple(
                 (stack, row["said"], row["was"], row["pairs"])
                 for stack, found in document["gains"].items()
                 for row in found
             ),
         ),
-        Table(
-            title="Runs by the chance to fit that is said",
-            columns=(
-                Column("runs"),
-                Column("said", unit="%"),
-                Column("was", unit="%"),
-                Column("number"),
-            ),
-            rows=fitted,
+        _said_and_was(
+            "Runs by the chance to fit that is said",
+            "runs",
+            "number",
+            fitted,
         ),
-        Table(
-            title="Gains above 20 % by what the two layouts differ in, of published pairs and sweeps",
-            columns=(
-                Column("differ in"),
-                Column("said", unit="%"),
-                Column("was", unit="%"),
-                Column("pairs"),
-            ),
-            rows=tuple(
+        _said_and_was(
+            "Gains above 20 % by what the two layouts differ in, of published pairs and sweeps",
+            "differ in",
+            "pairs",
+            tuple(
                 (kind, row["said"], row["was"], row["pairs"])
                 for kind, row in document["kinds"].items()
             ),
         ),
-        Table(
-            title="Pairs by the chance that is said",
-            columns=(
-                Column("sweep"),
-                Column("said", unit="%"),
-                Column("was", unit="%"),
-                Column("pairs"),
-            ),
-            rows=reliability,
+        _said_and_was(
+            "Pairs by the chance that is said",
+            "sweep",
+            "pairs",
+            reliability,
         ),
     ]
+
+
+def _said_and_was(title: str, first: str, last: str, rows: tuple[tuple[Any, ...], ...]) -> Table:
+    """What was said beside what was, with the number of cases."""
+    said, was = Column("said", unit="%"), Column("was", unit="%")
+    return Table(title=title, columns=(Column(first), said, was, Column(last)), rows=rows)
 
 
 def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
