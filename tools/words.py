@@ -206,7 +206,7 @@ class Sources:
         return stem((names or [name])[0])
 
     def is_shipped(self, path: str, node: ast.ClassDef) -> bool:
-        """Whether users or other programs read the fields of a class."""
+        """Whether the names of a class's fields were shipped: users or other programs read them."""
         return path.startswith(tuple(SHIPPED_FILES)) or any(
             name in SHIPPED_BASES for _, name in self.bases(path, node.name)
         )

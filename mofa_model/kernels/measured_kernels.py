@@ -56,7 +56,7 @@ class MeasuredAttention:
     """Causal attention of a device, of all earlier tokens or of a window of them."""
 
     def __init__(self, by_width: Mapping[float, Timer], windows: Mapping[float, Timer]) -> None:
-        """Timers by the width of a key and a value together, and those of windows."""
+        """Measured times by the width of a key plus that of a value; in a window, the same."""
         self._whole, self._windows = _ByWidth(by_width), _ByWidth(windows) if windows else None
 
     def seconds(
@@ -95,7 +95,7 @@ class _ByWidth:
     """Timers of one kind of attention; another width has the rate of the nearest."""
 
     def __init__(self, timers: Mapping[float, Timer]) -> None:
-        """Timers by the width of a key and a value together."""
+        """Measured times by the width of a key plus that of a value."""
         self._timers = tuple(timers.values())
         self._widths = np.array(list(timers))
         self._logs = np.log(self._widths)[:, None]

@@ -239,7 +239,11 @@ def micro_batch_options(axes: Axes, block: ShapeBlock) -> list[FeatureValues]:
 
 @dataclass(frozen=True)
 class OptimizerStates:
-    """Every ZeRO level with its shard groups and placements (states) on a leading axis."""
+    """Optimizer states in every way that the search may hold them.
+
+    A way is a ZeRO level, the size of its shard groups, and a place: device or host. The first axis
+    of the arrays, called states, has one entry for each way.
+    """
 
     levels: tuple[Sharding, ...]
     """The level of each state; those of one level stand together."""

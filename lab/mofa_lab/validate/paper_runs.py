@@ -151,7 +151,7 @@ def case_of(row: Record, devices: Mapping[str, Any]) -> Case:
     """A row of Table 5 as a measured run on the devices that the paper's are taken for."""
     given = devices[row.text("gpu")]
     model = published()["runs"]["models"][row.text("model")]
-    # Gradients of two bytes: Tables 6 and 7 print memory that holds with 2 + 2 bytes a parameter and with no others.
+    # Gradients have two bytes: only with two for a weight and two for its gradient is the memory right that Tables 6 and 7 print.
     precision = replace(presets.precision("bf16", stack=STACK), gradient=2.0, reduce=2.0)
     gpus = row.size("n_gpus")
     cluster = presets.cluster(

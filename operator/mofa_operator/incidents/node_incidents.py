@@ -395,7 +395,7 @@ def domains(
 def _of_one_domain(
     group: list[Incident], labels: Mapping[str, Mapping[str, str]]
 ) -> list[Incident]:
-    """Outages that began together: those with a label that few other nodes have become one."""
+    """Outages that began together, as one where the nodes share a label that few others have."""
     if len(group) < _DOMAIN:
         return group
     everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())

@@ -254,7 +254,7 @@ class Store:
     def snapshot(
         self, key: Key, now: float, named: Named | None = None
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
-        """All that a decision about an object needs; None where it is gone or nothing is decided.
+        """What is known for a decision about an object; None if it is gone or needs no decision.
 
         `now` is in seconds of the epoch [s], `named` holds the objects that it names (`wanted`).
         """

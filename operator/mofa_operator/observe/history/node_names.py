@@ -115,7 +115,7 @@ class RecentNodes:
 def naming_of(
     series: Sequence[Mapping[str, str]], known: AbstractSet[str] = frozenset(), stated: str = ""
 ) -> NodeNaming | str:
-    """The naming, from labels of series of one node each; a sentence where none names the nodes.
+    """Which label names the nodes, judged by series of one node each; a sentence where none does.
 
     `known` are the nodes of the API server, `stated` is the label that the profile states.
 
