@@ -99,6 +99,7 @@ _UNITS: Final[dict[str, dict[str, float]]] = {
     "FLOP": _scaled("FLOP", _SI),
     "FLOP/s": {**_scaled("FLOP/s", _SI), **_scaled("FLOPS", _SI)},
     "1/s": {"/s": 1.0, "/h": 1 / HOUR, "/d": 1 / DAY, "/day": 1 / DAY},
+    "USD/s": {"USD/s": 1.0, "USD/h": 1 / HOUR, "USD/d": 1 / DAY, "USD/day": 1 / DAY},
 }
 _SHOWN: Final = {
     "s": ("d", "h", "min", "s", "ms", "us", "ns"),
@@ -107,6 +108,7 @@ _SHOWN: Final = {
     "FLOP": ("EFLOP", "PFLOP", "TFLOP", "GFLOP", "MFLOP", "kFLOP", "FLOP"),
     "FLOP/s": ("PFLOP/s", "TFLOP/s", "GFLOP/s", "MFLOP/s", "kFLOP/s", "FLOP/s"),
     "1/s": ("/s", "/h", "/d"),
+    "USD/s": ("USD/s", "USD/h", "USD/d"),
 }
 _EXAMPLE: Final = {
     "s": "2.5 ms",
@@ -115,6 +117,7 @@ _EXAMPLE: Final = {
     "FLOP": "1 TFLOP",
     "FLOP/s": "989 TFLOP/s",
     "1/s": "0.005 /d",
+    "USD/s": "2.5 USD/h",
 }
 _MEANT: Final = {
     "s": "is it '{0} s', '{0} min' or '{0} h'?",
@@ -123,6 +126,7 @@ _MEANT: Final = {
     "FLOP": "is it '{0} TFLOP'?",
     "FLOP/s": "is it '{0} TFLOP/s'?",
     "1/s": "is it '{0} /d' or '{0} /h'?",
+    "USD/s": "is it '{0} USD/h'?",
 }
 """What a number without a unit may mean."""
 _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*")
@@ -136,7 +140,8 @@ _COUNTED: Final = 1e18
 
 
 def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
-    """A quantity with its unit, as an SI float; `dimension` is one of s, B, B/s, FLOP, FLOP/s, 1/s.
+    """A quantity with its unit, as an SI float; `dimension` is one of s, B, B/s, FLOP, FLOP/s, 1/s,
+    USD/s.
 
     >>> parse("400 Gbit/s", "B/s")
     50000000000.0

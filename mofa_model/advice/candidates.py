@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.advice.predictions import PricedLayout, least_score, priced, score_of
-from mofa_model.advice.request import Request, measured_support, seen_of, trainer_of
+from mofa_model.advice.request import ROOMY, Request, measured_support, seen_of, trainer_of
 from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, words_of
@@ -341,9 +341,32 @@ def searched(request: Request, advance: Callable[[float], None]) -> list[Trainer
     """What is found for every trainer that has something.
 
     Each trainer is searched as if it had been named, so the best of these results is the best of
-    all. Stacks that nobody measured are searched where no other has anything. Where nothing fits
+    all. Stacks that nobody measured are searched where no other has anything. Where only main memory
+    of which nobody spoke is missing, it is taken for as large as needed. Where nothing fits
     anywhere, the only result is that of the trainer that is nearest to fitting.
     """
+    found = _searched(request, advance)
+    if not found[0].candidates and found[0].ranking.rejected.get(Rejection.OUT_OF_HOST_MEMORY):
+        roomy = _with_room_in_hosts(request)
+        if roomy is not request and (other := _searched(roomy, advance))[0].candidates:
+            return other
+    return found
+
+
+def _with_room_in_hosts(request: Request) -> Request:
+    """The request on nodes with main memory without end, unless somebody said how much there is."""
+
+    def roomy(problem: SearchCase) -> SearchCase:
+        host = replace(problem.cluster.host, memory=ROOMY)
+        return replace(problem, cluster=replace(problem.cluster, host=host))
+
+    if any(problem.cluster.host.stated for problem in request.problems):
+        return request
+    trainers = tuple((name, tuple(map(roomy, some))) for name, some in request.trainers)
+    return replace(request, problems=tuple(map(roomy, request.problems)), trainers=trainers)
+
+
+def _searched(request: Request, advance: Callable[[float], None]) -> list[TrainerResult]:
     asked = _searches(request)
     every: list[TrainerResult] = []
     for preferred in (True, False):

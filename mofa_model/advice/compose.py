@@ -37,6 +37,7 @@ from mofa_model.advice.predictions import (
     checkpoint_interval,
     confidence,
     job_of,
+    missing_host_memory,
     predicted,
     priced,
     watchdog_words,
@@ -183,6 +184,7 @@ def _answered(
         rests_on=rests_on,
         own=first.ran or measured_support(request).own,
         sure=sure,
+        host=missing_host_memory(best),
     )
     # A doubt about evidence says all of it; beside it nothing is said again.
     grade = rests_on.evidence if rests_on.evidence in doubts else rests_on.summary

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model import units
 from mofa_model.advice.answer import Predicted
-from mofa_model.advice.request import Request, seen_of
+from mofa_model.advice.request import ROOMY, Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
@@ -33,6 +33,7 @@ from mofa_model.estimate.step import (
     tokens_per_second,
     utilisation,
 )
+from mofa_model.estimate.terms import host_memory_limit
 from mofa_model.placement import kind_of_stages
 from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
@@ -323,11 +324,30 @@ def confidence(request: Request, measured_basis: Basis) -> Ratio:
     return min(measured_basis.confidence, DOUBTED) if request.caveats else measured_basis.confidence
 
 
+def missing_host_memory(one: PricedLayout) -> str:
+    """That a layout needs more main memory than a node usually has, where nobody said how much
+    there is; else empty.
+    """
+    host, parked = one.problem.cluster.host, float(one.estimate.footprint.host)
+    if host.stated or (host.memory < ROOMY and parked <= host_memory_limit(one.problem.cluster)):
+        return ""
+    return (
+        f"a node has to have {units.format(float(parked / (1.0 - host.reserve)), 'B', 3)} of main memory, "
+        "and nobody said how much there is"
+    )
+
+
 def caveats_of(
     request: Request, priced_layout: PricedLayout, measured_basis: Basis
 ) -> tuple[str, ...]:
     """What lowers confidence, one sentence each, beside the grade of evidence and the doubts."""
     caveats = [*request.notes]
+    host, parked = priced_layout.problem.cluster.host, priced_layout.estimate.footprint.host
+    if parked and not host.stated and not missing_host_memory(priced_layout):
+        caveats.append(
+            f"it parks {units.format(float(parked), 'B', 3)} in the main memory of a node; "
+            f"nobody said how much there is, and {units.format(float(host.memory), 'B', 3)} is assumed"
+        )
     if measured_basis.stack not in measured_basis.family and not request.tried:
         caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
     if measured_basis.runs and measured_basis.largest < priced_layout.problem.cluster.gpus:

@@ -30,6 +30,8 @@ SHARED_STORAGE = 1e12
 """Default bandwidth of all nodes to it; published systems reach 2 TB/s. Ours. [B/s]"""
 STALL = 1.0
 """Default stall of an asynchronous save: barrier and planning, 0.2 to several seconds. Ours. [s]"""
+ROOMY = 2.0**60
+"""Main memory of a node where nobody said it and the usual one is not enough. [B]"""
 
 
 def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -> Reliability:

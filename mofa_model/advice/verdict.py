@@ -38,8 +38,11 @@ def doubts_of(
     rests_on: Basis,
     own: bool,
     sure: Ratio,
+    host: str = "",
 ) -> tuple[str, ...]:
     """Reasons against a layout as an answer, one sentence each.
+
+    `host` says that it needs main memory of which nobody spoke.
 
     `unmeasured` are its features that no run has, `own` says whether runs of its stack or a
     relative count, `sure` is the chance that its bounds hold.
@@ -51,6 +54,7 @@ def doubts_of(
             "keep what you run: the first choice is better with a probability of "
             f"{in_percent(odds.beats or 0.0)}",
         )
+    found += filter(None, (host,))
     if odds.fits < SURELY:
         found.append(f"it fits with a probability of {in_percent(odds.fits)} only")
     if unmeasured:

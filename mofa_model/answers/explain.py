@@ -251,6 +251,7 @@ def _summary(
         "memory_limit_bytes": float(device_memory_limit(cluster)),
         "host_bytes": float(found.footprint.host),
         "host_limit_bytes": float(host_memory_limit(cluster)),
+        "host_stated": bool(cluster.host.stated),
         "fits": bool(found.footprint.fits(cluster)),
         **uneven,
     }
@@ -319,7 +320,8 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
         ),
         (
             "host memory of a node",
-            f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB",
+            f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"
+            + ("" if s["host_stated"] else " (nobody said it)" if s["host_bytes"] else ""),
         ),
     )
     if "load_mean" in s:

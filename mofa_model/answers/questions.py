@@ -96,6 +96,12 @@ class TrainingQuestion(UserQuestion):
         group=_MACHINES,
         presets="devices",
     )
+    device_file: str | None = option(
+        text,
+        "--device-file FILE",
+        "data sheet of a device that is no preset, .toml or .yaml (docs/presets.md); in place of"
+        " --gpu",
+    )
     gpus: Number | None = option(
         number, "--gpus N", "devices, whole nodes or a part of one; or --nodes"
     )

@@ -30,6 +30,7 @@ _NEEDED: Final = {
     "global_batch_size": "512",
 }
 """What every question needs, and an example of each."""
+_A_SHEET: Final = "or give its data sheet: --device-file FILE"
 
 
 def require(
@@ -43,10 +44,13 @@ def require(
 
     `said` are fields that are given elsewhere, `first` has examples of what else is lacking.
     """
-    if question.gpu is not None:  # what is shown for the rest shall be answered
+    if (
+        question.gpu is not None or question.device_file
+    ):  # what is shown for the rest shall be answered
         _gpu(question)
     counted = question.nodes is not None or "nodes" in said or getattr(question, "max_nodes", None)
     said = {*said, "gpus"} if counted else said
+    said = {*said, "gpu"} if question.device_file else said
     lacking = {
         question.options[name].flag: example
         for name, example in _NEEDED.items()
@@ -228,7 +232,13 @@ def _devices(asked: TrainingQuestion, per_node: int) -> int:
 
 def _gpu(asked: TrainingQuestion) -> str:
     """The device or a cloud's node, by the name that it was given."""
-    presets.resolve("devices", asked.gpu, field="--gpu")
+    if asked.device_file:
+        name = presets.device_of_file(asked.device_file)
+        if asked.gpu is not None and presets.meanings("devices", asked.gpu) != (name,):
+            right = f"{asked.device_file} is the data sheet of {name}; give one of them"
+            raise BadValue("--gpu", asked.gpu, right)
+        return name
+    presets.resolve("devices", asked.gpu, field="--gpu", also=_A_SHEET)
     return str(asked.gpu)
 
 

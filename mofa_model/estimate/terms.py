@@ -177,10 +177,11 @@ class Footprint:
         return last
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
-        """True where the fullest device and the host have enough memory."""
-        return np.less_equal(self.peak, device_memory_limit(cluster)) & np.less_equal(
-            self.host, host_memory_limit(cluster)
-        )
+        """True where the fullest device has enough memory, and the host what is known of it."""
+        roomy = np.less_equal(self.peak, device_memory_limit(cluster))
+        if not cluster.host.stated:
+            return roomy
+        return roomy & np.less_equal(self.host, host_memory_limit(cluster))
 
 
 _MOVING = tuple(item.name for item in terms_of(Footprint) if not item.metadata.get("states"))

@@ -26,6 +26,7 @@ from mofa_model.presets.catalogue import (
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
+from mofa_model.presets.device_sheets import device_of_file
 from mofa_model.presets.entries import (
     KINDS,
     canonical_names,
@@ -49,6 +50,7 @@ __all__ = [
     "constants_of",
     "device",
     "device_class",
+    "device_of_file",
     "entry",
     "fabric",
     "family",

@@ -139,6 +139,7 @@ def _root(name: str) -> str:
     return name
 
 
+@entries.rereads_devices
 @cache
 def _device(name: str) -> Device:
     given = entries.entry("devices", name)

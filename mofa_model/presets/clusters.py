@@ -64,7 +64,8 @@ def cluster(
     name = entries.resolve("devices", device, field="gpu")
     given = entries.entry("devices", name)
     recipe = precision.name if isinstance(precision, Precision) else precision
-    machine = {**given, **entries.instance(device)}
+    rented = entries.instance(device)
+    machine = {**given, **rented}
     node = machine["gpus_per_node"] if gpus_per_node is None else gpus_per_node
     if domain is None:
         # A domain that is the node stays the node; a rack-wide one (NVL72) does not shrink with it.
@@ -79,17 +80,23 @@ def cluster(
         spine_nodes=spine_nodes,
         oversubscription=oversubscription,
         in_network_reduction=in_network_reduction,
-        host=_host(host_memory or machine.get("host_memory"), host_link or given["host_link"]),
+        host=_host(
+            host_memory or rented.get("host_memory"),
+            given.get("host_memory"),
+            host_link or given["host_link"],
+        ),
         reserve=reserve,
         calibration=constants.calibration(name, recipe, stack, release=release, defects=defects),
     )
 
 
-def _host(memory: str | float | None, way: str | Link) -> Host:
+def _host(said: str | float | None, usual: str | None, way: str | Link) -> Host:
+    """The host by what a user or a cloud says, else as in the usual machine."""
     bus = link(way, field="host_link")
+    memory = said or usual
     if memory is None:
-        return Host(link=bus)
+        return Host(link=bus, stated=False)
     if isinstance(memory, bool) or not isinstance(memory, str | int | float):
         raise BadValue("host_memory", memory, "write a size with a unit, for example '1 TiB'")
     size = units.parse(memory, "B", field="host_memory") if isinstance(memory, str) else memory
-    return Host(memory=size, link=bus)
+    return Host(memory=size, link=bus, stated=said is not None)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mofa_model.errors import BadFile, BadValue, UnknownName
 
@@ -42,6 +42,17 @@ class _Entries(Mapping[str, Entry]):
             name = head[1] or head[2]
             self._texts[name] = self._texts.get(name, "") + text[head.start() : end]
         self._parsed: dict[str, Entry] = {}
+        self._added: set[str] = set()
+
+    def add(self, name: str, entry: Entry) -> None:
+        """Add an entry of a user's file, or replace one that a file added before."""
+        self._texts.setdefault(name, "")
+        self._added.add(name)
+        self._parsed[name] = entry
+
+    def is_shipped(self, name: str) -> bool:
+        """Whether an entry is of the file, and not of a user's."""
+        return name in self._texts and name not in self._added
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._parsed:
@@ -59,14 +70,41 @@ class _Entries(Mapping[str, Entry]):
 
 
 @cache
-def table(kind: str) -> Mapping[str, Entry]:
+def table(kind: str) -> _Entries:
     """All entries of a file, by id."""
     return _Entries(f"{kind}.toml")
+
+
+def put_device(name: str, entry: Entry, path: str) -> str:
+    """Add the device of a user's file, and find it by its id from now on; a preset's name is
+    refused.
+    """
+    word = _key("devices", name)
+    devices = table("devices")
+    if any(devices.is_shipped(known) for known in meanings("devices", word)):
+        raise BadFile(path, f"name: {name} is a preset's already; give another one")
+    devices.add(word, entry)
+    for read in _READ:
+        read.cache_clear()
+    return word
+
+
+_READ: Final[list[Any]] = []
+"""Cached readings of devices."""
+R = TypeVar("R")
+
+
+def rereads_devices(read: R) -> R:
+    """A cached function that reads devices: what it kept is dropped where a file adds one."""
+    _READ.append(read)
+    return read
 
 
 _HEAD: Final = re.compile(r'^\[(?:"([^"]+)"|([\w-]+))(?=[\].])', re.MULTILINE)
 """The heading of an entry, or of a table in it, with the entry's id."""
 _MAKERS: Final = re.compile(r"^(?:nvidia|amd)-")
+_TPU: Final = re.compile(r"(google-|cloud-)?tpu.*|v[2-7][ep]?(-\d+|pod.*|lite.*)|ct\d+[a-z]*-.*")
+"""What TPUs and machines with them are called."""
 _ADDRESS: Final = re.compile(
     r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:models/)?([^/\s]+/[^/\s?#]+)(?:[/?#]\S*)?"
 )
@@ -118,6 +156,7 @@ def instance(name: object) -> Entry:
     return _instances().get(_key("devices", str(name)), ("", {}, ""))[1]
 
 
+@rereads_devices
 @cache
 def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
     """Every name as it is looked up, with the ids of the entries that it may mean: an alias can be
@@ -131,6 +170,7 @@ def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType(found | {word: (name,) for word, name in _own(kind).items()})
 
 
+@rereads_devices
 @cache
 def _own(kind: str) -> Mapping[str, str]:
     """The ids, by what each is looked up by; no entry is parsed for them."""
@@ -181,6 +221,8 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
         raise BadValue(
             field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}"
         )
+    if not found and kind == "devices" and _TPU.fullmatch(_key(kind, str(name))):
+        raise BadValue(field, name, "it is a TPU, and only GPUs are modelled so far; give a GPU")
     if not found:
         more = ("`mofa presets " + kind + "` lists them all", also)
         raise UnknownName(

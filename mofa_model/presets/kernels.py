@@ -101,6 +101,7 @@ def measured(
     return _measured(chip, form, laws, _folders())
 
 
+@entries.rereads_devices
 @cache
 def _measured(
     device: str, recipe: str, laws: frozenset[str], folders: tuple[str, ...]
@@ -154,6 +155,7 @@ def relative(device: str) -> str | None:
     return entries.entry("devices", device).get("kernels")
 
 
+@entries.rereads_devices
 @cache
 def sheet(device: str, format: str) -> Sheet:
     """What a device's data sheet promises in a format."""
@@ -167,6 +169,7 @@ def _folders() -> tuple[str, ...]:
     return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
 
 
+@entries.rereads_devices
 @cache
 def _kernels(device: str, folders: tuple[str, ...]) -> DeviceKernels:
     surfaces: dict[tuple[str, str], Surface] = {}

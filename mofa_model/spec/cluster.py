@@ -13,7 +13,7 @@ import math
 from dataclasses import field, replace
 from functools import cached_property
 
-from mofa_model.checks import array_axes, field_names, not_negative, positive, share, whole
+from mofa_model.checks import LATER, array_axes, field_names, not_negative, positive, share, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.spec.calibration import Calibration
@@ -82,6 +82,8 @@ class Host:
 
     memory: Bytes = 1024.0 * 2**30
     """Main memory of a node. [B]"""
+    stated: bool = field(default=True, metadata=LATER)
+    """Whether somebody said it; else it is that of the usual machine, and refuses nothing."""
     reserve: Numeric = 0.2
     """Share of it that what devices park leaves free. Ours: what is parked is pinned and can never
     be paged out, and beside it live the system and its agents (GKE withholds 3 % of 1 TiB), data

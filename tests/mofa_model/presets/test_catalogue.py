@@ -81,6 +81,16 @@ def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
         "a100",
         "l40s",
         "mi300",
+        "4090",
+        "3090",
+        "5090",
+        "6000-ada",
+        "a6000",
+        "pro-6000",
+        "a10g",
+        "v100",
+        "h20",
+        "a800",
     )
     for word in entries._ids("devices"):
         (name,) = presets.meanings("devices", word)
@@ -100,7 +110,10 @@ def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
 )
 def test_every_node_of_a_cloud_is_a_machine_and_says_where_it_was_read(name, facts):
     assert facts["source"].strip()
-    assert set(facts) <= {"aliases", "gpus_per_node", "scale_out", "host_memory", "source"}
+    assert set(facts) <= {
+        *("aliases", "gpus_per_node", "scale_out", "host_memory", "price", "priced", "source")
+    }
+    assert ("price" in facts) == ("priced" in facts), "a price is of a day"
     made = presets.cluster(name, 64)
     assert int(made.gpus_per_node) == facts.get(
         "gpus_per_node", int(presets.cluster(made.device.name, 64).gpus_per_node)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mofa_model import presets
+import mofa_model
+from mofa_model import presets, units
 from mofa_model.errors import BadUnit, BadValue, InputError, UnknownName
 from mofa_model.spec import Link
 
@@ -74,8 +75,8 @@ def test_what_cannot_be_is_refused_by_its_name(change, named):
 
 
 def test_an_unknown_device_is_called_gpu():
-    with pytest.raises(UnknownName, match="gpu: unknown name 'v100'"):
-        presets.cluster("v100", 64)
+    with pytest.raises(UnknownName, match="gpu: unknown name 'k80'"):
+        presets.cluster("k80", 64)
 
 
 def test_a_bare_number_is_no_bandwidth():
@@ -105,3 +106,35 @@ def test_the_host_memory_of_every_rented_node_is_stated():
     for device in presets.names("devices"):
         for name, facts in presets.entry("devices", device).get("instances", {}).items():
             assert "host_memory" in facts, name
+
+
+@pytest.mark.parametrize(
+    ("asked", "stated"),
+    [
+        ({"device": "h100"}, False),
+        ({"device": "rtx-4090"}, False),
+        ({"device": "p5.48xlarge"}, True),
+        ({"device": "h100", "host_memory": "1 TiB"}, True),
+    ],
+)
+def test_main_memory_is_stated_by_a_user_or_a_cloud_and_no_usual_machine_says_it(asked, stated):
+    assert presets.cluster(gpus=8, **asked).host.stated is stated
+
+
+def test_a_layout_is_refused_for_main_memory_only_where_somebody_said_it():
+    asked = {
+        "model": "llama3-70b", "gpu": "h100", "gpus": 8, "sequence_length": 4096,
+        "global_batch_size": 8, "framework": "deepspeed",
+        "strategy": "optimizer=zero3-cpu,recompute=full,mbs=1",
+    }  # fmt: skip
+    free = mofa_model.explain(**asked).document["summary"]
+    said = mofa_model.explain(**asked, host_memory="1 TiB").document["summary"]
+    assert free["host_bytes"] == said["host_bytes"] > 0.8 * 2**40
+    assert (free["host_stated"], said["host_stated"]) == (False, True)
+    assert not said["fits"], "it parks more than 80 % of the 1 TiB that is there"
+
+
+def test_a_price_is_that_of_a_whole_node_on_demand_and_of_a_day():
+    four = presets.instance("g5.12xlarge")
+    assert (four["price"], four["priced"], four["gpus_per_node"]) == ("5.672 USD/h", "2026-08", 4)
+    assert units.parse(four["price"], "USD/s") * 3600 == pytest.approx(5.672)
