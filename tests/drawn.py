@@ -27,6 +27,7 @@ from mofa_model.spec import (
 )
 from mofa_model.spec.training import PackedDocuments
 from mofa_model.spec.transformer import with_imbalance
+from mofa_model.spec.tuning import Adapters
 from mofa_model.strategy import (
     MODULES,
     OFFLOADED,
@@ -74,7 +75,7 @@ def question(seed, rows):
         precision=precision,
         tokens=of((0, 10**12)),
         optimizer=presets.optimizer(of(presets.names("optimizers"))),
-        adapter_rank=of((0, 0, 0, 16)),
+        adapters=of((None, None, None, Adapters(rank=16))),
         documents=of((None, None, PackedDocuments((512.0, 8192.0), (3.0, 1.0)))),
     )
     cluster = presets.cluster(

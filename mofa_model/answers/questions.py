@@ -78,6 +78,50 @@ class TrainingQuestion(UserQuestion):
         default=0,
         bounds=(0, 1e6),
     )
+    adapter_targets: Names = option(
+        names,
+        "--lora-targets NAME[,…]",
+        "linear layers with adapters: attention, mlp, experts, all, or names as q,v,down",
+        default=("attention",),
+    )
+    adapter_alpha: float | None = option(
+        real, "--lora-alpha A", "scale of adapters, which costs nothing (default: twice the rank)"
+    )
+    adapter_dropout: float = option(
+        real, "--lora-dropout P", "share of an adapter's inputs that is dropped", default=0.0
+    )
+    dora: bool = option(
+        switch, "--dora", "adapters train directions and lengths apart (DoRA)", default=False
+    )
+    base: str | None = option(
+        text,
+        "--base FORMAT",
+        "format of the frozen matrices (default: that of the precision's products)",
+        presets="bases",
+    )
+    task: str = option(
+        text,
+        "--task",
+        "what a sample teaches; a pair of dpo and reward is two sequences",
+        default="sft",
+        choices=("sft", "dpo", "reward", "distill"),
+    )
+    teacher: str | None = option(
+        text, "--teacher MODEL", "model that is distilled", presets="models"
+    )
+    loss: str = option(
+        text,
+        "--loss",
+        "how head and loss are computed: of all tokens at once, of chunks, or fused with the head",
+        default="whole",
+        choices=("whole", "chunked", "fused"),
+    )
+    gradient_release: bool = option(
+        switch,
+        "--gradient-release",
+        "each gradient updates its weight in the backward pass and is gone",
+        default=False,
+    )
     documents: str | None = option(
         text,
         "--documents L[:SHARE],…",

@@ -10,12 +10,13 @@ from mofa_model import presets, terminal, units
 from mofa_model.answers.job import hangs_of, size_of
 from mofa_model.answers.questions import LayoutQuestion, TrainingQuestion
 from mofa_model.errors import BadValue, Missing, UnknownName
-from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec import Adapters, Cluster, Loss, Task, Training, Transformer, Workload
 from mofa_model.spec.calibration import Roofline, under
 from mofa_model.spec.cluster import part_of, places
 from mofa_model.spec.reliability import Reliability, part_of_storage
 from mofa_model.spec.training import parse_documents, read_batch
 from mofa_model.spec.transformer import read_imbalance
+from mofa_model.spec.tuning import read_targets
 
 if TYPE_CHECKING:
     from mofa_model.advice import ByTrainer, Request
@@ -76,6 +77,10 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     tokens = units.count(question.tokens, field="--tokens") if question.tokens else 0
     rule = presets.resolve("optimizers", question.optimizer, field="--optimizer")
     packed = question.documents and parse_documents(question.documents, field="--documents")
+    adapters = adapters_of(question, model)
+    task, teacher = Task(question.task), question.teacher and presets.model_named(question.teacher)
+    if (teacher is None) is (task is Task.DISTILL):
+        raise BadValue("--teacher", question.teacher, "give it with --task distill, and only there")
     up, out = question.scale_up, question.scale_out
     count = nodes_of(question) if nodes is None else nodes
     found = []
@@ -88,8 +93,12 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
             precision=precision,
             tokens=tokens,
             optimizer=presets.optimizer(rule),
-            adapter_rank=question.adapter_rank,
+            adapters=adapters,
             documents=packed or None,
+            task=task,
+            teacher=teacher or None,
+            loss=Loss(question.loss),
+            released=question.gradient_release,
         )
         cluster = presets.cluster(
             _gpu(question),
@@ -112,6 +121,27 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         cluster.device.peak_rate(precision.gemm)  # refuses a device without the format
         found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(found)
+
+
+def adapters_of(question: TrainingQuestion, model: Transformer) -> Adapters | None:
+    """Adapters that a question asks for; what has no meaning without them is refused."""
+    if not question.adapter_rank:
+        names = ("adapter_targets", "adapter_alpha", "adapter_dropout", "dora", "base")
+        for name in sorted(set(names) & question.changed_fields().keys()):
+            flag = question.options[name].flag
+            raise BadValue(flag, getattr(question, name), "give the rank of adapters: --lora 16")
+        return None
+    linears = [name for block in model.blocks for name in block.linears(model.hidden)]
+    words = ",".join(question.adapter_targets)
+    base = question.base and presets.resolve("bases", question.base, field="--base")
+    return Adapters(
+        rank=question.adapter_rank,
+        targets=read_targets(words, linears, field="--lora-targets"),
+        alpha=question.adapter_alpha or 0,
+        dropout=question.adapter_dropout,
+        magnitudes=question.dora,
+        base=presets.base(base) if base else None,
+    )
 
 
 def trainers_of(question: TrainingQuestion, problems: tuple[SearchCase, ...]) -> ByTrainer:

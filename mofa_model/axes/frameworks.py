@@ -102,7 +102,7 @@ class Framework:
             return "side_by_side", "layer with attention beside a state space"
         if training.optimizer.name not in self.given.get("optimizers", (USUAL,)):
             return "optimizers", f"optimizer {training.optimizer.name}"
-        if training.adapter_rank and not self.keeps("adapters"):
+        if training.adapters is not None and not self.keeps("adapters"):
             return "adapters", "low-rank adapters beside frozen weights"
         if training.documents is not None and not self.keeps("documents"):
             return "documents", "attention that stops where packed documents end"

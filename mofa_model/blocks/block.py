@@ -65,10 +65,16 @@ class Projection:
     """How often such a matrix stands in the block, one after the other; None = once."""
     seen: Ratio | None = None
     """Share of the tokens that pass it; None = all do."""
-    branches: Count = 1
-    """Linear layers that it holds side by side: an adapter stands beside each."""
+    parts: tuple[tuple[str, Count], ...] = ()
+    """Linear layers that it holds side by side, each with its output width; empty where adapters
+    never stand beside it."""
     again: frozenset[str] = NOTHING
     """Modules whose recomputation runs it again beyond those of the block."""
+
+    @property
+    def branches(self) -> int:
+        """Linear layers that it holds. [1]"""
+        return len(self.parts) or 1
 
     @property
     def weights(self) -> Count:
@@ -119,6 +125,8 @@ class Kept:
     """Shares of it that go to the host with the inputs of a module."""
     feeds: bool = False
     """Whether it is input of a matrix product: in low precision it is kept narrow."""
+    readers: frozenset[str] = NOTHING
+    """Linear layers that alone need it: it is not kept where none of them is trained."""
     narrowed: frozenset[str] = NOTHING
     """Modules that, recomputed in low precision, leave it narrow: what they start from."""
     halved: bool = False
@@ -282,6 +290,16 @@ class Block(ABC):
     def turned_heads(self) -> Count | None:
         """What an all-to-all over context-parallel ranks has to divide; None where nothing."""
         return None
+
+    def linears(self, hidden: Count) -> tuple[str, ...]:
+        """Names of its linear layers beside which an adapter may stand."""
+        return tuple(name for one in self.products(hidden) for name, _ in one.parts)
+
+    def reads_stream(self, hidden: Count) -> frozenset[str]:
+        """Linear layers that read the norm before the block. Frozen ones do not need it kept."""
+        later = {name for kept in self.kept(hidden) for name in kept.readers}
+        first = (one for one in self.products(hidden) if one.cut is not Cut.INPUT)
+        return frozenset(name for one in first for name, _ in one.parts) - later
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""

@@ -132,7 +132,12 @@ class Experts(Block):
         found += both_ways(sent, self.width, gated=self.gated, bias=self.bias, rows=Rows.ROUTED)
         found.append(
             Projection(
-                n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias
+                n=self.count,
+                k=hidden,
+                cut=Cut.NOTHING,
+                rows=Rows.SENT,
+                bias=self.router_bias,
+                parts=(("router", self.count),),
             )
         )
         return tuple(found)
@@ -165,6 +170,7 @@ class Experts(Block):
                 ranks=Ranks.NOBODY,
                 freed=_ALL,
                 feeds=True,
+                readers=frozenset({"expert_gate", "expert_up"}),
                 routed=True,
                 moved={"expert_fc1": 1.0},
             ),
@@ -177,7 +183,14 @@ class Experts(Block):
                 inner=False,
                 moved={"moe_act": 1.0},
             ),
-            replace(narrow, ranks=Ranks.EXPERT, freed=_ACT, routed=True, inner=False),
+            replace(
+                narrow,
+                ranks=Ranks.EXPERT,
+                freed=_ACT,
+                readers=frozenset({"expert_down"}),
+                routed=True,
+                inner=False,
+            ),
             *(
                 replace(one, freed=freed, narrowed=one.narrowed and _ACT)
                 for one, freed in zip(shared, (_ALL, _ACT), strict=False)

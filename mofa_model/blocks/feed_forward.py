@@ -35,10 +35,18 @@ def both_ways(
     """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table
     2.
     """
-    first = 2 if gated else 1
+    prefix = "expert_" if rows is Rows.ROUTED else ""
+    parts = tuple((f"{prefix}{name}", width) for name in (("gate", "up") if gated else ("up",)))
     return (
-        Projection(n=first * width, k=hidden, branches=first, bias=bias, rows=rows),
-        Projection(n=hidden, k=width, cut=Cut.INPUT, bias=bias, rows=rows),
+        Projection(n=len(parts) * width, k=hidden, parts=parts, bias=bias, rows=rows),
+        Projection(
+            n=hidden,
+            k=width,
+            cut=Cut.INPUT,
+            bias=bias,
+            rows=rows,
+            parts=((f"{prefix}down", hidden),),
+        ),
     )
 
 
@@ -106,7 +114,13 @@ class FeedForward(Block):
                 halved=True,
                 inner=True,
             ),
-            Kept(elements=self.width, freed=act | both, feeds=True, inner=True),
+            Kept(
+                elements=self.width,
+                freed=act | both,
+                feeds=True,
+                readers=frozenset({"down"}),
+                inner=True,
+            ),
         )
 
     def split(self) -> tuple[Count, ...]:

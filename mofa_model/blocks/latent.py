@@ -67,22 +67,34 @@ class LatentAttention(Block):
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         first = (
-            (Projection(n=queries, k=hidden),)
+            (Projection(n=queries, k=hidden, parts=(("q", queries),)),)
             if self.query_rank is None
             else (
-                Projection(n=self.query_rank, k=hidden, cut=Cut.NOTHING),
-                Projection(n=queries, k=self.query_rank),
+                Projection(
+                    n=self.query_rank,
+                    k=hidden,
+                    cut=Cut.NOTHING,
+                    parts=(("q_a", self.query_rank),),
+                ),
+                Projection(n=queries, k=self.query_rank, parts=(("q_b", queries),)),
             )
         )
+        down, up = self.kv_rank + self.rope_dim, self.heads * (self.nope_dim + self.value_dim)
         return (
             *first,
-            Projection(n=self.kv_rank + self.rope_dim, k=hidden, cut=Cut.NOTHING),
+            Projection(n=down, k=hidden, cut=Cut.NOTHING, parts=(("kv_a", down),)),
             Projection(
-                n=self.heads * (self.nope_dim + self.value_dim),
+                n=up,
                 k=self.kv_rank,
+                parts=(("kv_b", up),),
                 again=frozenset({"mla_up_proj"}),
             ),
-            Projection(n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT),
+            Projection(
+                n=hidden,
+                k=self.heads * self.value_dim,
+                cut=Cut.INPUT,
+                parts=(("o", hidden),),
+            ),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -102,7 +114,7 @@ class LatentAttention(Block):
         key; the output. Ours.
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
-        latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
+        latents = self.query_latent + self.kv_rank
         values = self.heads * self.value_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
@@ -113,9 +125,16 @@ class LatentAttention(Block):
                 moved={"core_attn": 1.0},
             ),
             Kept(
+                elements=latents + self.rope_dim,
+                ranks=Ranks.STREAM,
+                freed=frozenset({ALL}),
+                moved={"qkv_linear": 1.0},
+            ),
+            Kept(
                 elements=latents,
                 ranks=Ranks.STREAM,
                 freed=frozenset({ALL}),
+                readers=frozenset({"q_b", "kv_b"}),
                 moved={"qkv_linear": 1.0},
             ),
             Kept(elements=values, **OUTPUT),

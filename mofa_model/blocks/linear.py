@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
-from mofa_model.blocks.softmax import GATE_PASSES, OUTPUT
+from mofa_model.blocks.softmax import GATE_PASSES, LAST
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
@@ -107,8 +107,9 @@ class LinearAttention(Block):
             if self.decay != "channel"
             else (Projection(n=rank, k=hidden, cut=Cut.NOTHING), Projection(n=self.keys, k=rank))
         )
+        wide = 2 * self.keys + self.values + whole_gate
         return (
-            Projection(n=2 * self.keys + self.values + whole_gate, k=hidden),
+            Projection(n=wide, k=hidden, parts=(("in", wide),)),
             *through,
             *decays,
             *(
@@ -116,7 +117,7 @@ class LinearAttention(Block):
                 if self.delta or self.decay == "head"
                 else ()
             ),
-            Projection(n=hidden, k=self.values, cut=Cut.INPUT),
+            Projection(n=hidden, k=self.values, cut=Cut.INPUT, parts=(("out", hidden),)),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -163,7 +164,7 @@ class LinearAttention(Block):
             ),
             *((Kept(elements=wide, freed=frozenset({ALL})),) if self.kernel else ()),
             Kept(elements=self.values, freed=frozenset({ALL})),
-            Kept(elements=self.values, **OUTPUT),
+            Kept(elements=self.values, **LAST),
         )
 
     def sight(self) -> Sight:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Cut, Kept, Projection
-from mofa_model.blocks.softmax import CORE, OUTPUT, SoftmaxAttention
+from mofa_model.blocks.softmax import CORE, LAST, OUTPUT, SoftmaxAttention
 from mofa_model.records import dataclass
 from mofa_model.units import Count
 
@@ -28,8 +28,19 @@ class SharedAttention(SoftmaxAttention):
         """
         width = self.heads * self.head_dim
         return (
-            Projection(n=self.asked * width, k=hidden, bias=self.bias),
-            Projection(n=hidden, k=self.heads * self.values, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(
+                n=self.asked * width,
+                k=hidden,
+                bias=self.bias,
+                parts=(("q", self.asked * width),),
+            ),
+            Projection(
+                n=hidden,
+                k=self.heads * self.values,
+                cut=Cut.INPUT,
+                bias=self.output_bias,
+                parts=(("o", hidden),),
+            ),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -49,5 +60,5 @@ class SharedAttention(SoftmaxAttention):
                 moved={"core_attn": 1.0},
             ),
             *((Kept(elements=width),) if self.gated else ()),
-            Kept(elements=self.heads * self.values, **OUTPUT),
+            Kept(elements=self.heads * self.values, **(LAST if self.gated else OUTPUT)),
         )

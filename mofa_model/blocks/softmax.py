@@ -20,7 +20,10 @@ GATE_PASSES: Final = 3.0
 CORE: Final = frozenset({"core_attn", ALL})
 """Modules whose recomputation drops what attention keeps of its scores."""
 OUTPUT: Final[Mapping[str, Any]] = {"feeds": True, "moved": {"attn_proj": 1.0}}
-"""How the output of the core is kept: it is the input of the last projection."""
+"""How the output of the core is kept: it is the input of the last projection, and fused attention
+itself reads it in its backward pass."""
+LAST: Final[Mapping[str, Any]] = {**OUTPUT, "readers": frozenset({"o", "out"})}
+"""The same where the last projection alone needs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +91,23 @@ class SoftmaxAttention(Block):
         """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table
         2.
         """
+        parts = [
+            ("q", self.heads * self.asked * self.head_dim),
+            ("k", self.kv_heads * self.head_dim),
+        ]
+        if not self.keys_are_values:
+            parts.append(("v", self.kv_heads * self.values))
         return (
             Projection(
-                n=self.heads * self.asked * self.head_dim
-                + self.kv_heads * (self.head_dim + (0 if self.keys_are_values else self.values)),
-                k=hidden,
-                branches=3,
-                bias=self.bias,
+                n=sum(width for _, width in parts), k=hidden, parts=tuple(parts), bias=self.bias
             ),
-            Projection(n=hidden, k=self.heads * self.values, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(
+                n=hidden,
+                k=self.heads * self.values,
+                cut=Cut.INPUT,
+                bias=self.output_bias,
+                parts=(("o", hidden),),
+            ),
         )
 
     @property
@@ -147,7 +158,7 @@ class SoftmaxAttention(Block):
                 moved={"core_attn": 1.0},
             ),
             *((Kept(elements=width),) if self.gated else ()),
-            Kept(elements=width, **OUTPUT),
+            Kept(elements=width, **(LAST if self.gated else OUTPUT)),
         )
 
     def sight(self) -> Sight:

@@ -66,7 +66,7 @@ class SparseAttention(LatentAttention):
         before and after its way up.
         """
         inside = self.heads * self.kv_rank
-        latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
+        latents = self.query_latent + self.kv_rank
         index = self.index_heads * (self.index_dim + 1) + self.index_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),
@@ -77,9 +77,16 @@ class SparseAttention(LatentAttention):
                 moved={"core_attn": 1.0},
             ),
             Kept(
-                elements=latents + index,
+                elements=latents + self.rope_dim + index,
                 ranks=Ranks.STREAM,
                 freed=frozenset({ALL}),
+                moved={"qkv_linear": 1.0},
+            ),
+            Kept(
+                elements=latents,
+                ranks=Ranks.STREAM,
+                freed=frozenset({ALL}),
+                readers=frozenset({"q_b", "kv_b"}),
                 moved={"qkv_linear": 1.0},
             ),
             Kept(elements=inside, freed=frozenset({ALL})),

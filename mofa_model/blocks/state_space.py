@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
-from mofa_model.blocks.softmax import OUTPUT
+from mofa_model.blocks.softmax import LAST
 from mofa_model.checks import whole
 from mofa_model.records import dataclass
 from mofa_model.units import Count, Numeric
@@ -56,9 +56,12 @@ class StateSpace(Block):
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Gate, input, both sides of the state and steps in one; and the output."""
+        wide = self.inner + self.convolved + self.heads
         return (
-            Projection(n=self.inner + self.convolved + self.heads, k=hidden, bias=self.bias),
-            Projection(n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias),
+            Projection(n=wide, k=hidden, bias=self.bias, parts=(("in", wide),)),
+            Projection(
+                n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias, parts=(("out", hidden),)
+            ),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -97,7 +100,7 @@ class StateSpace(Block):
                 halved=True,
             ),
             Kept(elements=self.inner, freed=frozenset({ALL})),
-            Kept(elements=self.inner, **OUTPUT),
+            Kept(elements=self.inner, **LAST),
         )
 
     def sight(self) -> Sight:
@@ -141,11 +144,12 @@ class SelectiveScan(Block):
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Input and gate; steps and both sides of the state; steps of every channel; output."""
+        sides = self.step_rank + 2 * self.state
         return (
-            Projection(n=2 * self.inner, k=hidden),
-            Projection(n=self.step_rank + 2 * self.state, k=self.inner, cut=Cut.INPUT),
+            Projection(n=2 * self.inner, k=hidden, parts=(("in", 2 * self.inner),)),
+            Projection(n=sides, k=self.inner, cut=Cut.INPUT, parts=(("x", sides),)),
             Projection(n=self.inner, k=self.step_rank, bias=True),
-            Projection(n=hidden, k=self.inner, cut=Cut.INPUT),
+            Projection(n=hidden, k=self.inner, cut=Cut.INPUT, parts=(("out", hidden),)),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -173,7 +177,7 @@ class SelectiveScan(Block):
         return (
             Kept(elements=2 * self.inner, freed=frozenset({ALL}), halved=True),
             Kept(elements=2 * self.inner + 2 * self.state, freed=frozenset({ALL})),
-            Kept(elements=self.inner, **OUTPUT),
+            Kept(elements=self.inner, **LAST),
         )
 
     def sight(self) -> Sight:

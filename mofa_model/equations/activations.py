@@ -13,6 +13,8 @@ al. 2022; for LLaMA3-405B 32 sbh/t, Table 2.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mofa_model.units import Bytes, Count, Ratio
 
 
@@ -74,6 +76,34 @@ def logit_memory(
     1050673152.0
     """
     return copies * width * tokens * vocabulary / ranks
+
+
+CHUNKS: Final = 8.0
+"""Chunks of tokens of a loss in chunks. Source: torchtune, CEWithChunkedOutputLoss. [1]"""
+
+
+def chunked_loss(logits: Bytes, narrow: Ratio) -> Bytes:
+    """Logits where the loss goes over chunks of tokens: all once in the width of activations, and the
+    copies of one chunk. Source: torchtune. [B]
+
+    `logits` are two copies of all, and `narrow` is the width of activations over theirs.
+
+    >>> chunked_loss(16e9, 0.5)
+    6000000000.0
+    """
+    return logits * (0.5 * narrow + 1.0 / CHUNKS)
+
+
+def fused_loss(tokens: Count, hidden: Count, *, narrow: Bytes, wide: Bytes, ranks: Count) -> Bytes:
+    """What a loss that is fused with its head holds: the gradient of its input, and the logits of a
+    chunk. Source: Liger-Kernel, fused_linear_cross_entropy. [B]
+
+    A chunk has as many logits as the input has elements.
+
+    >>> fused_loss(16384, 4096, narrow=2.0, wide=4.0, ranks=1) / 2**20
+    512.0
+    """
+    return tokens * hidden * (2.0 * narrow + wide) / ranks
 
 
 def head_weight_memory(hidden: Count, vocabulary: Count, *, width: Bytes, ranks: Count) -> Bytes:

@@ -74,6 +74,15 @@ def gathered_memory(layer_bytes: Count, weight: Bytes, gradient: Bytes) -> Bytes
     return layer_bytes * (2.0 * weight + gradient)
 
 
+def unpacked_matrix(weights: Count, width: Bytes) -> Bytes:
+    """A frozen matrix of a few bits in the width of products, for the time of one. Ours. [B]
+
+    >>> unpacked_matrix(8192 * 28672, 2.0)
+    469762048.0
+    """
+    return width * weights
+
+
 def tensor_buffer(
     tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, copies: Count
 ) -> Bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
-from mofa_model.checks import anything
+from mofa_model.spec import Adapters
 from mofa_model.units import Bytes, Count, Flop
 
 
@@ -47,14 +47,14 @@ def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Fl
 
 
 def matrices(
-    layer: Layer, hidden: Count, rank: Count, *, routed: bool
+    layer: Layer, hidden: Count, adapters: Adapters | None, *, routed: bool
 ) -> Iterator[tuple[Count, Count]]:
     """Parameters of a layer's trained matrices, an expert's once, with their shorter side; of
     adapters their rank. Ours. [1]
 
     >>> from mofa_model.presets import model
     >>> llama = model("llama3-8b")
-    >>> found = matrices(llama.kinds[0], llama.hidden, 0, routed=False)
+    >>> found = matrices(llama.kinds[0], llama.hidden, None, routed=False)
     >>> [(int(size), int(side)) for size, side in found]
     [(25165824, 2048), (16777216, 4096), (117440512, 4096), (58720256, 4096)]
     """
@@ -62,13 +62,10 @@ def matrices(
         for one in block.products(hidden):
             if (one.rows is Rows.ROUTED) is not routed or one.rows is Rows.SENT:
                 continue
-            if anything(rank):
-                if not routed:
-                    yield (
-                        rank
-                        * (1 if one.times is None else one.times)
-                        * (one.branches * one.k + one.n),
-                        np.minimum(rank, one.k),
-                    )
-            else:
+            if adapters is None:
                 yield one.weights, np.minimum(one.n / one.branches, one.k)
+                continue
+            times = 1 if one.times is None else one.times
+            widths = [one.k + width for name, width in one.parts if adapters.beside(name)]
+            if widths:
+                yield adapters.rank * times * sum(widths), np.minimum(adapters.rank, one.k)

@@ -9,8 +9,8 @@ Multi-token prediction modules are counted apart, as published counts do.
 Reported FLOPs follow a convention: `full` counts all s x s attention scores, `causal` the half that
 is needed; trainers that count the head twice say so. Recomputation is never a model FLOP.
 
-Low-rank adapters (LoRA) are two narrow trained matrices beside each frozen linear layer that every
-token passes. Routed experts, routers and encoders have none; embedding and head are frozen.
+Low-rank adapters (LoRA) are two narrow trained matrices beside some frozen linear layers; embedding,
+head, norms and encoders have none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from mofa_model.blocks import Block, Core, Layer, Rows
 from mofa_model.errors import BadValue
-from mofa_model.spec import Training, Transformer
+from mofa_model.spec import Adapters, Training, Transformer
 from mofa_model.units import Count, Flop, Numeric, Ratio
 
 CONVENTIONS: Final = ("full", "causal")
@@ -195,41 +195,73 @@ def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Nume
     return training.documents.mean(training.sequence, of)
 
 
-def adapter_parameters(layer: Layer, hidden: Count, rank: Count) -> Count:
-    """Trained parameters of a layer: rank times inputs and outputs of its linear layers. Source: Hu
-    et al., 2021. [1]
+def adapter_parameters(
+    layer: Layer, hidden: Count, adapters: Adapters, *, routed: bool = False
+) -> Count:
+    """Trained parameters of a layer, an expert's once where `routed`: rank times inputs and outputs of
+    the linear layers with adapters. Source: Hu et al., 2021. [1]
 
     >>> from mofa_model.presets import model
-    >>> llama = model("llama3-8b")
-    >>> int(32 * adapter_parameters(llama.kinds[0], llama.hidden, 16))
+    >>> from mofa_model.spec import Adapters
+    >>> llama, all_linear = model("llama3-8b"), frozenset({"attention", "mlp"})
+    >>> kind = llama.kinds[0]
+    >>> int(32 * adapter_parameters(kind, llama.hidden, Adapters(rank=16, targets=all_linear)))
     41943040
     """
-    inputs, outputs = _widths(layer, hidden)
-    return rank * (inputs + outputs)
+    inputs, outputs = _widths(layer, hidden, adapters, Rows.ROUTED if routed else None)
+    found: Count = adapters.rank * (inputs + outputs)
+    # The length of each column of a whole matrix beside its direction. Source: DoRA.
+    return found + outputs if adapters.magnitudes else found
 
 
-def adapter_traffic(layer: Layer, hidden: Count) -> Count:
+def trained_parameters(model: Transformer, adapters: Adapters) -> Count:
+    """Parameters of all adapters of a model. Source: Hu et al., 2021. [1]
+
+    >>> from mofa_model.presets import model
+    >>> from mofa_model.spec import Adapters
+    >>> int(trained_parameters(model("llama2-70b"), Adapters(rank=16)))
+    65536000
+    """
+    total: Count = 0
+    for kind in model.kinds:
+        own = adapter_parameters(kind, model.hidden, adapters)
+        for exchange in filter(None, (block.exchange() for block in kind.blocks)):
+            inside = adapter_parameters(kind, model.hidden, adapters, routed=True)
+            own = own + exchange.count * inside
+        total = total + model.number(kind) * own
+    return total
+
+
+def adapter_traffic(
+    layer: Layer, hidden: Count, adapters: Adapters, *, routed: bool = False
+) -> Count:
     """Elements that adapters move per token of a layer, forward: inputs are read, outputs read and
     written. Ours. [1]
 
     >>> from mofa_model.presets import model
+    >>> from mofa_model.spec import Adapters
     >>> llama = model("llama3-8b")
-    >>> int(adapter_traffic(llama.kinds[0], llama.hidden))
-    124928
+    >>> int(adapter_traffic(llama.kinds[0], llama.hidden, Adapters(rank=16)))
+    36864
     """
-    inputs, outputs = _widths(layer, hidden)
+    inputs, outputs = _widths(layer, hidden, adapters, Rows.ROUTED if routed else None)
     return inputs + 2 * outputs
 
 
-def _widths(layer: Layer, hidden: Count) -> tuple[Count, Count]:
-    """Inputs and outputs of the linear layers, added up."""
-    passed = [
-        one
-        for block in layer.blocks
-        if block.own_tokens is None
-        for one in block.products(hidden)
-        if one.rows is Rows.TOKENS
-    ]
-    times = [1 if one.times is None else one.times for one in passed]
-    inputs = sum(n * one.branches * one.k for n, one in zip(times, passed, strict=True))
-    return inputs, sum(n * one.n for n, one in zip(times, passed, strict=True))
+def _widths(
+    layer: Layer, hidden: Count, adapters: Adapters, rows: Rows | None
+) -> tuple[Count, Count]:
+    """Inputs and outputs of the linear layers with adapters, added up: of an expert, or of all
+    others.
+    """
+    inputs: Count = 0
+    outputs: Count = 0
+    for block in layer.blocks:
+        for one in block.products(hidden):
+            if (one.rows is Rows.ROUTED) is not (rows is Rows.ROUTED):
+                continue
+            times = 1 if one.times is None else one.times
+            for name, width in one.parts:
+                if adapters.beside(name):
+                    inputs, outputs = inputs + times * one.k, outputs + times * width
+    return inputs, outputs

@@ -8,23 +8,23 @@ level nothing here depends but the width of the head's gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
-from mofa_model.blocks import Block, Kept, Layer, Ranks
+from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
 from mofa_model.blocks.block import ALL, EACH, NOTHING
 from mofa_model.checks import anything
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
-from mofa_model.estimate.model_states import heads_on, layers_on
+from mofa_model.estimate.model_states import heads_on, layers_on, outputs
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass, varied
-from mofa_model.spec import Cluster, MemoryConstants, Workload
+from mofa_model.spec import Adapters, Cluster, Loss, MemoryConstants, Task, Workload
 from mofa_model.strategy import (
     ACTIVATIONS,
     LAYER_INPUT,
@@ -207,12 +207,21 @@ def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     """Head and loss of the main prediction and of every further one. [B]"""
-    tokens, precision = tokens_per_rank(workload, s), workload.training.precision
-    model, vocabulary = workload.model, workload.model.embedding.vocabulary
+    tokens, training = tokens_per_rank(workload, s), workload.training
+    model, vocabulary, precision = workload.model, outputs(workload), training.precision
     predictions = 1.0 + model.prediction_modules
     head_input = activations.head_activation(
         tokens, model.hidden, width=precision.activation, ranks=_stream_ranks(s)
     )
+    trained: Bytes = 0.0
+    if training.adapters is None:  # a frozen head has no gradient
+        width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
+        trained = activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
+    if training.loss is Loss.FUSED:
+        fused = activations.fused_loss(
+            tokens, model.hidden, narrow=precision.activation, wide=precision.logit, ranks=s.tp
+        )
+        return predictions * (head_input + fused) + trained + _gathered_head(workload, s)
     logits = activations.logit_memory(
         tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
@@ -220,16 +229,24 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     gradients = activations.logit_memory(
         tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
     )
-    width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
-    gradients = gradients + activations.head_weight_memory(
-        model.hidden, vocabulary, width=width, ranks=s.tp
-    )
+    if training.loss is Loss.CHUNKED:
+        logits = activations.chunked_loss(logits, precision.activation / precision.logit)
+        gradients = gradients / activations.CHUNKS
+    if training.task is Task.DISTILL:  # what the teacher says
+        logits = logits + activations.logit_memory(
+            tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
+        )
+    gradients = gradients + trained
     loss = predictions * head_input + np.maximum(predictions * logits, gradients)
+    return loss + _gathered_head(workload, s)
+
+
+def _gathered_head(workload: Workload, s: Strategy) -> Bytes:
+    """Weights of the head, gathered where they are sharded. [B]"""
     if s.sharding is not Sharding.WEIGHTS:
-        return loss
-    return loss + activations.head_weight_memory(
-        model.hidden, vocabulary, width=precision.gather, ranks=s.tp
-    )
+        return 0.0
+    width, hidden = workload.training.precision.gather, workload.model.hidden
+    return activations.head_weight_memory(hidden, outputs(workload), width=width, ranks=s.tp)
 
 
 def stored_layers(
@@ -248,7 +265,7 @@ def stored_layers(
             strategy,
             kind,
             [
-                *_tensors(workload, constants, strategy, kind.stream(model.hidden), None),
+                *_tensors(workload, constants, strategy, kind.stream(model.hidden), None, kind),
                 *(tensor for block in kind.blocks for tensor in tensors[id(block)]),
             ],
         )
@@ -328,10 +345,14 @@ def _tensors(
     s: Strategy,
     every: Iterable[Kept],
     block: Block | None,
+    layer: Layer | None = None,
 ) -> list[_Stored]:
     """Tensors that a block stores on one device, in the order in which they are made. None is the
-    residual stream.
+    residual stream of a `layer`.
     """
+    adapters = workload.training.adapters
+    if adapters is not None:
+        every = _beside_adapters(workload, adapters, every, block, layer)
     precision = workload.training.precision
     modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
     ranks = {
@@ -373,6 +394,47 @@ def _tensors(
             )
         tensors.append(_Stored(kept, size, _waiting_share(kept, modules, narrow), tail))
     return tensors
+
+
+def _beside_adapters(
+    workload: Workload,
+    adapters: Adapters,
+    every: Iterable[Kept],
+    block: Block | None,
+    layer: Layer | None,
+) -> Iterator[Kept]:
+    """What is kept beside frozen weights: inputs of linear layers only where an adapter reads them,
+    as wide as they are, and what is between the two matrices of each adapter.
+    """
+    h, rank = workload.model.hidden, adapters.rank
+    if layer is not None:
+        read = sum(any(map(adapters.beside, one.reads_stream(h))) for one in layer.blocks)
+        normed, stream = sum(one.norm_before for one in layer.blocks), list(every)
+        yield stream[0]
+        if read:
+            yield replace(stream[1], elements=read / normed * stream[1].elements, feeds=False)
+        yield from stream[2:]
+        return
+    if block is None or block.own_tokens is not None:
+        return  # no gradient comes back to an encoder
+    for kept in every:
+        if not kept.readers or any(map(adapters.beside, kept.readers)):
+            yield replace(kept, feeds=False) if kept.feeds else kept
+    for one in block.products(h):
+        inside = [width for name, width in one.parts if adapters.beside(name)]
+        if not inside:
+            continue
+        routed = one.rows is Rows.ROUTED
+        ranks = Ranks.NOBODY if one.cut is Cut.OUTPUT or routed else Ranks.STREAM
+        freed = frozenset({ALL, "moe"} if routed else {ALL})
+        wide = len(inside) * rank * (1 if one.times is None else one.times)
+        if adapters.magnitudes:  # what the frozen matrix and the adapter hand on
+            wide = wide + 2 * sum(inside)
+        yield Kept(elements=wide, ranks=ranks, freed=freed, routed=routed)
+        if adapters.dropout:
+            dropped = len(inside) * one.k
+            yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed)
+            yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed, masked=True)
 
 
 def _recomputed_modules(s: Strategy) -> frozenset[str]:

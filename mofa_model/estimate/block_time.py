@@ -173,6 +173,7 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
         whole = whole + linear[Rows.ROUTED] * local + linear[Rows.SENT]
         inside = local * _weights(products, Rows.ROUTED) / s.etp
         held = held + _weights(products, Rows.SENT) + chunks * inside
+    whole = whole + unpacking_time(workload, cluster, held)
     work = block.elementwise(h)
     moved = [
         compute.elementwise_time(
@@ -196,6 +197,17 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
         parameters=held,
         again_seconds=again,
     )
+
+
+def unpacking_time(workload: Workload, cluster: Cluster, weights: Count) -> Seconds:
+    """Time in which products bring frozen matrices of a few bits to their width, each pass anew.
+    [s]
+    """
+    adapters = workload.training.adapters
+    if adapters is None or adapters.base is None or not adapters.base.unpacked:
+        return 0.0
+    traffic = weights * (adapters.base.width + workload.training.precision.activation)
+    return compute.elementwise_time(traffic, memory_rate(cluster))
 
 
 def product_time(

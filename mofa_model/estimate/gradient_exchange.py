@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.block_time import memory_rate
-from mofa_model.estimate.model_states import held_parameters, update_rule
+from mofa_model.estimate.model_states import frozen_width, held_parameters, update_rule
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
@@ -50,9 +50,9 @@ def gradient_exchange(
     held = held_parameters(workload, s, stage_kinds)
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
-    frozen = anything(workload.training.adapter_rank)
-    trained = np.max(held.adapters, axis=0) if frozen else dense
-    trained_experts = 0.0 * experts if frozen else experts
+    frozen = workload.training.adapters is not None
+    trained = _fullest(held.adapters) if frozen else dense
+    trained_experts = _fullest(held.expert_adapters) if frozen else experts
     tensors = TENSORS_PER_LAYER * np.max(stage_kinds.layers, axis=0) + 2.0
     ranks, expert_ranks = s.data_ranks, s.expert_data_ranks
     collective = _collective_time(
@@ -123,7 +123,9 @@ def _collective_time(
     inner = collectives.path_between(cluster, shard, stride)
     ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
     gathered = held if s.sharding is Sharding.WEIGHTS else trained
-    reduce, gather = trained * p.reduce, gathered * p.gather
+    frozen = workload.training.adapters is not None and s.sharding is Sharding.WEIGHTS
+    width = frozen_width(workload.training) if frozen else p.gather
+    reduce, gather = trained * p.reduce, gathered * width
     alone = np.asarray(ranks) <= 1
     if s.sharding is Sharding.NONE:
         factor = 1.0 if cluster.in_network_reduction else 2.0
@@ -142,7 +144,7 @@ def _collective_time(
     back = gathers * inner_ring * gather / inner.bandwidth
     fetched: Seconds = 0.0
     if s.host_weights and s.sharding is Sharding.WEIGHTS:
-        fetched = memory.weight_fetch_time(held, shard, p.gather, gathers, _host_link(cluster))
+        fetched = memory.weight_fetch_time(held, shard, width, gathers, _host_link(cluster))
     return fetched + np.where(alone, 0.0, latency + scatter + across + back)
 
 
@@ -161,7 +163,7 @@ def _tied_embedding_time(
     workload: Workload, cluster: Cluster, s: Strategy, ranks: Count
 ) -> Seconds:
     model = workload.model
-    if not model.embedding.tied or s.schedule.folded or anything(workload.training.adapter_rank):
+    if not model.embedding.tied or s.schedule.folded or workload.training.adapters is not None:
         return 0.0
     path = collectives.path_between(cluster, s.pp, s.tp * ranks)
     size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
@@ -196,6 +198,9 @@ def _update_time(
     time = compute.update_time(trained, own, moved, bandwidth) + compute.update_time(
         experts, own_experts, moved, bandwidth
     )
+    if rule.paged:  # at worst all of them come and go
+        states = (trained / own + experts / own_experts) * rule.states
+        time = time + 2.0 * states / _host_link(cluster)
     if rule.iterations:
         time = time + _newton_schulz_time(workload, cluster, s, stages, own, own_experts)
     return time
@@ -229,7 +234,7 @@ def _newton_schulz_time(
 
     Shards are gathered over their ranks, slices of tensor parallelism over theirs and back.
     """
-    model, rule, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
+    model, rule, adapters = workload.model, update_rule(workload, s), workload.training.adapters
     rate = cluster.device.peak_rate("bf16") * cluster.calibration.compute.gemm_efficiency
     copies = s.expert_data_ranks
     each = 1.0 if model.experts is None else model.experts.count / s.ep
@@ -242,7 +247,7 @@ def _newton_schulz_time(
         held: Count = 0.0
         flops: Count = 0.0
         for layer, layers in zip(model.kinds, stages.held, strict=True):
-            for size, side in optimizers.matrices(layer, model.hidden, rank, routed=routed):
+            for size, side in optimizers.matrices(layer, model.hidden, adapters, routed=routed):
                 some = layers * (times * size / slices)
                 held = held + some
                 flops = flops + optimizers.newton_schulz_flops(some, side, rule.iterations)

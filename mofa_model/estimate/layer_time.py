@@ -80,7 +80,7 @@ def _layer(
     elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
     elementwise = elementwise + _adapter_time(workload, cluster, s, layer)
     # No gradient is made of a frozen weight.
-    trained = 0.0 if anything(workload.training.adapter_rank) else 1.0
+    trained = 1.0 if workload.training.adapters is None else 0.0
     weight = trained * linear
 
     # Half of the messages gather inputs, half scatter sums. With sequence parallelism the inputs of
@@ -200,10 +200,14 @@ def _sum(terms: Iterable[Seconds]) -> Seconds:
 
 def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Layer) -> Seconds:
     """Forward pass of a layer's adapters. They are so narrow that memory traffic decides. [s]"""
-    if not anything(workload.training.adapter_rank):
+    adapters, h = workload.training.adapters, workload.model.hidden
+    if adapters is None:
         return 0.0
-    width = parameters.adapter_traffic(layer, workload.model.hidden)
-    elements = tokens_per_rank(workload, s) * width / s.tp
+    tokens = tokens_per_rank(workload, s)
+    elements = tokens * parameters.adapter_traffic(layer, h, adapters) / s.tp
+    for exchange in filter(None, (block.exchange() for block in layer.blocks)):
+        width = parameters.adapter_traffic(layer, h, adapters, routed=True)
+        elements = elements + tokens * exchange.top_k * width / s.tp
     traffic = elements * workload.training.precision.activation
     return compute.elementwise_time(traffic, memory_rate(cluster))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from mofa_model.equations.parameters import (
     adapter_parameters,
     prediction_parameters,
     total_parameters,
+    trained_parameters,
 )
 from mofa_model.estimate.block_time import tokens_per_rank
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import checkpoint_bytes
-from mofa_model.spec import Cluster, MemoryConstants, UpdateRule, Workload
+from mofa_model.spec import Cluster, MemoryConstants, Task, Training, UpdateRule, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import Bytes, Count
 
@@ -41,7 +43,9 @@ class HeldParameters:
     experts: Count
     """Experts: the expert-data-parallel ranks."""
     adapters: Count
-    """Adapters beside frozen weights: all data-parallel ranks."""
+    """Adapters beside frozen weights, without those of experts: all data-parallel ranks."""
+    expert_adapters: Count
+    """Adapters of routed experts: the expert-data-parallel ranks."""
     layer_dense: Count
     """One layer of the last kind without its experts, [...]."""
     layer_experts: Count
@@ -62,17 +66,23 @@ def model_states(
         width=precision.activation,
         copies=constants.gather_copies,
     )
-    experts = workload.model.experts
+    experts, frozen = workload.model.experts, workload.training.adapters
     buffers = buffers + memory.product_workspace(
         constants.workspace, constants.grouped_workspace, float(experts is not None)
     )
     dense, inside = held.layer_dense, 0.0 if experts is None else held.layer_experts
-    if anything(constants.spare_gradient):
+    if frozen is not None and frozen.base is not None and frozen.base.unpacked:
+        buffers = buffers + memory.unpacked_matrix(
+            _widest(workload, strategy), precision.activation
+        )
+    if anything(constants.spare_gradient) and frozen is None:
         expert = 0.0 if experts is None else inside * strategy.ep / experts.count
         buffers = buffers + memory.spare_gradients(dense, expert, constants.spare_gradient)
     if strategy.sharding is Sharding.WEIGHTS:
         widest = dense if experts is None else dense + inside
-        buffers = buffers + memory.gathered_memory(widest, precision.gather, precision.reduce)
+        gathered = precision.gather if frozen is None else frozen_width(workload.training)
+        reduced = precision.reduce if frozen is None else 0.0
+        buffers = buffers + memory.gathered_memory(widest, gathered, reduced)
     return Footprint(
         weights=_sum([group.weights for group in groups]),
         gradients=_sum([group.gradients for group in groups]),
@@ -105,6 +115,11 @@ def heads_on(strategy: Strategy, stage_kinds: Stages) -> Count:
     if not strategy.schedule.both_ends:
         return stage_kinds.head
     return np.maximum(stage_kinds.embedding, stage_kinds.head)
+
+
+def outputs(workload: Workload) -> Count:
+    """Numbers that the head makes of a token: those of the vocabulary, or one reward. [1]"""
+    return 1 if workload.training.task is Task.REWARD else workload.model.embedding.vocabulary
 
 
 def layers_on(workload: Workload, stage_kinds: Stages) -> Sequence[Count]:
@@ -144,6 +159,17 @@ def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Coun
     return inside
 
 
+def _widest(workload: Workload, strategy: Strategy) -> Count:
+    """Weights of the largest linear layer on a device. [1]"""
+    found: Count = 0.0
+    for block in workload.model.blocks:
+        for one in block.products(workload.model.hidden):
+            ranks = strategy.etp if one.rows is Rows.ROUTED else strategy.tp
+            for _, width in one.parts:
+                found = np.maximum(found, width * one.k / ranks)
+    return found
+
+
 def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages) -> HeldParameters:
     """Parameters on one device of every kind of stage.
 
@@ -151,13 +177,17 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
     """
     model, s, h = workload.model, strategy, workload.model.hidden
     embedding, head = embeddings_on(s, stage_kinds), heads_on(s, stage_kinds)
+    if workload.training.task is Task.REWARD:
+        head = 0.0 * head
     vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
     dense: Count = 0.0
     if anything(model.prediction_modules):
         dense = stage_kinds.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     experts: Count = 0.0
+    adapters = workload.training.adapters
     beside: Count = 0.0
+    inside: Count = 0.0
     layer_dense: Count = 0.0
     layer_experts: Count = 0.0
     for layer, layers in zip(model.kinds, layers_on(workload, stage_kinds), strict=True):
@@ -166,14 +196,19 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         dense = dense + layers * (directions * layer_dense)
         if layer.routed:
             experts = experts + layers * (directions * layer_experts)
-        if anything(workload.training.adapter_rank):
-            own = adapter_parameters(layer, h, workload.training.adapter_rank)
+        if adapters is not None:
+            own = adapter_parameters(layer, h, adapters)
             beside = beside + layers * (directions * own / s.tp)
+            for exchange in filter(None, (block.exchange() for block in layer.blocks)):
+                own = adapter_parameters(layer, h, adapters, routed=True)
+                each = exchange.count / (s.ep * s.etp)
+                inside = inside + layers * (directions * each * own)
     return HeldParameters(
         ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
         dense=dense,
         experts=experts,
         adapters=beside,
+        expert_adapters=inside,
         layer_dense=layer_dense,
         layer_experts=layer_experts,
     )
@@ -212,7 +247,7 @@ def _groups(
     those updated otherwise.
     """
     training, ranks = workload.training, s.data_ranks
-    frozen = anything(training.adapter_rank)
+    frozen = training.adapters is not None
     rule, beside = update_rule(workload, s), list[Footprint]()
     inside = held.dense + _repeated(workload, s, stages)
     dense = held.ends + inside
@@ -221,26 +256,42 @@ def _groups(
         beside.append(_trained(workload, constants, s, held.ends, ranks, states))
         dense = inside
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    if frozen:
-        beside.append(_trained(workload, constants, s, held.adapters, ranks, states))
-    parts = [(s, dense, ranks)]
+    parts = [(s, held.adapters if frozen else dense, held.dense, ranks)]
     if workload.model.experts is not None:
         copies = s.expert_data_ranks
         if anything(s.shard):
             s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
-        parts.append((s, held.experts, copies))
+        inside = held.expert_adapters if frozen else held.experts
+        parts.append((s, inside, held.experts, copies))
     own = [
-        _frozen(workload, one, parameters, copies)
-        if frozen
-        else _trained(workload, constants, one, parameters, copies, states)
-        for one, parameters, copies in parts
+        _trained(workload, constants, one, trained, copies, states)
+        for one, trained, _, copies in parts
     ]
+    if frozen:
+        width, around = frozen_width(training), dense - held.dense
+        own += [_frozen(one, matrices, width, copies) for one, _, matrices, copies in parts]
+        own.append(_frozen(parts[0][0], around, training.precision.weight, ranks))
+    elif training.task is Task.DPO:  # adapters that are switched off leave the model as it was
+        own += [_frozen(one, copy, _READ_ONLY, copies) for one, copy, _, copies in parts]
+    if training.teacher is not None:
+        shared = total_parameters(training.teacher) / (s.tp * s.pp)
+        own.append(_frozen(parts[0][0], shared, _READ_ONLY, ranks))
     return [*own, *beside]
 
 
-def _frozen(workload: Workload, s: Strategy, parameters: Count, ranks: Count) -> Footprint:
+_READ_ONLY: Final = 2.0
+"""Width of the weights of a model that is run forward alone: bf16. [B]"""
+
+
+def frozen_width(training: Training) -> Bytes:
+    """Width of the matrices of layers beside adapters. [B]"""
+    adapters = training.adapters
+    base = None if adapters is None else adapters.base
+    return training.precision.frozen if base is None else base.width
+
+
+def _frozen(s: Strategy, parameters: Count, weight: Bytes, ranks: Count) -> Footprint:
     """Memory of weights beside adapters: they have no gradients and no optimizer states."""
-    weight: Bytes = workload.training.precision.weight
     if s.sharding is Sharding.WEIGHTS:
         weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
     if _weights_on_host(s):
@@ -265,9 +316,12 @@ def _trained(
     """
     precision = workload.training.precision
     d = memory.shard_ranks(ranks, s.shard)
-    on_host = s.optimizer is Placement.HOST
+    on_host = s.optimizer is Placement.HOST or update_rule(workload, s).paged
     weight: Bytes = precision.weight
     gradient: Bytes = precision.gradient
+    if workload.training.released:  # gradients that are accumulated have to stay
+        several = workload.training.global_batch > s.global_micro_batch
+        gradient = np.where(several, gradient, 0.0)
     buffer: Bytes = constants.bucket
     update: Bytes = 0.0 if on_host else constants.update
     gather: Bytes = 0.0
@@ -316,11 +370,8 @@ def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
     model, training = workload.model, workload.training
     rule = update_rule(workload, strategy)
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    if training.adapter_rank:  # frozen weights are where they came from
-        parameters = sum(
-            model.number(kind) * adapter_parameters(kind, model.hidden, training.adapter_rank)
-            for kind in model.kinds
-        )
+    if training.adapters is not None:  # frozen weights are where they came from
+        parameters = trained_parameters(model, training.adapters)
     else:
         parameters = total_parameters(model) + prediction_parameters(model)
     return checkpoint_bytes(float(parameters), training.precision.weight, states)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
 from mofa_model.checks import anything
-from mofa_model.equations import collectives, compute, host, overlap, routing
+from mofa_model.equations import collectives, compute, host, overlap, parameters, routing
 from mofa_model.estimate.block_time import memory_rate, product_time, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
+from mofa_model.estimate.model_states import outputs
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
-from mofa_model.spec import Cluster, Workload
+from mofa_model.spec import Cluster, Task, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
@@ -48,11 +50,11 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> Mappi
     """
     model, c, t = workload.model, cluster.calibration.compute, strategy.tp
     tokens, precision = tokens_per_rank(workload, strategy), workload.training.precision
-    vocabulary, memory = model.embedding.vocabulary / t, memory_rate(cluster)
+    vocabulary, memory = outputs(workload) / t, memory_rate(cluster)
     path = collectives.path_between(cluster, t, 1.0)
     message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
     # A frozen head has no weight gradient: two products in place of three.
-    frozen = anything(workload.training.adapter_rank)
+    frozen = workload.training.adapters is not None
     product = product_time(workload, cluster, Rows.SENT, tokens, vocabulary, model.hidden)
     added = 0.0 if frozen else vocabulary * model.hidden
     return {
@@ -61,6 +63,24 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> Mappi
         "tensor": 4.0 * message * cluster.calibration.overlap.tensor,
         "accumulate": added * (2.0 * precision.gradient + precision.activation) / memory,
     }
+
+
+_FORWARD: Final = 1.0 / 3.0
+"""Share of a layer's launches that its forward pass has. Ours. [1]"""
+
+
+def forward_passes(workload: Workload) -> Ratio:
+    """Forward passes of other models for each of the one that is trained, in its own. [1]"""
+    model, training = workload.model, workload.training
+    if training.task is Task.DPO:
+        return 1.0
+    if training.teacher is None:
+        return 0.0
+    own, other = (
+        parameters.forward_flops_per_token(one, training.sequence, convention="causal")
+        for one in (model, training.teacher)
+    )
+    return other / own
 
 
 def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
@@ -118,7 +138,7 @@ def stage_times(
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
     again = _recomputed_layers(s, stage_kinds)
-    modules = model.prediction_modules
+    modules, beside = model.prediction_modules, forward_passes(workload)
     launches = layer_launches(workload, cluster, s)
     head_launch = c.head * _left_by_graphs(cluster, s)
     kinds, numbers = model.kinds, list[Count](stage_kinds.held)
@@ -136,13 +156,15 @@ def stage_times(
             device = device + (
                 held * (layer.forward + layer.backward) + held * again * layer.recompute
             )
-        forward = forward + held * layer.forward
+        if anything(beside):
+            device = device + beside * (held * layer.forward)
+        forward = forward + (1.0 + beside) * (held * layer.forward)
         weight = weight + held * layer.weight
-        launch = launch + held * launched
+        launch = launch + (1.0 + _FORWARD * beside) * (held * launched)
     at = model.last
     tail = head + modules * (layer_times[at].forward + layer_times[at].backward + head)
-    device = device + stage_kinds.head * tail
-    forward = forward + stage_kinds.head * (tail / 3.0)
+    device = device + stage_kinds.head * (tail * (1.0 + beside / 3.0))
+    forward = forward + stage_kinds.head * (tail / 3.0 * (1.0 + beside))
     weight = weight + stage_kinds.head * (tail / 3.0)
     launch = launch + stage_kinds.head * (head_launch + modules * (launches[at] + head_launch))
 

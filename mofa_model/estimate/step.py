@@ -286,7 +286,7 @@ def _flops(workload: Workload, convention: str) -> Flop:
             workload.model, seen, convention=convention
         ),
     )
-    if anything(workload.training.adapter_rank):
+    if workload.training.adapters is not None:
         # No gradient of a weight: two FLOPs less for each that a token meets.
         ends = workload.model.embedding.vocabulary * workload.model.hidden
         each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)

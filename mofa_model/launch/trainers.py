@@ -182,7 +182,7 @@ def _settings(
         prediction_modules=int(model.prediction_modules),
         precision=training.precision.name,
         optimizer=training.optimizer.name,
-        adapters=bool(training.adapter_rank),
+        adapters=training.adapters is not None,
         documents=training.documents is not None,
         interval_steps=interval_steps,
         asynchronous=asynchronous,

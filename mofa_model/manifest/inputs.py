@@ -42,7 +42,7 @@ from mofa_model.manifest.training_job import (
 )
 from mofa_model.presets import models
 from mofa_model.search import ANY, SearchCase, framework
-from mofa_model.spec import Cluster, Run, Training, Transformer, UpdateRule, Workload
+from mofa_model.spec import Adapters, Cluster, Run, Training, Transformer, UpdateRule, Workload
 from mofa_model.spec.cluster import part_of
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.reliability import part_of_storage
@@ -92,7 +92,7 @@ def to_inputs(
         if spec.training.tokens
         else 0,
         optimizer=_optimizer(spec.training.optimizer, f"{path}.training.optimizer"),
-        adapter_rank=spec.training.adapter_rank or 0,
+        adapters=Adapters(rank=spec.training.adapter_rank) if spec.training.adapter_rank else None,
         documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
         if spec.training.documents
         else None,

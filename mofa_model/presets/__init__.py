@@ -15,6 +15,7 @@ read. Only the file that is asked for is parsed, once a process. `constants.toml
 
 from mofa_model.presets.catalogue import (
     Stack,
+    base,
     device,
     device_class,
     fabric,
@@ -44,6 +45,7 @@ __all__ = [
     "KINDS",
     "Constant",
     "Stack",
+    "base",
     "calibration",
     "canonical_names",
     "cluster",

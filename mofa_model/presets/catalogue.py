@@ -11,7 +11,7 @@ from mofa_model import units
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import entries
 from mofa_model.records import dataclass
-from mofa_model.spec import Device, Link, Precision, UpdateRule
+from mofa_model.spec import Device, FrozenFormat, Link, Precision, UpdateRule
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
 
@@ -99,6 +99,16 @@ def optimizer(name: str) -> UpdateRule:
     """
     found = entries.resolve("optimizers", name)
     return UpdateRule(name=found, **entries.facts(entries.entry("optimizers", found)))
+
+
+def base(name: str) -> FrozenFormat:
+    """A format of frozen matrices.
+
+    >>> base("qlora").width
+    0.5625
+    """
+    found = entries.resolve("bases", name)
+    return FrozenFormat(name=found, **entries.facts(entries.entry("bases", found)))
 
 
 def stack(name: str) -> Stack:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from mofa_model.errors import BadFile, BadValue, UnknownName
 
-KINDS: Final = ("models", "devices", "fabrics", "precisions", "optimizers", "stacks")
+KINDS: Final = ("models", "devices", "fabrics", "precisions", "optimizers", "bases", "stacks")
 """Kinds of preset, each a file of that name."""
 
 Entry = Mapping[str, Any]

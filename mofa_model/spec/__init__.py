@@ -15,21 +15,26 @@ from mofa_model.spec.calibration import (
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
 from mofa_model.spec.training import PackedDocuments, Precision, Training, UpdateRule, Workload
 from mofa_model.spec.transformer import Run, Transformer
+from mofa_model.spec.tuning import Adapters, FrozenFormat, Loss, Task
 
 __all__ = [
+    "Adapters",
     "Calibration",
     "Cluster",
     "ComputeConstants",
     "Device",
+    "FrozenFormat",
     "Host",
     "HostConstants",
     "Link",
     "LinkConstants",
+    "Loss",
     "MemoryConstants",
     "OverlapConstants",
     "PackedDocuments",
     "Precision",
     "Run",
+    "Task",
     "Training",
     "Transformer",
     "UpdateRule",

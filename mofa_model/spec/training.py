@@ -18,6 +18,7 @@ from mofa_model.checks import LATER, array_axes, field_names, not_negative, whol
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.spec.transformer import Transformer
+from mofa_model.spec.tuning import Adapters, Loss, Task
 from mofa_model.units import Bytes, Count, Numeric
 
 _MOST: Final = 64
@@ -86,6 +87,8 @@ class UpdateRule:
     """Newton-Schulz iterations on every matrix inside a layer; 0 = none. [1]"""
     gather: Bytes = 0.0
     """Sent per parameter beside gradients and weights, so that one rank has a matrix whole. [B]"""
+    paged: bool = False
+    """True where the states go to the host while the device needs their place."""
 
     def __post_init__(self) -> None:
         not_negative(
@@ -124,6 +127,8 @@ class Precision:
     """Width of parameters while they are gathered. [B]"""
     logit: Bytes = 4.0
     """Width of the logits that the loss keeps. [B]"""
+    frozen: Bytes = field(default=2.0, metadata=LATER)
+    """Width of the matrices beside adapters, where nobody says another format. [B]"""
     gathered: Bytes = field(default=2.0, metadata=LATER)
     """Width of a layer's inputs while tensor ranks gather them. [B]"""
 
@@ -144,6 +149,7 @@ class Precision:
             reduce=self.reduce,
             gather=self.gather,
             logit=self.logit,
+            frozen=self.frozen,
             gathered=self.gathered,
         )
 
@@ -162,15 +168,22 @@ class Training:
     """Tokens of the whole run; 0 = not stated."""
     optimizer: UpdateRule = field(default=UpdateRule(), metadata=LATER)
     """What updates the weights."""
-    adapter_rank: Numeric = field(default=0, metadata=LATER)
-    """Rank of the adapters that are trained beside frozen weights (LoRA); 0 = all weights are
-    trained."""
+    adapters: Adapters | None = field(default=None, metadata=LATER)
+    """Adapters that are trained beside frozen weights; None = all weights are trained."""
     documents: PackedDocuments | None = field(default=None, metadata=LATER)
     """Documents that are packed into a sequence; None = each sequence is one."""
+    task: Task = field(default=Task.SFT, metadata=LATER)
+    """What a sample teaches."""
+    teacher: Transformer | None = field(default=None, metadata=LATER)
+    """The model that is distilled; None = there is none."""
+    loss: Loss = field(default=Loss.WHOLE, metadata=LATER)
+    """How head and loss are computed."""
+    released: bool = field(default=False, metadata=LATER)
+    """True where each gradient updates its weight in the backward pass and is gone."""
 
     def __post_init__(self) -> None:
         whole(sequence=self.sequence, global_batch=self.global_batch)
-        not_negative(tokens=self.tokens, adapter_rank=self.adapter_rank)
+        not_negative(tokens=self.tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,6 +99,8 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
     if called[0]:
         return called[0], name
     homes = [one for one in presets.KINDS if name is None and presets.meanings(one, kind)]
+    if "precisions" in homes:  # formats of frozen matrices have the names of recipes
+        return "precisions", kind
     if len(homes) > 1:
         raise BadValue(
             "presets",
@@ -338,6 +340,14 @@ _KINDS: Final[
             (Column("outside layers", unit="B"), lambda o: float(o.outside)),
             (Column("iterations"), lambda o: int(o.iterations)),
             (Column("gathered", unit="B"), lambda o: float(o.gather)),
+            (Column("paged"), lambda o: o.paged),
+        ),
+    ),
+    "bases": (
+        presets.base,
+        (
+            (Column("width", unit="B"), lambda b: float(b.width)),
+            (Column("unpacked"), lambda b: b.unpacked),
         ),
     ),
     "stacks": (

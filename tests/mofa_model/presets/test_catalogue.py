@@ -143,6 +143,7 @@ def test_every_preset_can_be_built(kind, name):
         "fabrics": presets.fabric,
         "precisions": presets.precision,
         "optimizers": presets.optimizer,
+        "bases": presets.base,
         "stacks": presets.stack,
     }[kind]
     built = build(name)
