@@ -1,0 +1,78 @@
+"""Published statements that a fine-tune fits a machine, or does not, against the chance that we give
+it. No law and no constant is fitted to them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_model.advice import advise
+from mofa_model.advice.candidates import fits
+from mofa_model.advice.predictions import priced
+from mofa_model.answers.questions import AdviceQuestion
+from mofa_model.answers.training import request_of
+from mofa_model.records import dataclass
+from mofa_model.strategy_text import parse_strategy
+from mofa_model.units import Bytes, Ratio
+
+FITS: Final = Path(__file__).parents[2] / "data" / "statements" / "fits.json"
+"""The statements with their sources."""
+TRAINER: Final = "accelerate"
+"""Whose search and constants answer: most of the trainers that are spoken of stand on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A statement, and what we say of it."""
+
+    name: str
+    fits: bool
+    """Whether it is said to fit."""
+    chance: Ratio
+    memory: Bytes
+    """What we expect of the fullest device; 0 where nothing was priced. [B]"""
+    stated: Bytes
+    """What the source measured; 0 where it does not say. [B]"""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what is said to fit has an even chance or more, and what does not has less."""
+        return (self.chance >= 0.5) is self.fits
+
+
+def statements(path: Path = FITS) -> list[dict[str, Any]]:
+    """All statements of a file."""
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def judged(case: Mapping[str, Any]) -> Judged:
+    """What we say of one statement: of the layout that it names, else of the best one."""
+    asked = request_of(AdviceQuestion(**case["question"], framework=TRAINER))
+    chance, memory = 0.0, 0.0
+    if case["strategy"] is None:
+        advice = advise(asked)
+        if advice.odds is not None and advice.predicted is not None:
+            chance, memory = float(advice.odds.fits), advice.predicted.memory_bytes.target
+    else:
+        problem = asked.problems[0]
+        layout = priced(
+            problem, parse_strategy(case["strategy"], problem.cluster.gpus, field="strategy")
+        )
+        memory = float(layout.estimate.footprint.peak)
+        chance = float(fits(asked, problem, layout.coordinates, memory))
+    return Judged(
+        name=case["id"],
+        fits=case["fits"],
+        chance=chance,
+        memory=memory,
+        stated=(case["memory_gib"] or 0.0) * 2.0**30,
+    )
+
+
+def score(cases: Sequence[Mapping[str, Any]]) -> list[Judged]:
+    """What we say of each statement."""
+    return [judged(case) for case in cases]
