@@ -13,6 +13,7 @@ by: manifest, verbs.
     verdict      status and doubts
     compose      the entry: joins them, and lists the numbers that the inputs hash covers
     answer       the types of an answer
+    sizes        which size a job should have: of several questions the best that surely fits
 """
 
 from mofa_model.advice.answer import (
@@ -34,6 +35,7 @@ from mofa_model.advice.request import (
     assumed_reliability,
     by_trainer,
 )
+from mofa_model.advice.sizes import Size, best_size, sizes_of
 
 __all__ = [
     "OBJECTIVES",
@@ -46,10 +48,13 @@ __all__ = [
     "Odds",
     "Predicted",
     "Request",
+    "Size",
     "Status",
     "Unplaced",
     "advise",
     "assumed_reliability",
+    "best_size",
     "by_trainer",
     "deciding_numbers",
+    "sizes_of",
 ]

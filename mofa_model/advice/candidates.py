@@ -205,6 +205,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
                 ran=place < len(ran),
             )
             for place, (one, at) in enumerate(every)
+            if fits[place] >= request.least_fits
         ),
         key=by_expected,
     )

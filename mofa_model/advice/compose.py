@@ -54,7 +54,7 @@ from mofa_model.advice.reasons import (
 from mofa_model.advice.request import Request, Unplaced, measured_support, trainer_of
 from mofa_model.advice.verdict import doubts_of, question_doubts, status_of
 from mofa_model.bands.coordinates import Coordinates, coordinates
-from mofa_model.bands.odds import odds_of
+from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
@@ -119,9 +119,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         model_version=VERSION,
     )
     if result.first is None:
-        why = why_nothing(ranking, limit / request.learned_memory.ratio) + _in_chunks(
-            request, ranking
-        )
+        why = _why_nothing(request, ranking, limit)
         return replace(
             plain,
             explanation="; ".join((*doubted, why)),
@@ -218,6 +216,19 @@ def _answered(
 def _joined(*sentences: str) -> str:
     """Sentences as one text, each of them once."""
     return "; ".join(filter(None, dict.fromkeys(sentences)))
+
+
+def _why_nothing(request: Request, ranking: Ranking, limit: float) -> str:
+    """What stands in the way where nothing is chosen."""
+    if any(ranking.best.values()):
+        chance = in_percent(request.least_fits)
+        return f"no layout on {_nodes(request.nodes)} fits with a probability of {chance}"
+    why = why_nothing(ranking, limit / request.learned_memory.ratio)
+    return why + _in_chunks(request, ranking)
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:

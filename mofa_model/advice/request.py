@@ -148,6 +148,8 @@ class Request:
     """The same of memory: every device holds so much more, and the band is no wider."""
     risk: Ratio = 0.1
     """Chance of being out of memory that is taken. [1]"""
+    least_fits: Ratio = field(default=0.0, metadata={"since": "sizes"})
+    """Least chance of fitting of what is chosen; 0 = what may not fit only costs. [1]"""
     odds: bool = True
     """Whether odds decide; else the estimates alone, over all that the trainer can run."""
     runs: MeasuredRuns = field(default_factory=measured_runs, compare=False, repr=False)
@@ -179,6 +181,9 @@ class Request:
         )
         if not 0.0 < self.risk < 1.0:
             raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")
+        if not 0.0 <= self.least_fits < 1.0:
+            right = "give a chance from 0 to below 1, for example 0.99"
+            raise BadValue("least_fits", self.least_fits, right)
         if not self.problems:
             raise BadValue("precision", (), "give at least one")
         if self.objective not in OBJECTIVES:

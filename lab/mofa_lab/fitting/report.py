@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mofa_lab.fitting import figures, report_evidence, spreads
+from mofa_lab.fitting import figures, report_evidence, sizes, spreads
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
 from mofa_lab.fitting.coverage import (
     ALL,
@@ -79,6 +79,7 @@ def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
         *_bands(found),
         *unseen(found, progress),
         *_odds(),
+        sizes.section(found),
         *sweeps(found),
         *_kernels(),
         *_reliability(progress),

@@ -8,6 +8,7 @@
     mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate forecast QUESTIONS.json predictions written before their results, and their score
     mofa validate odds CASES.json …       what the rule picks, and how true its odds are
+    mofa validate sizes CASES.json …      sizes that are picked, against what was measured to fit
     mofa validate assumptions             what the check of assumed failure rates promises, simulated
 
 The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any, Final
 
-from mofa_lab.verbs import validate_forecast, validate_odds
+from mofa_lab.verbs import validate_forecast, validate_odds, validate_sizes
 from mofa_model import output
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
@@ -92,6 +93,7 @@ examples:
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
   mofa validate odds lab/data/cases/sweep.json
+  mofa validate sizes lab/data/cases/*.json
   mofa validate forecast lab/data/forecasts/2026-11.forecast.json
   mofa validate assumptions --nodes 64 --pools 20
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
@@ -153,6 +155,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     output.add_options(fleets)
     validate_odds.configure(kinds)
+    validate_sizes.configure(kinds)
     validate_forecast.configure(kinds)
     promised = kinds.add_parser(
         "assumptions",
@@ -177,7 +180,7 @@ def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
     verbs = {
         "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels, "assumptions": _assumptions, "fleets": _fleets,
-        "odds": validate_odds.run, "forecast": validate_forecast.run,
+        "odds": validate_odds.run, "sizes": validate_sizes.run, "forecast": validate_forecast.run,
     }  # fmt: skip
     verbs[arguments.kind](arguments)
     return 0

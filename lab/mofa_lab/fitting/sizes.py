@@ -1,0 +1,286 @@
+"""Sizes picked by `mofa_model.advice.sizes` against what was measured to fit; constants of memory are those of fits that did not see it.
+
+    sweeps    layouts of one question that were measured on several numbers of devices: the size that is picked among them, whether it
+              ran out of memory, and its devices over the least on which some layout was measured to fit
+    devices   every run with a known memory: the device with the least memory that surely holds it, among those that there are, whether
+              the run has room there, and that memory over the least that it has room in
+    sure      every run that fitted or did not: how many were sure to fit, and how many of these did not
+
+Left out are the publisher of a published run, and the model of a sweep. Steps, which decide among sizes, are those of fits without the
+run's group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from mofa_lab.fitting.campaign import JUDGED, CampaignResult
+from mofa_lab.fitting.folds import KEYS, OutOfFold, cross_validate
+from mofa_lab.fitting.memory_spread import LEFT_OUT
+from mofa_lab.fitting.priors import priors
+from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.steps import predict
+from mofa_model import presets
+from mofa_model.advice.sizes import SURE, first_of
+from mofa_model.bands.odds import END, chance
+from mofa_model.bands.table import measured_runs
+from mofa_model.bands.variance import memory_half_width
+from mofa_model.calibrate.cases import Case, shipped
+from mofa_model.calibrate.fit import Evidence, FitRow, fit, memories
+from mofa_model.estimate.terms import device_memory_limit
+from mofa_model.records import dataclass
+from mofa_model.tables import Column, Table, as_markdown
+
+OUT_OF_MEMORY: Final = 0.01
+"""Most of the sizes that may run out of memory. [1]"""
+OVER: Final = 0.1
+"""Most devices over the measured minimum, in the mean. [1]"""
+COLUMNS: Final = (
+    Column("best at"), Column("runs"), Column("groups"), Column("sizes"), Column("none is sure"), Column("out of memory"),
+    Column("share", unit="%"), Column("over the least", unit="%"), Column("met"),
+)  # fmt: skip
+TITLES: Final = {
+    "sweeps": "Sizes among the measured layouts of a question, against the least number of GPUs that was measured to fit",
+    "devices": "Devices for a run's layout, against the least memory of a device that holds it",
+    "sure": "Runs that are sure to fit where they ran",
+}
+HEAD: Final = f"""\
+## Sizes
+
+What is picked where the size of a job is open ([apply.md](apply.md#sizes)): what fits with a probability of {SURE:.0%}. Constants of memory are
+those of fits without the run's publisher, or without its model of a sweep; steps are those of fits without its group. At most
+{OUT_OF_MEMORY:.0%} of the sizes may run out of memory, at no more than {OVER:.0%} more GPUs than were measured to fit. A published run is
+known to fit where it ran; only sweeps have runs that did not.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOutRun:
+    """A run with what fits that did not see it say of its memory."""
+
+    case: Case
+    group: str
+    """Runs that are alike: one publisher, one family of models, one device."""
+    predicted: float
+    """Memory of what was measured, else of the fullest device. [B]"""
+    measured: float
+    """NaN where it is not known. [B]"""
+    limit: float
+    """Device memory that a job can have. [B]"""
+    estimated: float
+    """Share of the memory that is estimated. [1]"""
+
+    def is_sure(self, limit: float) -> bool:
+        """Whether it surely fits some memory, by the odds of every answer."""
+        scale = float(memory_half_width(self.estimated)) / END
+        return float(chance(math.log(limit / self.predicted) / scale)) >= SURE
+
+
+def folds_of(
+    cases: Sequence[Case], progress: Callable[[str], None] = lambda _: None
+) -> tuple[Evidence, Mapping[str, OutOfFold]]:
+    """Memory of some cases, and what fits without each publisher and each model of a sweep say of it."""
+    evidence = memories(cases, priors(None))
+    whole = fit(evidence, evidence.measured, weights=evidence.weights)
+    return evidence, {
+        by: cross_validate(evidence, whole, by, judged=JUDGED[by], progress=progress)
+        for by in LEFT_OUT.values()
+    }
+
+
+def left_out_runs(evidence: Evidence, validated: Mapping[str, OutOfFold]) -> list[LeftOutRun]:
+    """Runs whose memory is known, and those of sweeps, each as fits without it see it."""
+    known: dict[str, tuple[FitRow, float]] = {}
+    for swept, by in LEFT_OUT.items():
+        for row, value in zip(evidence.rows, validated[by].values.tolist(), strict=True):
+            counts = row.figure is None or row.figure.quantity == "memory_gib"
+            better = row.case.id not in known or row.figure is not None
+            if bool(row.case.group) is swept and counts and better and np.isfinite(value):
+                known[row.case.id] = (row, value)
+    shares = predict([row.case for row, _ in known.values()]).columns["estimated"].tolist()
+    return [
+        _left_out(row, float(np.exp(value)), share)
+        for (row, value), share in zip(known.values(), shares, strict=True)
+    ]
+
+
+def _left_out(row: FitRow, predicted: float, share: float) -> LeftOutRun:
+    case = row.case
+    machines = replace(case.cluster, calibration=shipped(case.key))
+    return LeftOutRun(
+        case=case,
+        group=KEYS["group"](row),
+        predicted=predicted,
+        measured=float(np.exp(row.measured)),
+        limit=float(device_memory_limit(machines)),
+        estimated=share,
+    )
+
+
+def sizes_document(runs: Sequence[LeftOutRun]) -> dict[str, Any]:
+    """All figures of some runs."""
+    rows = {"sweeps": _picks(runs), "devices": _devices(runs), "sure": _sure(runs)}
+    return {name: _by_set(some) for name, some in rows.items()}
+
+
+def tables(document: Mapping[str, Any]) -> list[Table]:
+    """The figures in tables, with what is aimed at."""
+    return [
+        Table(
+            title=title,
+            columns=COLUMNS,
+            rows=tuple(
+                (
+                    one["objective"], one["set"], one["groups"], one["sizes"], one["unanswered"], one["failed"],
+                    one["share"], one["over"], one["share"] <= OUT_OF_MEMORY and (name != "sweeps" or one["over"] <= OVER),
+                )
+                for one in document[name]
+            ),
+        )
+        for name, title in TITLES.items()
+    ]  # fmt: skip
+
+
+def section(found: CampaignResult) -> str:
+    """The section of docs/validation.md; empty where nothing was left out."""
+    if not {*LEFT_OUT.values()} <= found.memory.validated.keys():
+        return ""
+    document = sizes_document(left_out_runs(found.memory.evidence, found.memory.validated))
+    parts = (
+        f"**{one.title}**\n\n{as_markdown(replace(one, title=''))}" for one in tables(document)
+    )
+    return "\n".join([HEAD, *parts])
+
+
+Row = Mapping[str, Any]
+"""What became of a size: its set and group, whether it ran out of memory, and how much over the least."""
+
+
+def _picks(runs: Sequence[LeftOutRun]) -> list[Row]:
+    """The size that is picked for each question of a sweep with several numbers of devices."""
+    left = _left_out_steps()
+    asked: dict[tuple[object, ...], list[LeftOutRun]] = {}
+    for run in runs:
+        if run.case.group:
+            training = run.case.workload.training
+            what = (run.case.workload.model, training.sequence, training.global_batch, run.case.gpu)
+            asked.setdefault((set_of(run.case), *what), []).append(run)
+    found: list[Row] = []
+    for some in asked.values():
+        devices = [int(run.case.cluster.gpus) for run in some]
+        if len(set(devices)) < 2 or all(run.case.out_of_memory for run in some):
+            continue
+        least = min(n for n, run in zip(devices, some, strict=True) if not run.case.out_of_memory)
+        sure = [at for at, run in enumerate(some) if run.is_sure(run.limit)]
+        told: dict[str, Any] = {
+            "set": set_of(some[0].case),
+            "group": some[0].group,
+            "question": some[0].case.group,
+        }
+        if not sure:
+            found.append({**told, "picked": None})
+            continue
+        steps = _steps([some[at].case for at in sure], left)
+        for objective, figures in {
+            "least GPU-hours": [step * devices[at] for step, at in zip(steps, sure, strict=True)],
+            "least GPUs": [float(devices[at]) for at in sure],
+        }.items():
+            pick = sure[first_of(figures, [devices[at] for at in sure])]
+            found.append(
+                {
+                    **told, "objective": objective, "picked": devices[pick], "least": least,
+                    "over": devices[pick] / least - 1.0, "failed": some[pick].case.out_of_memory,
+                }
+            )  # fmt: skip
+    return found
+
+
+def _left_out_steps() -> Mapping[str, float]:
+    """Logarithm of measured over predicted step by run, of fits without its group. [1]"""
+    runs = measured_runs()
+    return dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
+
+
+def _steps(cases: Sequence[Case], left: Mapping[str, float]) -> list[float]:
+    """Predicted steps: by a fit without the group where one judged the run, else by the shipped one. [s]"""
+    said = predict(cases).columns["step"].tolist()
+    measured = [
+        next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
+        for case in cases
+    ]
+    without = [
+        value * float(np.exp(-left.get(case.id, float("nan"))))
+        for case, value in zip(cases, measured, strict=True)
+    ]
+    return [one if np.isfinite(one) else other for one, other in zip(without, said, strict=True)]
+
+
+def _devices(runs: Sequence[LeftOutRun]) -> list[Row]:
+    """The device with the least memory that surely holds each run."""
+    sizes = sorted({float(presets.device(name).memory) for name in presets.names("devices")})
+    found: list[Row] = []
+    for run in (run for run in runs if np.isfinite(run.measured)):
+        share = run.limit / float(run.case.cluster.device.memory)
+        rooms = [share * size for size in sizes]
+        picked = next((room for room in rooms if run.is_sure(room)), None)
+        least = next((room for room in rooms if room >= run.measured), None)
+        told: dict[str, Any] = {
+            "set": set_of(run.case),
+            "group": run.group,
+            "question": run.case.id,
+        }
+        if picked is None or least is None:
+            found.append({**told, "picked": None})
+            continue
+        failed = picked < run.measured
+        over = picked / least - 1.0
+        found.append(
+            {
+                **told,
+                "objective": "least memory",
+                "picked": picked,
+                "least": least,
+                "over": over,
+                "failed": failed,
+            }
+        )
+    return found
+
+
+def _sure(runs: Sequence[LeftOutRun]) -> list[Row]:
+    """Every run where it ran: what is sure to fit, and what did not."""
+    return [
+        {
+            "set": set_of(run.case), "group": run.group, "question": run.case.id, "objective": "sure where they ran",
+            "picked": 1 if run.is_sure(run.limit) else None, "over": 0.0, "failed": run.case.out_of_memory,
+        }
+        for run in runs
+    ]  # fmt: skip
+
+
+def _by_set(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Figures of each set and objective, and of all sets together."""
+    objectives = list(dict.fromkeys(row["objective"] for row in rows if row["picked"] is not None))
+    told: list[dict[str, Any]] = []
+    for objective in objectives:
+        for name in (*sorted({row["set"] for row in rows}), "all"):
+            asked = [row for row in rows if name in {"all", row["set"]}]
+            mine = [row for row in asked if row.get("objective", objective) == objective]
+            picked = [row for row in mine if row["picked"] is not None]
+            if not picked:
+                continue
+            failed = [row["question"] for row in picked if row["failed"]]
+            over = np.array([row["over"] for row in picked])
+            told.append(
+                {
+                    "objective": objective, "set": name, "sizes": len(picked), "groups": len({row["group"] for row in picked}),
+                    "unanswered": len(mine) - len(picked), "failed": len(failed), "share": len(failed) / len(picked),
+                    "over": float(over.mean()), "above": int(np.sum(over > 0)), "failures": failed,
+                }
+            )  # fmt: skip
+    return told

@@ -1,0 +1,103 @@
+"""Which size a job should have: of several questions the one with the best answer that surely fits.
+
+A size is a question with its own number of devices, batch, method or kind of device. Each is
+answered alone, and only layouts count that fit with a probability of SURE. Sizes are compared by
+what a token costs, because batches differ. Of sizes that are as good, within ALIKE, the one with
+the fewest devices is chosen: it is admitted sooner, and what it leaves is for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mofa_model.advice.answer import Advice, Status
+from mofa_model.advice.compose import advise
+from mofa_model.advice.request import Request
+from mofa_model.errors import BadValue
+from mofa_model.records import dataclass
+from mofa_model.units import Ratio
+
+SURE: Final = 0.99
+"""Least chance of fitting of a size that is chosen. [1]"""
+ALIKE: Final = 0.01
+"""Part by which a size must be better than one with fewer devices. Ours. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A size, and the best layout that surely fits it."""
+
+    request: Request
+    """The question at this size."""
+    advice: Advice
+    """Its answer; without a strategy where no layout surely fits."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether some layout surely fits."""
+        return self.advice.strategy is not None
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Time for a token of the run, failures included. [s]"""
+        figures = self.advice.predicted
+        if figures is None:
+            return float("inf")
+        training = self.request.problems[0].workload.training
+        tokens = float(training.global_batch) * float(training.sequence)
+        return float(figures.step_seconds.target / max(figures.ettr.target, 1e-12) / tokens)
+
+    @property
+    def device_seconds_per_token(self) -> float:
+        """Time for a token, times the devices. [s]"""
+        return float(self.seconds_per_token * self.advice.gpus)
+
+
+OBJECTIVES: Final[Mapping[str, tuple[str, Callable[[Size], float]]]] = {
+    "least-gpu-hours": ("cost", lambda size: size.device_seconds_per_token),
+    "soonest": ("time", lambda size: size.seconds_per_token),
+    "least-gpus": ("cost", lambda size: float(size.advice.gpus)),
+}
+"""What a size may be best at: the objective of its layout, and what is least."""
+
+
+def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) -> tuple[Size, ...]:
+    """Every size with its answer, in the order of the questions."""
+    layout_objective, _ = _objective(objective)
+    asked = (
+        replace(one, objective=layout_objective, risk=1.0 - sure, least_fits=sure, current=None)
+        for one in options
+    )
+    return tuple(Size(request=one, advice=advise(one)) for one in asked)
+
+
+def best_size(sizes: Sequence[Size], objective: str) -> Size | None:
+    """The size that is best at an objective; None where no layout surely fits any of them.
+
+    One whose layout no measured run supports counts only where all are such.
+    """
+    _, figure = _objective(objective)
+    found = [one for one in sizes if one.fits]
+    known = [one for one in found if one.advice.status is Status.RECOMMENDED] or found
+    if not known:
+        return None
+    return known[first_of([figure(one) for one in known], [one.advice.gpus for one in known])]
+
+
+def first_of(figures: Sequence[float], devices: Sequence[int]) -> int:
+    """Index of the choice: of the least figures, those within ALIKE, the one with fewest devices.
+
+    >>> first_of([1.0, 0.995, 2.0], [8, 16, 4])
+    0
+    """
+    least = min(figures)
+    alike = [at for at, one in enumerate(figures) if one <= least * (1.0 + ALIKE)]
+    return min(alike, key=lambda at: (devices[at], figures[at]))
+
+
+def _objective(name: str) -> tuple[str, Callable[[Size], float]]:
+    if name not in OBJECTIVES:
+        raise BadValue("size", name, f"one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]
