@@ -26,6 +26,7 @@ _HOMES: Final = {
     "explain": "mofa_model.answers.explain",
     "simulate": "mofa_model.answers.simulate",
     "sweep": "mofa_model.answers.sweep",
+    "which": "mofa_model.answers.which",
 }
 
 VERSION: Final = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
     "explain",
     "simulate",
     "sweep",
+    "which",
 ]
 
 

@@ -24,6 +24,7 @@ from mofa_model.answers.explain import ExplainAnswer
 from mofa_model.answers.question import Option, UserQuestion
 from mofa_model.answers.simulate import SimulateAnswer
 from mofa_model.answers.sweep import SweepAnswer
+from mofa_model.answers.which import WhichAnswer
 
 FUNCTIONS: dict[str, tuple[type[UserQuestion], type, tuple[str, ...]]] = {
     "advise": (questions.AdviceQuestion, AdviceAnswer, ("advise",)),
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, tuple[type[UserQuestion], type, tuple[str, ...]]] = {
     "ettr": (questions.EttrQuestion, EttrAnswer, ("ettr", "varied-ettr")),
     "simulate": (questions.SimulateQuestion, SimulateAnswer, ("simulate",)),
     "sweep": (questions.SweepQuestion, SweepAnswer, ("sweep",)),
+    "which": (questions.WhichQuestion, WhichAnswer, ("which",)),
 }
 """Each function with its question, its answer, and the schemas of its JSON."""
 INTRO = """\

@@ -344,6 +344,81 @@ class SweepQuestion(LayoutQuestion):
     )
 
 
+class WhichQuestion(UserQuestion):
+    """Which GPUs a fine-tune needs, how long it takes and what it costs."""
+
+    model: str | None = option(
+        text,
+        "--model MODEL",
+        "preset, a model hub's config.json, or its id there: ORG/NAME",
+        group=_JOB,
+        presets="models",
+    )
+    tokens: Number | None = option(
+        number, "--tokens T", "tokens of the data set, for example 15M; or --examples"
+    )
+    examples: Number | None = option(
+        number, "--examples N", "examples of the data set, for example 52k; or --tokens"
+    )
+    length: Number = option(
+        number, "--length L", "mean tokens of an example, with --examples", default="512"
+    )
+    epochs: float = option(
+        real, "--epochs E", "how often the data set is seen", default=1.0, bounds=(1e-3, 1e6)
+    )
+    sequence_length: Number = option(
+        number, "--seq S", "tokens of a packed sequence", default="2048"
+    )
+    global_batch_size: Number = option(
+        number,
+        "--batch-size --global-batch B",
+        "sequences in an optimizer step",
+        default="16",
+    )
+    method: Names = option(
+        names,
+        "--method M[,…]",
+        "what is trained: lora, qlora or full; of several the best",
+        default=("lora", "qlora", "full"),
+    )
+    adapter_rank: int = option(
+        whole, "--lora RANK", "rank of adapters", default=16, bounds=(1, 1e6)
+    )
+    gpu: Names = option(
+        names,
+        "--gpu GPU[,…]",
+        "devices and clouds' machines that there are (default: all that are known)",
+        default=(),
+        group=_MACHINES,
+        presets="devices",
+    )
+    device_file: str | None = option(
+        text, "--device-file FILE", "data sheet of a device that is no preset, .toml or .yaml"
+    )
+    most_gpus: int = option(
+        whole, "--max-gpus N", "most GPUs of one machine", default=8, bounds=(1, 16)
+    )
+    price: str | None = option(
+        text, "--price PRICE", "what one GPU costs, for example '2.5 USD/h' (default: the cloud's)"
+    )
+    framework: str = option(
+        text,
+        "--framework NAME",
+        "trainer that is searched",
+        default="accelerate",
+        group=_SOFTWARE,
+    )
+    by: str = option(
+        text,
+        "--by",
+        "what is least",
+        default="money",
+        choices=("money", "time", "hardware"),
+        group=_ANSWER,
+    )
+    top: int = option(whole, "--top K", "choices to show", default=8, bounds=(1, 100))
+
+
 class ReliabilityQuestion(UserQuestion):
     """A job on nodes that fail, and how it saves."""
 

@@ -31,7 +31,7 @@ _NEEDED: Final = {
     "global_batch_size": "512",
 }
 """What every question needs, and an example of each."""
-_A_SHEET: Final = "or give its data sheet: --device-file FILE"
+A_SHEET: Final = "or give its data sheet: --device-file FILE"
 
 
 def require(
@@ -268,7 +268,7 @@ def _gpu(asked: TrainingQuestion) -> str:
             right = f"{asked.device_file} is the data sheet of {name}; give one of them"
             raise BadValue("--gpu", asked.gpu, right)
         return name
-    presets.resolve("devices", asked.gpu, field="--gpu", also=_A_SHEET)
+    presets.resolve("devices", asked.gpu, field="--gpu", also=A_SHEET)
     return str(asked.gpu)
 
 

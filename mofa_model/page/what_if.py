@@ -22,6 +22,8 @@ from mofa_model.page.markup import (
 )
 from mofa_model.tables import Table, for_people
 
+DESK: Final = (("What if", "/"), ("Which GPU", "/which"))
+"""Pages of `mofa ui`, and where they stand."""
 SWEPT: Final = "What other values would do"
 _BOX: Final = "mofa-advisor"
 _STYLE: Final = f".{_BOX}{{{STYLE.replace(':root', '&').replace('body{', '&{')}}}"
@@ -62,7 +64,7 @@ def what_if_page(
             *_elsewhere_section(values, commands, alone=alone),
         ]
     foot = "" if view is None else f"MoFa Advisor {view.advice.model_version}."
-    return text(page(title, *content, foot=foot))
+    return text(page(title, *content, links=() if alone else DESK, foot=foot))
 
 
 def sweep_sections(drawing: LineDrawing, rows: Table, unasked: int) -> list[ET.Element]:

@@ -28,6 +28,7 @@ GROUP: Final = "mofa.verbs"
 
 SUMMARIES: Final[Mapping[str, str]] = {
     "advise": "recommend a strategy and a checkpoint interval for a training job",
+    "which": "which GPUs a fine-tune needs, whether it fits, how long it takes and what it costs",
     "annotate": "write the advice into manifests as annotations",
     "explain": "one strategy: every time term and memory term, with equation numbers",
     "ettr": "effective training time ratio and the best checkpoint interval",

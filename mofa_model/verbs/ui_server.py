@@ -10,8 +10,11 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from mofa_model.answers.what_if import WhatIf, figure_of, form_fields, what_if
+from mofa_model.answers.which_form import form_fields as which_fields
+from mofa_model.answers.which_form import which_form
 from mofa_model.page.markup import HEADERS, el, page, text
 from mofa_model.page.what_if import sweep_sections, what_if_page
+from mofa_model.page.which import which_page
 
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
@@ -22,6 +25,8 @@ _ELSEWHERE: Final = (
     "a page of another site asked this, not you; look at it, and press the button below if it is"
     " your question"
 )
+EXPORT: Final = "/export"
+WHICH: Final = "/which"
 WAITING: Final = 8
 """Questions that may be asked at once. [1]"""
 SILENT: Final = 10.0
@@ -46,15 +51,29 @@ class DeskServer(ThreadingHTTPServer):
         """The page with its form filled in, and why nothing was computed."""
         return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
-    def answered(self, values: Mapping[str, str], *, alone: bool) -> str | None:
+    def answered(self, path: str, values: Mapping[str, str]) -> str | None:
         """The page with the answer; None where too many questions are being answered."""
         if not self._places.acquire(blocking=False):
             return None
         try:
             with self._one:
-                return _page(what_if(values, self._models), self._models, alone=alone)
+                if path == WHICH:
+                    return _which(values, self._models)
+                answer = what_if(values, self._models)
+                return _page(answer, self._models, alone=path == EXPORT)
         finally:
             self._places.release()
+
+
+def _which(values: Mapping[str, str], models: Sequence[str]) -> str:
+    found = which_form(values, models)
+    return which_page(
+        fields=which_fields(models),
+        values=found.values,
+        errors=found.errors,
+        tables=() if found.answer is None else found.answer.tables,
+        command=found.command,
+    )
 
 
 def _page(answer: WhatIf, models: Sequence[str], *, alone: bool) -> str:
@@ -88,13 +107,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(
                 403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
             )
-        elif path not in {"/", "/export"}:
+        elif path not in {"/", EXPORT, WHICH}:
             self._say(404, _plain("Not found", "There is no such page."))
         elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN:
             self._say(403, self.server.unanswered(values, _ELSEWHERE))
         else:
-            alone = path == "/export"
-            html = self.server.answered(values, alone=alone)
+            alone = path == EXPORT
+            html = self.server.answered(path, values)
             if html is None:
                 self._say(
                     503, _plain("Busy", "Others are asking: load this page again in a moment.")

@@ -78,6 +78,8 @@ def answers():
     yield "varied-ettr", mofa.ettr(**RUN, vary="step=10s,20s")
     yield "simulate", mofa.simulate(**RUN, runs=5, timeline=5)
     yield "sweep", mofa.sweep(**JOB, gpus=16, strategy="tp=2", vary={"mbs": [1, 2, 3]})
+    yield "which", mofa.which(model="llama3-8b", tokens="1M", gpu="l4,rtx-3090")
+    yield "which", mofa.which(model="llama3.1-405b", tokens="1M", gpu="t4")
 
 
 def test_every_answer_keeps_to_its_schema_and_every_key_is_seen():

@@ -1,0 +1,563 @@
+"""Which GPUs a fine-tune needs, whether it fits and with what, how long it takes and what it costs.
+
+Every device that there may be is asked for the best layout of every recipe, from one GPU of a
+machine up to all. A recipe is a method with what makes it smaller; of two recipes of a method the
+plainer stands first. The cheapest machine of a cloud that has so many GPUs gives price, main memory
+and network; a device without one has no price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import presets, units
+from mofa_model.answers import training
+from mofa_model.answers.answer import UserAnswer, asked_by
+from mofa_model.answers.questions import AdviceQuestion, WhichQuestion
+from mofa_model.bands.odds import in_percent
+from mofa_model.equations.parameters import total_parameters
+from mofa_model.errors import BadValue, InputError, Missing, NoFeasibleStrategy, UnknownName
+from mofa_model.records import dataclass
+from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.tables import Cell, Column, Table
+from mofa_model.units import GIB, HOUR, Bytes, Range, Ratio
+
+if TYPE_CHECKING:
+    from mofa_model.advice import Advice, Request
+    from mofa_model.search import SearchCase
+
+SURE: Final = 0.9
+"""Chance of fitting from which on a choice stands among those that fit. [1]"""
+EVEN: Final = 0.5
+"""Chance of fitting below which a choice is none. [1]"""
+COUNTS: Final = (1, 2, 4, 8, 16)
+"""Numbers of GPUs of one machine that are tried."""
+_ASIDE: Final = ("mofa-a", "mofa-b")
+"""Devices that nobody can rent or buy by that name: the paper's."""
+_NEEDED: Final = {"--model": "llama3-8b", "--tokens": "10M"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A method with what makes it smaller."""
+
+    method: str
+    words: str
+    fields: Mapping[str, Any]
+    """What a question about a training says of it."""
+    least: Bytes
+    """Bytes of a parameter that stay on the devices: with less memory it is not tried. [B]"""
+
+    constraints: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its name in few words."""
+        return self.words.partition(":")[0]
+
+    @property
+    def plain(self) -> Recipe:
+        """The plainest recipe that its settings are compared with."""
+        return RECIPES["lora" if self.method != "full" else "full"][0]
+
+
+_ADAPTED: Final = {"adapter_targets": ("all",)}
+RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
+    "lora": (Recipe(method="lora", words="LoRA", fields=_ADAPTED, least=1.9),),
+    "qlora": (
+        Recipe(
+            method="qlora",
+            words="QLoRA: frozen weights in NF4",
+            fields={**_ADAPTED, "base": "nf4"},
+            least=0.5,
+        ),
+        Recipe(
+            method="qlora",
+            words="QLoRA: frozen weights in NF4, which wait in main memory",
+            fields={**_ADAPTED, "base": "nf4"},
+            constraints=("host-weights=true",),
+            least=0.02,
+        ),
+    ),
+    "full": (
+        Recipe(method="full", words="full", fields={}, least=15.0),
+        Recipe(
+            method="full",
+            words="full: weights in bf16 alone, paged 8-bit AdamW in the backward pass, loss in chunks",
+            fields={
+                "precision": ("bf16-pure",),
+                "optimizer": "paged-adamw-8bit",
+                "gradient_release": True,
+                "loss": "chunked",
+            },
+            least=1.9,
+        ),
+    ),
+}
+"""Recipes of each method, the plainest first. Sources: peft and bitsandbytes (adapters on all linear
+layers, NF4), torchtune's single-device configs (bf16 alone, 8-bit AdamW in the backward pass)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """GPUs of one machine, with what they cost."""
+
+    name: str
+    """The cloud's machine, or the device where none is known."""
+    device: str
+    gpus: int
+    """GPUs of it that are used. [1]"""
+    price: float | None
+    """Of all of it. [USD/s]"""
+    as_of: str
+    """When the price was read; empty where a user says it, or there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySaving:
+    """A setting that makes a layout smaller, against the same layout without it."""
+
+    words: str
+    costs: Ratio
+    """Part by which a step is longer with it; below zero where it is shorter. [1]"""
+    saves: Bytes
+    """Memory of the fullest device that it saves. [B]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineChoice:
+    """A machine and a recipe with the best layout that it has."""
+
+    machine: Machine
+    recipe: Recipe
+    advice: Advice
+    request: Request
+    asked: WhichQuestion
+
+    @property
+    def fits(self) -> Ratio:
+        """Chance that it fits. [1]"""
+        return 0.0 if self.advice.odds is None else float(self.advice.odds.fits)
+
+    @property
+    def duration(self) -> Range:
+        """Time of the run, failures included. [s]"""
+        if self.advice.predicted is None:
+            return Range(lower=inf, target=inf, upper=inf)
+        return self.advice.predicted.duration_seconds
+
+    @property
+    def cost(self) -> Range | None:
+        """What the run costs. [USD]"""
+        return None if self.machine.price is None else self.duration.times(self.machine.price)
+
+    @property
+    def settings(self) -> tuple[MemorySaving, ...]:
+        """What makes it fit, the cheapest first."""
+        return _settings(self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WhichAnswer(UserAnswer):
+    """Choices that fit, best first."""
+
+    question: WhichQuestion
+    tokens: int
+    """Tokens of the whole run. [1]"""
+    model: str
+    choices: tuple[MachineChoice, ...]
+    """What fits, best first; what may fit stands behind."""
+    nearest: str
+    """What the smallest layout lacks, where nothing fits."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The answer for machines."""
+        shown = self.choices[: self.question.top]
+        return {
+            "model": self.model,
+            "tokens": self.tokens,
+            "by": self.question.by,
+            "choices": [_document(one) for one in shown],
+            "found": len(self.choices),
+            "nearest": self.nearest,
+        }
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What a person reads on one screen."""
+        if not self.choices:
+            rows = ((self.nearest or "no layout is legal",),)
+            return [Table(title=self._title, columns=(Column("why not"),), rows=rows)]
+        return [self._table, self._first]
+
+    @property
+    def records(self) -> Table:
+        """A row for each choice, in SI and dollars."""
+        rows = [_document(one) for one in self.choices]
+        keys = [key for key in rows[0] if key != "settings"] if rows else ["machine"]
+        return Table(
+            columns=tuple(Column(key) for key in keys),
+            rows=tuple(tuple(_flat(row[key]) for key in keys) for row in rows),
+        )
+
+    @property
+    def _title(self) -> str:
+        return f"{self.model}, {self.tokens / 1e6:.4g}M tokens, least {self.question.by}"
+
+    @property
+    def _table(self) -> Table:
+        shown = self.choices[: self.question.top]
+        rows: list[tuple[Cell, ...]] = []
+        for one in shown:
+            figures = one.advice.predicted
+            rows.append(
+                (
+                    f"{one.machine.gpus} x {one.machine.device}",
+                    "-" if one.machine.name == one.machine.device else one.machine.name,
+                    one.recipe.title,
+                    in_percent(one.fits),
+                    "-" if figures is None else f"{figures.memory_bytes.target / GIB:.1f} GiB",
+                    _hours(one.duration),
+                    "-" if one.cost is None else _money(one.cost),
+                )
+            )
+        notes = []
+        if dates := sorted({one.machine.as_of for one in shown if one.machine.as_of}):
+            notes.append(f"prices: on demand, read in {' and '.join(dates)}; --price says yours")
+        if any(one.cost is None for one in shown):
+            notes.append("-: no price of a machine with it was read; --price says yours")
+        if left := len(self.choices) - len(shown):
+            bare = sum(one.cost is None for one in self.choices[len(shown) :])
+            notes.append(f"{left} more, {bare} of them without a price: --top {len(self.choices)}")
+        return Table(
+            title=self._title,
+            columns=(
+                Column("GPUs", align="left"),
+                Column("machine"),
+                Column("method"),
+                Column("fits", align="right"),
+                Column("memory", align="right"),
+                Column("time", align="right"),
+                Column("cost", align="right"),
+            ),
+            rows=tuple(rows),
+            notes=tuple(notes),
+        )
+
+    @property
+    def _first(self) -> Table:
+        first = self.choices[0]
+        strategy = first.advice.strategy
+        rows: list[tuple[Cell, ...]] = [
+            ("recipe", first.recipe.words),
+            ("layout", "" if strategy is None else short_strategy(strategy)),
+        ]
+        rows += [
+            (
+                one.words,
+                f"{one.saves / GIB:.1f} GiB less; a step takes {one.costs:+.0%}",
+            )
+            for one in first.settings
+        ]
+        rows += [("doubt", doubt) for doubt in first.advice.doubts]
+        return Table(
+            title=f"With what: {first.machine.gpus} x {first.machine.device}",
+            columns=(Column("setting"), Column("what it does", align="left")),
+            rows=tuple(rows),
+            notes=(f"the same in full: {_command(first, self.question)}",),
+        )
+
+    def raise_for_status(self) -> None:
+        """Raise where nothing fits."""
+        if not self.choices:
+            raise NoFeasibleStrategy(self.nearest or "no layout is legal")
+
+
+@asked_by(WhichQuestion)
+def which(
+    question: WhichQuestion, advance: Callable[[float], None] = lambda _: None
+) -> WhichAnswer:
+    """The machines on which a fine-tune fits, with time and cost, best first."""
+    tokens = _tokens(question)
+    methods = _methods(question)
+    model = presets.model_named(str(question.model))
+    parameters = float(total_parameters(model))
+    devices = list(_devices(question))
+    found: list[MachineChoice] = []
+    lacks: list[tuple[float, str]] = []
+    for device in devices:
+        for method in methods:
+            for one in _choices(question, device, RECIPES[method], tokens, parameters):
+                if isinstance(one, MachineChoice):
+                    found.append(one)
+                else:
+                    lacks.append(one)
+        advance(1.0 / len(devices))
+    key = _BY[question.by]
+    found.sort(key=lambda one: (one.fits < SURE, *key(one)))
+    return WhichAnswer(
+        question=question,
+        tokens=tokens,
+        model=model.name,
+        choices=tuple(_best_of_each(found, len(devices))),
+        nearest="" if found or not lacks else min(lacks)[1],
+    )
+
+
+def _choices(
+    question: WhichQuestion,
+    device: str,
+    recipes: Sequence[Recipe],
+    tokens: int,
+    parameters: float,
+) -> Iterator[MachineChoice | tuple[float, str]]:
+    """What fits of a method on a device, up to the first that surely does; what the others lack, as
+    a share of the room and in words.
+
+    Of one number of GPUs the plainest recipe that surely fits ends it: more GPUs cost as much or
+    more, and where time counts they were asked for first.
+    """
+    for machine in _machines(question, device):
+        room = float(presets.device(machine.device).memory) * int(machine.gpus)
+        for recipe in recipes:
+            where = f"{recipe.title} on {machine.gpus} x {machine.device}"
+            if (least := float(parameters * recipe.least)) > room:
+                yield least / room, f"{where} needs {least / GIB:.0f} GiB of {room / GIB:.0f} GiB"
+                continue
+            try:
+                one = _choice(question, machine, recipe, tokens)
+            except InputError as error:
+                if recipe is recipes[0]:
+                    raise
+                yield inf, f"{where}: {error}"  # the trainer has no such setting
+                continue
+            if one.fits >= EVEN:
+                yield one
+            else:
+                chance = f"fits with a probability of {in_percent(one.fits)} only"
+                yield 1.0, f"{where}: {chance if one.fits else one.advice.explanation}"
+            if one.fits >= SURE:
+                return
+
+
+def _unpriced(one: MachineChoice) -> float:
+    return one.duration.target * one.machine.gpus
+
+
+_BY: Final[Mapping[str, Callable[[MachineChoice], tuple[float, ...]]]] = {
+    "money": lambda one: (0.0, one.cost.target) if one.cost is not None else (1.0, _unpriced(one)),
+    "time": lambda one: (one.duration.target, float(one.machine.gpus)),
+    "hardware": lambda one: (
+        float(one.machine.gpus),
+        float(presets.device(one.machine.device).memory),
+        one.duration.target,
+    ),
+}
+"""What is least, as a sort key."""
+
+
+def _best_of_each(choices: Sequence[MachineChoice], devices: int) -> Iterator[MachineChoice]:
+    """The best choice on each device; where one device is asked for, of each method on it."""
+    seen: set[tuple[str, str]] = set()
+    for one in choices:
+        key = (one.machine.device, one.recipe.method if devices == 1 else "")
+        if key not in seen:
+            seen.add(key)
+            yield one
+
+
+def _tokens(question: WhichQuestion) -> int:
+    """Tokens of the whole run. [1]"""
+    if question.model is None or (question.tokens is None and question.examples is None):
+        lacking = {
+            flag: example
+            for flag, example in _NEEDED.items()
+            if (question.model is None if flag == "--model" else question.tokens is None)
+            and not (flag == "--tokens" and question.examples is not None)
+        }
+        raise Missing(lacking, also="or --examples N --length L in place of --tokens")
+    if question.tokens is not None and question.examples is not None:
+        raise BadValue("--examples", question.examples, "give --tokens, or --examples")
+    if question.tokens is not None:
+        once = units.count(question.tokens, field="--tokens")
+    else:
+        once = units.count(question.examples, field="--examples") * units.count(
+            question.length, field="--length"
+        )
+    tokens = round(once * question.epochs)
+    if tokens < 1:
+        raise BadValue("--tokens", question.tokens or question.examples, "give one or more")
+    return tokens
+
+
+def _methods(question: WhichQuestion) -> list[str]:
+    words = [word.strip().lower() for text in question.method for word in text.split(",")]
+    for word in words:
+        if word not in RECIPES:
+            raise UnknownName("--method", word, RECIPES)
+    return [name for name in RECIPES if name in words]
+
+
+def _devices(question: WhichQuestion) -> Iterator[str]:
+    """Names of devices or machines that may be used."""
+    if question.device_file:
+        yield presets.device_of_file(question.device_file)
+        return
+    words = [word.strip() for text in question.gpu for word in text.split(",")]
+    for word in words:
+        presets.resolve("devices", word, field="--gpu", also=training.A_SHEET)
+    yield from words or (name for name in presets.names("devices") if name not in _ASIDE)
+
+
+def _machines(question: WhichQuestion, named: str) -> Iterator[Machine]:
+    """Machines with that device in the order in which they are tried."""
+    device = presets.resolve("devices", named)
+    node = int(presets.cluster(named, 1).gpus_per_node)
+    counts = [count for count in COUNTS if count <= min(node, question.most_gpus)]
+    if question.by == "time":
+        counts.reverse()
+    for count in counts:
+        name = named if presets.instance(named) else _cheapest(device, count) or device
+        facts = presets.instance(name)
+        price = units.parse(facts["price"], "USD/s") if "price" in facts else None
+        as_of = str(facts.get("priced", ""))
+        if question.price is not None:
+            price, as_of = count * units.parse(question.price, "USD/s", field="--price"), ""
+        yield Machine(name=name, device=device, gpus=count, price=price, as_of=as_of)
+
+
+def _cheapest(device: str, count: int) -> str:
+    """The cheapest machine of a cloud that has so many of a device; empty where none has a price."""
+    entry = presets.entry("devices", device)
+    priced = [
+        (units.parse(facts["price"], "USD/s"), name)
+        for name, facts in entry.get("instances", {}).items()
+        if "price" in facts and facts.get("gpus_per_node", entry["gpus_per_node"]) >= count
+    ]
+    return min(priced, default=(0.0, ""))[1]
+
+
+def _training(
+    question: WhichQuestion, machine: Machine, recipe: Recipe, tokens: int
+) -> AdviceQuestion:
+    """The question about one machine and recipe."""
+    fields = dict(recipe.fields)
+    if "adapter_targets" in fields:
+        fields["adapter_rank"] = question.adapter_rank
+    if not presets.entry("devices", machine.device).get("bf16", True):
+        fields["precision"] = ("fp16",)
+    return AdviceQuestion(
+        model=question.model,
+        gpu=machine.name,
+        gpus=machine.gpus,
+        sequence_length=question.sequence_length,
+        global_batch_size=question.global_batch_size,
+        tokens=tokens,
+        framework=question.framework,
+        top=0,
+        constraints=recipe.constraints,
+        **fields,
+    )
+
+
+def _choice(
+    question: WhichQuestion, machine: Machine, recipe: Recipe, tokens: int
+) -> MachineChoice:
+    from mofa_model.advice import advise
+
+    request = training.request_of(_training(question, machine, recipe, tokens))
+    request = replace(request, top=0)
+    return MachineChoice(
+        machine=machine, recipe=recipe, advice=advise(request), request=request, asked=question
+    )
+
+
+_SETTINGS: Final = {
+    "recompute": "activations of layers are recomputed",
+    "offload": "activations wait in main memory",
+    "sharding": "states are sharded over the GPUs",
+    "optimizer": "optimizer states stay in main memory",
+    "host_weights": "weights wait in main memory",
+}
+"""Axes of a strategy that make it smaller, and what they do."""
+
+
+def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
+    """Each setting of the layout and of the recipe, against the same without it."""
+    from mofa_model.advice.predictions import priced
+    from mofa_model.strategy import AXES, Strategy
+
+    strategy = one.advice.strategy
+    if strategy is None:
+        return ()
+    problem = one.request.problems[0]
+    base = priced(problem, strategy)
+
+    def against(words: str, other: SearchCase, layout: Strategy) -> MemorySaving:
+        without = priced(other, layout)
+        return MemorySaving(
+            words=words,
+            costs=base.step_time / without.step_time - 1.0,
+            saves=float(without.estimate.footprint.peak) - float(base.estimate.footprint.peak),
+        )
+
+    found = []
+    plain = Strategy()
+    for axis in AXES:
+        off = {name: getattr(plain, name) for name in axis.fields}
+        if axis.name in _SETTINGS and any(getattr(strategy, name) != off[name] for name in off):
+            found.append(against(_SETTINGS[axis.name], problem, replace(strategy, **off)))
+    if one.recipe is not one.recipe.plain:
+        other = training.request_of(_training(one.asked, one.machine, one.recipe.plain, 1))
+        found.append(against(one.recipe.words, other.problems[0], strategy))
+    return tuple(sorted((each for each in found if each.saves > 0), key=lambda each: each.costs))
+
+
+def _document(one: MachineChoice) -> dict[str, Any]:
+    figures, strategy = one.advice.predicted, one.advice.strategy
+    return {
+        "machine": one.machine.name,
+        "device": one.machine.device,
+        "gpus": one.machine.gpus,
+        "method": one.recipe.method,
+        "recipe": one.recipe.words,
+        "fits": one.fits,
+        "memory_bytes": None if figures is None else figures.memory_bytes.target,
+        "step_seconds": None if figures is None else figures.step_seconds.target,
+        "duration_seconds": one.duration,
+        "cost_dollars": one.cost,
+        "price_as_of": one.machine.as_of,
+        "strategy": None if strategy is None else format_strategy(strategy),
+        "status": one.advice.status.value,
+        "doubts": list(one.advice.doubts),
+        "settings": [
+            {"setting": each.words, "costs": each.costs, "saves_bytes": each.saves}
+            for each in one.settings
+        ],
+    }
+
+
+def _flat(value: Any) -> Cell:
+    if isinstance(value, Range):
+        return value.target
+    return "; ".join(value) if isinstance(value, list) else value
+
+
+def _hours(time: Range) -> str:
+    unit, size = ("d", 24 * HOUR) if time.target >= 48 * HOUR else ("h", HOUR)
+    if time.target < HOUR:
+        unit, size = "min", 60.0
+    return f"{time.target / size:.3g} ({time.lower / size:.2g}-{time.upper / size:.2g}) {unit}"
+
+
+def _money(cost: Range) -> str:
+    return f"{cost.target:,.2f} USD"
+
+
+def _command(first: MachineChoice, question: WhichQuestion) -> str:
+    asked = _training(question, first.machine, first.recipe, 1)
+    return replace(asked, tokens=None, top=5).command("advise")

@@ -1,0 +1,134 @@
+"""Which GPUs a fine-tune needs, whether it fits and with what, how long it takes and what it costs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.client import HTTPConnection
+
+import pytest
+
+import mofa_model
+from mofa_model import presets, units
+from mofa_model.cli import main
+from mofa_model.errors import InputError, NoFeasibleStrategy
+from mofa_model.verbs.ui_server import DeskServer
+
+JOB = {"model": "llama3-8b", "examples": "10k", "length": 500}
+
+
+def asked(**more):
+    return mofa_model.which(**{**JOB, **more})
+
+
+def test_tokens_are_examples_times_their_length_times_epochs():
+    assert asked(epochs=3, gpu="l4").tokens == 10_000 * 500 * 3
+    assert mofa_model.which(model="llama3-8b", tokens="5M", epochs=3, gpu="l4").tokens == 15e6
+
+
+def test_the_cost_is_the_time_times_the_price_of_the_whole_machine():
+    first = asked(gpu="a10g").choices[0]
+    node = presets.instance(first.machine.name)
+    hourly = units.parse(node["price"], "USD/s") * units.HOUR
+    assert first.cost.target == pytest.approx(first.duration.target / units.HOUR * hourly)
+    assert first.machine.as_of == node["priced"]
+
+
+def test_a_price_of_ones_own_is_that_of_each_gpu():
+    found = asked(gpu="rtx-4090", price="0.5 USD/h")
+    for one in found.choices:
+        hours = one.duration.target / units.HOUR
+        assert one.cost.target == pytest.approx(hours * 0.5 * one.machine.gpus)
+    assert asked(gpu="rtx-4090").choices[0].cost is None, "nobody read a price of it"
+
+
+def test_least_money_least_time_and_least_hardware_are_what_they_say():
+    gpus = "a10g,l4,h100"
+    money = asked(gpu=gpus, method="qlora").choices
+    assert [one.cost.target for one in money] == sorted(one.cost.target for one in money)
+    time = asked(gpu=gpus, method="qlora", by="time").choices
+    assert [one.duration.target for one in time] == sorted(one.duration.target for one in time)
+    assert time[0].duration.target <= money[0].duration.target
+    fewest = asked(gpu=gpus, method="qlora", by="hardware").choices[0]
+    assert (fewest.machine.gpus, fewest.machine.device) == (1, "a10g"), "24 GB less correction"
+
+
+def test_an_8b_model_is_adapted_on_one_card_of_24_gb_and_70b_on_several():
+    one = mofa_model.which(model="llama3-8b", tokens="1M", gpu="rtx-4090", by="hardware")
+    assert one.choices[0].machine.gpus == 1
+    assert one.choices[0].fits >= 0.9
+    many = mofa_model.which(model="llama3-70b", tokens="1M", gpu="rtx-4090", by="hardware")
+    assert 2 <= many.choices[0].machine.gpus <= 4
+    assert many.choices[0].recipe.method == "qlora"
+
+
+def test_what_makes_it_fit_is_told_with_what_it_saves_and_costs_the_cheapest_first():
+    first = mofa_model.which(
+        model="llama3-70b", tokens="1M", gpu="rtx-4090", by="hardware"
+    ).choices[0]
+    costs = [setting.costs for setting in first.settings]
+    assert costs == sorted(costs)
+    assert all(setting.saves > 0 for setting in first.settings)
+    words = " ".join(setting.words for setting in first.settings)
+    assert "NF4" in words
+    assert "recomputed" in words
+
+
+def test_where_nothing_fits_the_answer_says_what_is_lacking_and_the_command_ends_with_three(capsys):
+    found = mofa_model.which(model="llama3.1-405b", tokens="1M", gpu="t4")
+    assert found.choices == ()
+    assert "QLoRA on 8 x t4" in found.nearest
+    with pytest.raises(NoFeasibleStrategy, match="8 x t4"):
+        found.raise_for_status()
+    assert main(["which", "--model", "llama3.1-405b", "--tokens", "1M", "--gpu", "t4"]) == 3
+    capsys.readouterr()
+
+
+def test_the_command_the_function_and_the_page_say_the_same(capsys):
+    words = ["--model", "llama3-8b", "--examples", "10k", "--length", "500", "--gpu", "a10g"]
+    assert main(["which", *words, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said == json.loads(json.dumps(asked(gpu="a10g").to_dict()))
+    with DeskServer(0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+        page.request("GET", "/which?model=llama3-8b&examples=10k&length=500&gpu=a10g")
+        reply = page.getresponse()
+        text = reply.read().decode()
+        server.shutdown()
+    assert reply.status == 200
+    assert said["choices"][0]["machine"] in text
+    assert "mofa which --model llama3-8b --examples 10k" in text
+
+
+def test_the_page_opens_no_file_and_tells_beside_its_field_what_cannot_be_right():
+    from mofa_model.answers.which_form import which_form
+
+    for values, field in (
+        ({"model": "/etc/passwd", "examples": "1k"}, "model"),
+        ({"model": "llama3-8b", "examples": "many"}, "examples"),
+        ({"model": "llama3-8b", "examples": "1k", "gpu": "h1oo"}, "gpu"),
+        ({"model": "llama3-8b"}, "tokens"),
+        ({"model": "llama3-8b", "examples": "1k", "method": "ia3"}, "method"),
+    ):
+        errors = which_form(values).errors
+        assert errors, values
+        assert field in errors or "" in errors or field == "tokens", errors
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"model": None}, "model: is missing"),
+        ({"examples": None}, "tokens: is missing"),
+        ({"tokens": "1M"}, "give tokens, or examples"),
+        ({"gpu": "tpu-v5e"}, "is a TPU"),
+        ({"gpu": "rtx-4091"}, "did you mean"),
+        ({"price": "2"}, "USD/h"),
+        ({"method": "ia3"}, "lora"),
+        ({"by": "luck"}, "money"),
+    ],
+)
+def test_a_question_that_cannot_be_right_is_refused_by_its_field(words, why):
+    with pytest.raises(InputError, match=why):
+        asked(**{"gpu": "l4", **words})
