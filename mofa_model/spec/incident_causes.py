@@ -16,6 +16,21 @@ SHORTEST_OUTAGE: Final = 300
 """Time for which pods tolerate a node that is not ready, by default: shorter is a flap. [s]"""
 
 
+class InterruptionClass(StrEnum):
+    """Who made training stop."""
+
+    FAULT = "fault"
+    """Something broke."""
+    PREEMPTION = "preemption"
+    """Somebody else got the machines: another job, or the provider who lent them."""
+    DRAIN = "drain"
+    """Whoever runs the cluster asked it to stop."""
+    USER = "user"
+    """The program or its user."""
+    NOTHING = "nothing"
+    """Nothing stopped."""
+
+
 @dataclass(frozen=True)
 class IncidentCause:
     """Why something stopped."""
@@ -23,9 +38,20 @@ class IncidentCause:
     word: str
     """What it is called in outputs."""
     counts: bool
-    """Whether it is a failure of the infrastructure."""
+    """Whether the machines failed the job: something broke, or a machine was taken away."""
     meaning: str
     """What it says, in one sentence."""
+    by: InterruptionClass = InterruptionClass.FAULT
+    """Who made training stop; only faults are in the check of the hardware."""
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether ETTR and the interval between checkpoints feel it, whoever's doing it is."""
+        return self.by in (
+            InterruptionClass.FAULT,
+            InterruptionClass.PREEMPTION,
+            InterruptionClass.DRAIN,
+        )
 
 
 NODE_DOWN: Final = IncidentCause(
@@ -54,29 +80,55 @@ NCCL_TIMEOUT: Final = IncidentCause(
 )
 HANG: Final = IncidentCause("hang", True, "no progress and no exit, until the pods were replaced")
 
-FLAP: Final = IncidentCause("flap", False, "not ready for a moment, on the same boot")
-DRAIN: Final = IncidentCause("planned-drain", False, "somebody cordoned the node first")
-SCALE_DOWN: Final = IncidentCause("scale-down", False, "the node was taken away while it was well")
-USER_XID: Final = IncidentCause("user-xid", False, "a GPU reported an error that programs make")
+_NOTHING, _USER = InterruptionClass.NOTHING, InterruptionClass.USER
+_DRAIN, _PREEMPTION = InterruptionClass.DRAIN, InterruptionClass.PREEMPTION
+RECLAIMED: Final = IncidentCause(
+    "reclaimed",
+    True,
+    "the machine was taken away while it trained, with a short notice",
+    _PREEMPTION,
+)
+FLAP: Final = IncidentCause("flap", False, "not ready for a moment, on the same boot", _NOTHING)
+OBSERVER: Final = IncidentCause(
+    "observer-failed",
+    False,
+    "whoever watches the nodes lost them; their exporters and pods went on",
+    _NOTHING,
+)
+DRAIN: Final = IncidentCause("planned-drain", False, "somebody cordoned the node first", _DRAIN)
+SCALE_DOWN: Final = IncidentCause(
+    "scale-down", False, "the node was taken away while it was well and idle", _DRAIN
+)
+USER_XID: Final = IncidentCause(
+    "user-xid", False, "a GPU reported an error that programs make", _USER
+)
 XID_WARNING: Final = IncidentCause(
-    "xid-warning", False, "a GPU reported something that needs no repair at once"
+    "xid-warning", False, "a GPU reported something that needs no repair at once", _NOTHING
 )
 OOM_KILLED: Final = IncidentCause(
-    "oom-killed", False, "the program took more memory than it asked for"
+    "oom-killed", False, "the program took more memory than it asked for", _USER
 )
-USER_CRASH: Final = IncidentCause("user-crash", False, "the program ended with an error of its own")
+USER_CRASH: Final = IncidentCause(
+    "user-crash", False, "the program ended with an error of its own", _USER
+)
 CRASH_LOOP: Final = IncidentCause(
-    "user-crash-loop", False, "the program fails again and again: one incident"
+    "user-crash-loop", False, "the program fails again and again at the same place", _USER
 )
-PREEMPTION: Final = IncidentCause("preemption", False, "it made room for a job of higher priority")
-EVICTION: Final = IncidentCause("eviction", False, "the kubelet or an administrator evicted a pod")
+PREEMPTION: Final = IncidentCause(
+    "preemption", False, "it made room for a job of higher priority", _PREEMPTION
+)
+EVICTION: Final = IncidentCause(
+    "eviction", False, "the kubelet or an administrator evicted a pod", _DRAIN
+)
 RESUBMISSION: Final = IncidentCause(
-    "resubmission", False, "it was deleted and made again under the same name"
+    "resubmission", False, "it was deleted and made again under the same name", _USER
 )
-COMPLETED: Final = IncidentCause("completed", False, "it was done")
-SIDECAR: Final = IncidentCause("sidecar", False, "a helper container restarted; training went on")
+COMPLETED: Final = IncidentCause("completed", False, "it was done", _NOTHING)
+SIDECAR: Final = IncidentCause(
+    "sidecar", False, "a helper container restarted; training went on", _NOTHING
+)
 
-NONE: Final = IncidentCause("none", False, "somebody said that it was no failure")
+NONE: Final = IncidentCause("none", False, "somebody said that it was no failure", _NOTHING)
 
 CAUSES: Final = {
     one.word: one for one in list(globals().values()) if isinstance(one, IncidentCause)

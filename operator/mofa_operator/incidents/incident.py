@@ -52,6 +52,9 @@ class Incident:
     """Time of each phase of `PHASES` that was seen. [s]"""
     stood: int = 0
     """Nodes of a job that stood still. [1]"""
+    share: float = 1.0
+    """The chance that the machines made it stop, where signs had to be weighed; else 1 or 0 by its
+    cause. [1]"""
     deduced: IncidentCause | None = None
     """The cause before somebody overruled it; None = nobody did."""
 

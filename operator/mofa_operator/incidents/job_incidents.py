@@ -16,6 +16,8 @@ from typing import Final
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.incident_causes import IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.units import DAY, HOUR
+from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.job_outages import JobOutage, by_job, helper_exits, job_outages
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
@@ -42,6 +44,11 @@ _OWN: Final = range(1, 128)
 """Exit codes that a program chooses; higher ones are signals."""
 _ABORTED: Final = 134
 """SIGABRT, with which NCCL's watchdog ends a process."""
+_WEIGHED: Final = (
+    *(causes.USER_CRASH, causes.PROCESS_CRASH, causes.NCCL_TIMEOUT),
+    causes.HANG,
+)
+"""Causes by how containers and pods ended, which other signs can overturn."""
 _ASKED_TO_END: Final = (None, 0, 137, 143)
 """Exit codes of containers that were told to end: unknown, success, SIGKILL, SIGTERM."""
 
@@ -53,6 +60,24 @@ class Deduction:
     cause: IncidentCause
     evidence: tuple[str, ...]
     fault: Incident | None = None
+    share: float | None = None
+    """The chance that the machines did it, where signs were weighed; None = no doubt. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """What lies around an outage: the runs of the job before and after. [s]"""
+
+    before: float | None
+    """How long it had run; None = unknown."""
+    after: float
+    """How long it ran afterwards, as far as was seen."""
+    again: bool
+    """Whether the run after ended with no fault of a node and by nobody's decision."""
+    others: tuple[float, ...]
+    """Lengths of the runs next to it that ended so."""
+    later: float | None
+    """Length of the run after the next, where both ended so."""
 
 
 class JobIncidents:
@@ -62,10 +87,12 @@ class JobIncidents:
         """`by_node` are the incidents of each node."""
         self._pool = pool
         self._by_node = by_node
+        self._starts: dict[str, list[float]] = {}
 
     def of(self, pod_timelines: Mapping[str, PodTimeline]) -> list[Incident]:
         """Incidents of the jobs of these pods, in order."""
         incidents: list[Incident] = []
+        outages: dict[str, list[JobOutage]] = {}
         for job, members in sorted(by_job(pod_timelines).items()):
             helpers = helper_exits(members)
             incidents += [
@@ -79,25 +106,70 @@ class JobIncidents:
                 )
                 for helper in helpers
             ]
-            outages = job_outages(job, members, helpers, self._pool)
-            incidents += self._of_job(self._joined_without_training(outages))
+            every = job_outages(job, members, helpers, self._pool)
+            outages[job] = self._joined_without_training(every)
+        self._starts = {
+            job: [one.start for one in every if self._unexplained(one)]
+            for job, every in outages.items()
+        }
+        for job, every in outages.items():
+            members = [pod for pod in pod_timelines.values() if pod.job == job]
+            incidents += self._of_job(every, self._runs(every, members))
         return _with_usual_loading(sorted(incidents, key=lambda i: (i.start, i.name)))
 
-    def _of_job(self, outages: Sequence[JobOutage]) -> list[Incident]:
+    def _unexplained(self, outage: JobOutage) -> bool:
+        """Whether an outage ended in failure, and neither a node nor a decision explains it."""
+        ended = [place.pod for place in outage.outages if place.exit is None]
+        if ended and all(pod.succeeded for pod in ended):
+            return False
+        return self._fault(outage) is None and self._decision(outage, outage.start) is None
+
+    def _runs(self, outages: Sequence[JobOutage], pods: Sequence[PodTimeline]) -> list[_Run]:
+        """The runs around each outage of a job."""
+        own = set(self._starts[outages[0].job]) if outages else set()
+        until = max((pod.last for pod in pods), default=0.0)
+        lengths: list[float | None] = []
+        afters: list[float] = []
+        begun: float | None = None
+        for number, outage in enumerate(outages):
+            first = max((pod.started or 0.0 for pod in outage.pods_before), default=0.0)
+            since = first if begun is None else max(begun, 0.0)
+            lengths.append(outage.start - since if 0.0 < since <= outage.start else None)
+            begun = outage.running
+            end = outages[number + 1].start if number + 1 < len(outages) else until
+            afters.append(0.0 if begun is None else max(0.0, end - begun))
+        ended = [number for number, outage in enumerate(outages) if outage.start in own]
+        return [
+            _Run(
+                before=lengths[number],
+                after=afters[number],
+                again=number + 1 in ended,
+                later=lengths[number + 2] if {number + 1, number + 2} <= set(ended) else None,
+                others=tuple(
+                    length
+                    for other in ended
+                    if 0 < abs(other - number) <= _LOOP and (length := lengths[other]) is not None
+                ),
+            )
+            for number in range(len(outages))
+        ]
+
+    def _of_job(self, outages: Sequence[JobOutage], runs: Sequence[_Run]) -> list[Incident]:
         """Incidents of one job; `last` is until when everything before was over."""
         incidents: list[Incident] = []
         before: JobOutage | None = None
         last = earlier = 0.0
-        for outage in outages:
-            incident = self._incident(outage, last)
+        run_before = None
+        for outage, run in zip(outages, runs, strict=True):
+            incident = self._incident(outage, run, last)
             fault = None if incident is None else incident.fault
             if before is not None and fault is not None and _gave_up(before, outage, fault):
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
-                incident = self._incident(before, last)
+                incident = self._incident(before, run_before or run, last)
                 fault = None if incident is None else incident.fault
             else:
-                before = None if incident is None else outage
+                before, run_before = (None, None) if incident is None else (outage, run)
             if incident is not None:
                 incidents.append(incident)
             earlier = last
@@ -116,7 +188,7 @@ class JobIncidents:
                 joined.append(outage)
         return joined
 
-    def _incident(self, outage: JobOutage, last: float) -> Incident | None:
+    def _incident(self, outage: JobOutage, run: _Run, last: float) -> Incident | None:
         """The incident of an outage; None if it still lasts or nothing was sampled before."""
         ended = [place.pod for place in outage.outages if place.exit is None]
         if ended and all(pod.succeeded for pod in ended):
@@ -133,7 +205,7 @@ class JobIncidents:
             return None
         stall = self._stall(outage, running)
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
-        deduction = self._deduction(outage, stopped, last)
+        deduction = self._deduction(outage, run, stopped, last)
         fault, start = deduction.fault, outage.start
         unseen = any(a <= start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
@@ -168,6 +240,7 @@ class JobIncidents:
             nodes=nodes,
             fault=fault,
             recovery_class=outage.level,
+            share=float(deduction.cause.counts) if deduction.share is None else deduction.share,
             timed=resumed is not None,
             phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
             stood=len(outage.nodes - {""}),
@@ -195,7 +268,9 @@ class JobIncidents:
             min((a for a in begins if a > start and a >= running - 2 * step), default=None),
         )
 
-    def _deduction(self, outage: JobOutage, stopped: float | None, last: float) -> Deduction:
+    def _deduction(
+        self, outage: JobOutage, run: _Run, stopped: float | None, last: float
+    ) -> Deduction:
         """Why a job went out; `stopped` is when its work stopped, None = unknown. [s]"""
         by_fault = decided = None
         fault = self._fault(outage)
@@ -222,8 +297,75 @@ class JobIncidents:
             return Deduction(causes.CRASH_LOOP, (evidence,))
         idle = None if stopped is None else outage.start - stopped
         if exits and not (outage.replaced and outage.level is RecoveryClass.JOB):
-            return _by_exits(outage, idle)
-        return _by_pods(outage, idle)
+            likely = _by_exits(outage, idle)
+        else:
+            likely = _by_pods(outage, idle)
+        moved = outage.level is RecoveryClass.POD and not any(
+            place.pod.failed for place in outage.outages
+        )
+        if likely.cause not in _WEIGHED or (moved and not exits):
+            return likely  # a pod that is made anew alone had no say in it
+        signs = self._signs(outage, run, likely.cause)
+        share = infrastructure_share(signs)
+        why = (*likely.evidence, f"{share:.1f} infrastructure: {signs.words()}")
+        if share < 0.5:
+            cause = causes.CRASH_LOOP if signs.alike else causes.USER_CRASH
+        elif likely.cause is causes.USER_CRASH:
+            cause = causes.NCCL_TIMEOUT if signs.together else causes.PROCESS_CRASH
+        else:
+            cause = likely.cause
+        return Deduction(cause, why, share=share)
+
+    def _signs(self, outage: JobOutage, run: _Run, likely: IncidentCause) -> Signs:
+        """What speaks for the machines or for the program."""
+        exits = outage.exits
+        codes = {stop.code for stop in exits}
+        first = exits[0].code if exits else None
+        waited = likely is causes.NCCL_TIMEOUT or likely is causes.HANG
+        same = outage.level is not RecoveryClass.JOB or any(
+            place.pod.attempt and place.next is not None and place.next.attempt != place.pod.attempt
+            for place in outage.replaced
+        )
+        before = run.before
+        leads = run.later is not None and alike(run.after, run.later)
+        repeats = 0 if before is None else sum(alike(before, other) for other in run.others)
+        near = [
+            incident
+            for node in outage.nodes
+            for incident in self._by_node.get(node, ())
+            if abs(incident.start - outage.start) <= AHEAD
+        ]
+        quiet = (causes.FLAP, causes.XID_WARNING, causes.OBSERVER)
+        record = any(incident.cause in quiet for incident in near) or any(
+            incident.cause.counts and 0 <= outage.start - incident.start <= 2 * DAY
+            for node in outage.nodes
+            for incident in self._by_node.get(node, ())
+            if incident.kind == "node" and node == outage.outages[0].pod.node
+        )
+        return Signs(
+            by_signal=first is not None and first > 128 and not waited,
+            own_code=first in _OWN and len(codes - {first, None}) > 0 and not waited,
+            waited=waited,
+            together=not waited
+            and len(exits) > 1
+            and len(codes) == 1
+            and exits[-1].at - exits[0].at < 120,
+            alike=repeats > 0 or leads,
+            looping=repeats >= _LOOP - 1,
+            again=run.again and run.after <= HOUR,
+            survived=same
+            and run.after >= (REPLAY if before is None else min(REPLAY, max(HOUR, 3 * before))),
+            lasted=before is not None and before > REPLAY,
+            sooner=before is not None and before < SOON,
+            program_xid=any(incident.cause is causes.USER_XID for incident in near),
+            neighbours=any(
+                abs(at - outage.start) <= 120
+                for job, starts in self._starts.items()
+                if job != outage.job
+                for at in starts
+            ),
+            node_record=record,
+        )
 
     def _fault(self, outage: JobOutage) -> Incident | None:
         """The nearest incident of a node that the job ran on, also one overruled as no failure."""

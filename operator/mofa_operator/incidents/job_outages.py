@@ -17,6 +17,9 @@ from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTi
 
 SETTLED: Final = 400.0
 """Run time of all containers after which an end is a new outage: before, no training began. [s]"""
+WAITED: Final = 900.0
+"""Longest time after which places that still ran give up on one that went out: the timeout of a
+collective, and half of it more. [s]"""
 AT_ONCE: Final = 120.0
 """Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
@@ -127,7 +130,12 @@ def job_outages(
     groups: list[list[PlaceOutage]] = []
     all_running = 0.0
     for outage in sorted(outages, key=lambda outage: outage.start):
-        if groups and outage.start <= all_running + SETTLED:
+        gave_up = (
+            bool(groups)
+            and outage.start <= groups[-1][0].start + WAITED
+            and all(outage.place != one.place for one in groups[-1])
+        )
+        if groups and (gave_up or outage.start <= all_running + SETTLED):
             groups[-1].append(outage)
         else:
             groups.append([outage])

@@ -8,33 +8,39 @@ its first sign.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.incident_causes import OFF_THE_BUS, XidMeaning, meaning
+from mofa_model.units import DAY, HOUR
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.timelines import (
     ALLOCATABLE,
     BOOT,
+    CORDON,
     COUNTED,
     DETECTED,
-    HEARTBEATS,
     PROBLEM,
     REMAP,
     TAINT,
     XID,
+    XID_COUNT,
     NodeTimeline,
+    PodTimeline,
+    SignalTimeline,
     Span,
     ValueRun,
     joined,
     length,
     overlap,
+    spans_of,
+    without,
 )
 
 GRACE: Final = 40.0
@@ -49,6 +55,15 @@ TO_CORDON: Final = 8 * 3600.0
 """Longest time from a fault to the cordon for its repair. [s]"""
 BRIEF: Final = 360.0
 """Duration of a fault that nobody repairs: what ran there starts again. [s]"""
+AGENT: Final = 60.0
+"""How long before the first sign of a fault an agent's cordon for it may be seen: it reads the
+kernel's log at once, exporters and the kubelet's status follow. [s]"""
+NOTICE: Final = 600.0
+"""Longest notice with which a provider takes a machine back; a drain waits longer. Ours. [s]"""
+GPU_AWAY: Final = 600.0
+"""Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
+_MOST: Final = 0.5
+"""Share of a pool's nodes above which what they share is no matter of single nodes. [1]"""
 _DOMAIN: Final = 3
 """Fewest nodes that make an outage of a domain: two may fail at once by chance. [1]"""
 _SIGN: Final = 240.0
@@ -57,8 +72,21 @@ _FALLEN_OFF: Final = 900.0
 """How long after an XID the series of its GPU may end for it to be the same fault. [s]"""
 OUTAGES: Final = (causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN, causes.NODE_LOST)
 """Causes of failures in which the whole node is away."""
+_OF_DOMAINS: Final = (
+    *(causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN),
+    *(causes.GPU_FATAL, causes.GPU_LOST, causes.NIC),
+)
+"""Causes of faults that a domain may share: a rack's power or switch, an NVLink domain."""
 _LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
-_GPU: Final = re.compile(r"gpu|xid|nvlink|nvswitch|nvidia", re.IGNORECASE)
+_GPU: Final = re.compile(
+    r"gpu|xid|nvlink|nvswitch|nvidia|accelerat|(?<![a-z])ecc|memory.?integrity|interconnect",
+    re.IGNORECASE,
+)
+"""Names of problems of GPUs: node-problem-detector's, those of clouds, NVIDIA's event categories."""
+_HEALTHY: Final = re.compile(r"(ready|healthy|available|passed|good|ok)$", re.IGNORECASE)
+"""Conditions that are true where all is well, as AcceleratedHardwareReady of EKS."""
+_BY_PROGRAM: Final = re.compile(r"user|app", re.IGNORECASE)
+_DETECTOR: Final = "node-problem-detector counts an XID of hardware"
 _GONE: Final = re.compile(r"fallen.?off", re.IGNORECASE)
 _WARNING: Final = re.compile(r"non.?fatal", re.IGNORECASE)
 """Node conditions that are no failure.
@@ -138,25 +166,44 @@ class _Boot:
 
 
 def _boots(node: NodeTimeline) -> list[_Boot]:
+    """Boots of the node; one that it made while it had no object is that of another machine."""
     runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
     found, last, alive = [], node.presence[0].start, 0.0
     for run in runs:
         if run.value - last > 30.0:  # a clock that is set moves the boot time by seconds
-            found.append(_Boot(alive or run.value - SHUT_DOWN, run.value))
+            boot = _Boot(alive or run.value - SHUT_DOWN, run.value)
+            if not any(boot.alive < b and run.value > a for a, b in node.away):
+                found.append(boot)
         last, alive = max(last, run.value), run.end
     return found
 
 
 def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     """Outages of a node, failures or not; on the same boot, one of `shortest` seconds is none."""
-    boots = _boots(node)
+    boots, step, gap = _boots(node), node.sample_spacing, 3 * node.sample_spacing
     used: set[_Boot] = set()
+    deleted = [*node.away, *([Span(node.gone, node.gone)] if node.gone is not None else [])]
+    told: set[Span] = set()
+    joins = [span.end for span in node.away]
+    joins += [at for at, _ in node.presence[:1] if at > node.sampled[0].start + gap]
     for number, run in enumerate(node.ready):
-        if run.value:
-            continue
+        if run.value or any(abs(run.start - at) <= gap for at in joins):
+            continue  # a machine that joins is not ready at first
         before = node.ready[number - 1] if number else None
         after = node.ready[number + 1] if number + 1 < len(node.ready) else None
         span = _bounds(node, run, before, after)
+        last_ready = before.end if before is not None else span.start
+        took = next((one for one in deleted if -gap <= one.start - span.end <= max(600, gap)), None)
+        if took is not None:
+            told.add(took)
+            if _planned(node, last_ready, span.start):
+                yield _taken_away(node, took)
+            else:
+                cause = causes.NODE_LOST if took.end == took.start else causes.NODE_DOWN
+                again = "" if took.end == took.start else ", and made again"
+                evidence = f"not ready, then deleted{again}"
+                yield of_node(node.name, span.start, took.end, cause, evidence)
+            continue
         own = [
             boot
             for boot in boots
@@ -168,14 +215,56 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         repeats = before is not None and before.value == 0 and run.end == run.start
         if repeats and after is None and not own:
             continue  # one late sample of an outage that is known
-        last_ready = before.end if before is not None else span.start
-        yield _outage(node, span, last_ready, own, shortest, is_last=after is None)
+        surely = max(run.end - run.start, 0.0)
+        most = span.seconds if before is None or after is None else after.start - before.end
+        long = surely >= shortest - 0.1 * node.sample_spacing or (
+            most > shortest
+            and (
+                span.seconds - GRACE > shortest
+                if node.sample_spacing <= shortest / 4
+                else any(
+                    shortest - step <= pod.ended(step) - span.start <= span.seconds + 2 * step
+                    for pod in node.pods
+                )
+            )
+        )
+        yield _outage(node, span, last_ready, own, long=long)
     for boot in boots:
         if boot not in used:
             yield _silent_reboot(node, boot)
-    if (not node.ready or node.ready[-1].value) and (gone := node.gone) is not None:
-        taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
-        yield of_node(node.name, gone, gone, causes.SCALE_DOWN, "deleted while ready", *taints)
+    for one in deleted:
+        if one not in told:
+            yield _taken_away(node, one)
+
+
+def _ended(pods: Sequence[PodTimeline], start: float, end: float) -> bool:
+    """Whether a pod that had not succeeded, or a container of one, ended in a time. [s]"""
+    return any(
+        (not pod.succeeded and start <= (pod.last if pod.over is None else pod.over) <= end)
+        or any(start <= stop.at <= end for stop in pod.exits)
+        for pod in pods
+    )
+
+
+def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
+    """A node whose object was deleted while nothing was wrong with it.
+
+    A provider that takes a machine back tells it minutes before, and what trains there ends. Who
+    drains a node waits for longer, or makes it again under its name.
+    """
+    at, until = deleted
+    step = node.sample_spacing
+    begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - 600]
+    notice = at - min(begins, default=at)
+    longest = NOTICE if until == at else NOTICE / 2
+    if notice <= longest + step and _ended(node.pods, at - notice - step, at + NOTICE):
+        evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
+        return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)
+    taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
+    if begins and not taints:
+        evidence = "cordoned, then deleted"
+        return of_node(node.name, min(begins), until, causes.DRAIN, evidence)
+    return of_node(node.name, at, at, causes.SCALE_DOWN, "deleted while ready", *taints)
 
 
 def _bounds(
@@ -192,66 +281,68 @@ def _bounds(
 
 
 def _outage(
-    node: NodeTimeline,
-    span: Span,
-    last_ready: float,
-    boots: Sequence[_Boot],
-    shortest: float,
-    *,
-    is_last: bool,
+    node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, long: bool
 ) -> Incident:
     start, end = span
-    seconds = span.seconds - GRACE
-    lasted = f"not ready for {seconds:.0f} s"
+    lasted = f"not ready for {span.seconds - GRACE:.0f} s"
     if _planned(node, last_ready, start):
         return of_node(node.name, start, end, causes.DRAIN, "cordoned before it went not ready")
-    gone = node.gone
-    if is_last and gone is not None and gone - end <= max(600.0, 3 * node.sample_spacing):
-        return of_node(node.name, start, gone, causes.NODE_LOST, "not ready, then deleted")
-    if boots or _went_dark(node, span):
+    silent = bool(overlap([span], node.dark or []))
+    if boots or (silent and BOOT not in node.signals):
         cause = causes.NODE_DOWN if span.seconds > A_REBOOT else causes.REBOOT
         why = "another boot time" if boots else "its exporters were silent"
         return of_node(node.name, start, end, cause, lasted, why)
-    if seconds > shortest:
-        return of_node(node.name, start, end, causes.KUBELET_DOWN, lasted, "the same boot")
+    if long:
+        also = ["its exporters were silent too"] if silent else []
+        return of_node(node.name, start, end, causes.KUBELET_DOWN, lasted, "the same boot", *also)
     return of_node(node.name, start, end, causes.FLAP, lasted)
 
 
-def _went_dark(node: NodeTimeline, span: Span) -> bool:
-    """Whether exporters of the host were silent in an outage, where no boot time is published."""
-    if BOOT in node.signals:
-        return False
-    return any(
-        b.start - a.end > max(100.0, signal.silence * node.gap(signal))
-        and a.end < span.end
-        and b.start > span.start
-        for signal in HEARTBEATS
-        for line in node.of(signal)
-        for a, b in pairwise(line.runs)
-    )
-
-
 def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
-    """A boot between two samples of readiness, or while nothing was sampled."""
+    """A boot between two samples of readiness, or while nothing was sampled.
+
+    Where nothing was sampled it went down at any time before the boot: what it cost is the time
+    from there until it was ready.
+    """
+    step = node.sample_spacing
     start, end = boot.alive + node.gap(BOOT) / 2, boot.at + START_UP
-    if boot.at - boot.alive < A_REBOOT:
+    silences = without([Span(node.sampled[0].start, node.sampled[-1].end)], node.sampled)
+    slack = max(180.0, 3 * step)  # silences are read on a grid of a minute
+    around = [b for a, b in silences if a - slack <= boot.alive and boot.at <= b + slack]
+    unseen = bool(around)
+    if boot.at - boot.alive < A_REBOOT or unseen:
         start = max(start, boot.at - SHUT_DOWN)
-    under_cordon = any(a <= boot.at <= b for a, b in node.cordons)
-    if under_cordon or _planned(node, min(boot.alive, start), start):
+    evidence = ["another boot time"]
+    if unseen:
+        evidence += ["nothing was sampled when it went down"]
+    if (
+        any(a <= boot.alive and boot.at <= b for a, b in node.cordons)
+        or any(abs(a - end_of) <= 3 * step for a, _ in node.cordons for end_of in around)
+        or _planned(node, min(boot.alive, start), start)
+    ):
         return of_node(node.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
-    return of_node(node.name, start, end, cause, "another boot time")
+    return of_node(node.name, start, end, cause, *evidence)
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
-    """Whether a cordon stood when the node was last ready."""
+    """Whether a cordon stood for a while when the node was last ready."""
     return any(
-        a <= last_ready and b >= min(last_ready, start) - node.sample_spacing
+        a <= last_ready - AGENT and b >= min(last_ready, start) - node.sample_spacing
         for a, b in node.cordons
     )
 
 
 # ------------------------------------------------------------------------------ faults of its parts
+
+
+class _Rise(NamedTuple):
+    """A value that appears; the last sample without it lies at `clean`. [s, s, s, 1]"""
+
+    clean: float
+    at: float
+    end: float
+    value: float
 
 
 def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
@@ -266,71 +357,110 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
                 continue
             gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
             evidence = "row remapping failed" if signal is REMAP else f"problem {name}"
-            for event in _changes(line.runs, node.spacing.get(signal, 0.0)):
-                yield _fault(node, event.start, gpu if is_gpu else causes.NIC, evidence)
+            told = line
+            if signal is PROBLEM and _is_health(line):
+                runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
+                told, evidence = replace(line, runs=runs), f"condition {name} is not true"
+            for rise in _rises(node, told):
+                yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
 
 
-def _changes(runs: Sequence[ValueRun], gap: float) -> Iterator[ValueRun]:
+def _is_health(line: SignalTimeline) -> bool:
+    """Whether a condition is true where all is well: by its name, or as it mostly is."""
+    true = sum(run.end - run.start for run in line.runs if run.value)
+    whole = line.runs[-1].end - line.runs[0].start
+    falls = line.runs[0].value and line.runs[-1].value and any(not run.value for run in line.runs)
+    return bool(_HEALTHY.search("/".join(line.part)) or (falls and true > 0.8 * whole))
+
+
+def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
     """New values other than 0, and when they changed: a gauge repeats its last value."""
-    for before, run in pairwise(runs):
+    gap, first = node.spacing.get(line.signal, 0.0), line.runs[0]
+    appears = line.signal in (PROBLEM, XID_COUNT) and any(
+        a + 3 * gap + 60 < first.start <= b for a, b in node.presence
+    )
+    if first.value and appears:
+        yield _Rise(first.start - gap, first.start - gap / 2, first.end, first.value)
+    for before, run in pairwise(line.runs):
         if run.value and run.value != before.value:
             silent = run.start - before.end > 3 * gap
             at = run.start - gap / 2 if silent else (before.end + run.start) / 2
-            yield ValueRun(at, run.end, run.value)
+            yield _Rise(run.start - gap if silent else before.end, at, run.end, run.value)
+
+
+def _told_xids(node: NodeTimeline) -> list[tuple[_Rise, int]]:
+    """XIDs by DCGM's gauge of the last one, and by its count of each, in order."""
+    near = 2 * node.gap(XID) + 60
+    xids = [(rise, int(rise.value)) for line in node.of(XID) for rise in _rises(node, line)]
+    for line in node.of(XID_COUNT):
+        code, before = int(line.part[0]) if line.part[0].isdigit() else 0, 0.0
+        for rise in _rises(node, line) if code else ():
+            same = any(code == other and abs(rise.at - one.at) <= near for one, other in xids)
+            if rise.value > before and not same:
+                xids.append((rise, code))
+            before = rise.value
+    return sorted(xids)
 
 
 def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
     """Faults by XIDs of GPUs, as DCGM publishes them and node-problem-detector counts them."""
     gap = node.gap(XID)
-    xids = [
-        (event.start, int(event.value))
-        for line in node.of(XID)
-        for event in _changes(line.runs, gap)
-    ]
-    xids.sort()
-    counted = [
-        event.start
-        for line in node.of(COUNTED)
-        if re.search("xid", line.part[0], re.IGNORECASE)
-        and not re.search("user|app", line.part[0], re.IGNORECASE)
-        for event in _changes(line.runs, node.spacing.get(COUNTED, gap))
-    ]
     near = 2 * gap + 60
-    detector = "node-problem-detector counts an XID of hardware"
+    xids = _told_xids(node)
+    counted = _counted(node)
     explained: list[float] = []
-    for at, code in xids:
+    for rise, code in xids:
         kind = meaning(code, stated)
         if kind is XidMeaning.HARDWARE:
             cause = causes.GPU_LOST if code == OFF_THE_BUS else causes.GPU_FATAL
-            yield _fault(node, at, cause, f"XID {code}")
-        elif kind is XidMeaning.NOTE:
-            yield of_node(node.name, at, at, causes.XID_WARNING, f"XID {code}")
-        elif kind is XidMeaning.PROGRAM:
-            yield of_node(node.name, at, at, causes.USER_XID, f"XID {code}")
+            yield _fault(node, rise, cause, f"XID {code}")
+        elif kind is not XidMeaning.CLEAN_UP:
+            cause = causes.XID_WARNING if kind is XidMeaning.NOTE else causes.USER_XID
+            yield of_node(node.name, rise.at, rise.at, cause, f"XID {code}")
         if kind is not XidMeaning.CLEAN_UP:
-            explained.append(at)
-    for at in counted:  # the gauge does not change where the same GPU reports the same XID again
-        held = [
-            int(run.value)
+            explained.append(rise.at)
+    blind = not {XID, XID_COUNT} & node.signals
+    for rise in counted:  # the gauge does not change where a GPU reports the same XID again
+        held = any(
+            meaning(int(run.value), stated) is XidMeaning.HARDWARE
             for line in node.of(XID)
             for run in line.runs
-            if run.value and run.start <= at <= run.end + gap
-        ]
-        is_new = all(abs(at - other) > near for other, _ in xids)
-        if is_new and any(meaning(code, stated) is XidMeaning.HARDWARE for code in held):
-            yield _fault(node, at, causes.GPU_FATAL, detector, "a GPU holds one of before")
-    for at, code in xids:
-        if meaning(code, stated) is not XidMeaning.CLEAN_UP or any(
-            abs(at - other) <= near for other in explained
+            if run.value and run.start <= rise.at <= run.end + gap
+        )
+        if held and all(abs(rise.at - other.at) > near for other, _ in xids):
+            yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
+        elif blind and (
+            any(0 < a - rise.at <= TO_CORDON for a, _ in node.cordons)
+            or _ended(node.pods, rise.clean - 60, rise.at + near + 900)
         ):
-            continue
-        # a clean-up XID alone tells nothing: the detector or a cordon soon after makes it a fault
-        if any(abs(at - other) <= near for other in counted):
-            yield _fault(node, at, causes.GPU_FATAL, f"XID {code} over another", detector)
-        elif any(0 < a - at <= 1200 + gap for a, _ in node.cordons):
-            yield _fault(node, at, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
-        else:
-            yield of_node(node.name, at, at, causes.USER_XID, f"XID {code}")
+            yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR)
+    for rise, code in xids:
+        alone = all(abs(rise.at - other) > near for other in explained)
+        if meaning(code, stated) is XidMeaning.CLEAN_UP and alone:
+            yield _clean_up(node, rise, code, counted, near)
+
+
+def _counted(node: NodeTimeline) -> list[_Rise]:
+    """Rises of node-problem-detector's counters of problems of GPUs that programs do not make."""
+    return [
+        rise
+        for line in node.of(COUNTED)
+        if _GPU.search(line.part[0])
+        and not _BY_PROGRAM.search(line.part[0])
+        and not _WARNING.search(line.part[0])
+        for rise in _rises(node, line)
+    ]
+
+
+def _clean_up(
+    node: NodeTimeline, rise: _Rise, code: int, counted: Sequence[_Rise], near: float
+) -> Incident:
+    """A clean-up XID alone tells nothing: the detector or a cordon soon after makes it a fault."""
+    if any(abs(rise.at - other.at) <= near for other in counted):
+        return _fault(node, rise, causes.GPU_FATAL, f"XID {code} over another", _DETECTOR)
+    if any(0 < a - rise.at <= 1200 + node.gap(XID) for a, _ in node.cordons):
+        return _fault(node, rise, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
+    return of_node(node.name, rise.at, rise.at, causes.USER_XID, f"XID {code}")
 
 
 def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
@@ -348,27 +478,180 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
             went_on = length(overlap([Span(run.end + gap, end)], others))
             if end - run.end > 3 * gap and went_on > max(240.0, 2 * gap):
                 evidence = f"the series of GPU {line.part[0]} ended while others went on"
-                yield _fault(node, run.end + gap / 2, causes.GPU_LOST, evidence)
-    for line in node.of(ALLOCATABLE):
+                rise = _Rise(run.end, run.end + gap / 2, end, 0.0)
+                yield _fault(node, rise, causes.GPU_LOST, evidence)
+    offered = node.of(ALLOCATABLE)
+    for line in offered:
         most = max(run.value for run in line.runs)
-        for before, run in pairwise(line.runs):
-            lasts = run.end - run.start >= node.gap(ALLOCATABLE)
-            if 0 < run.value < before.value == most and lasts:
-                evidence = f"the node offers {run.value:g} of {most:g} GPUs"
-                yield _fault(node, (before.end + run.start) / 2, causes.GPU_LOST, evidence)
+        for before, less in _lessened(line.runs, most):
+            if less[-1].end - less[0].start >= GPU_AWAY and not _divided(offered, less):
+                count = max(less, key=lambda one: one.end - one.start).value
+                evidence = f"the node offers {count:g} of {most:g} GPUs"
+                at = (before + less[0].start) / 2
+                rise = _Rise(before, at, less[-1].end, 0.0)
+                yield _fault(node, rise, causes.GPU_LOST, evidence)
 
 
-def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence: str) -> Incident:
+def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, list[ValueRun]]]:
+    """Consecutive runs below the most, with the last moment at which it was the most. [s]"""
+    last, less = None, list[ValueRun]()
+    for run in runs:
+        if run.value < most:
+            less.append(run)
+            continue
+        if less and last is not None:
+            yield last, less
+        last, less = run.end, []
+    if less and last is not None:
+        yield last, less
+
+
+def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> bool:
+    """Whether another resource became more meanwhile: GPUs were divided anew, and none was lost."""
+    start, end = less[0].start - 600.0, less[-1].end
+    return any(
+        start <= run.start <= end and run.value > before.value
+        for line in offered
+        for before, run in pairwise(line.runs)
+        if not any(one in line.runs for one in less)
+    ) or any(
+        start <= line.runs[0].start <= end and line.runs[0].value
+        for line in offered
+        if not any(one in line.runs for one in less)
+    )
+
+
+def _fault(
+    node: NodeTimeline, rise: _Rise, cause: causes.IncidentCause, *evidence: str
+) -> Incident:
     """A fault of a part: it lasts until the cordon for its repair ends, or `BRIEF` without one."""
+    step, at = node.sample_spacing, rise.at
+    before = min(at - step, rise.clean - AGENT - step / 2)
     for cordon in node.cordons:
-        if cordon.start < at - node.sample_spacing and at < cordon.end:
+        if cordon.start < before and at < cordon.end:
             evidence = (*evidence, "under a cordon")
             return of_node(node.name, at, cordon.end, causes.DRAIN, *evidence)
     for cordon in node.cordons:
-        if at - node.sample_spacing <= cordon.start <= at + TO_CORDON:
+        if before <= cordon.start <= at + TO_CORDON:
             later = f"cordoned {max(0.0, cordon.start - at) / 60:.0f} min later"
             return of_node(node.name, at, cordon.end, cause, *evidence, later)
     return of_node(node.name, at, at + BRIEF, cause, *evidence)
+
+
+# ----------------------------------------------------------------- what many nodes have in common
+
+
+def configured(nodes: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozenset[str]]:
+    """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
+
+    A cordon is a change. What stands throughout, or on most of the pool for days, or what training
+    pods are placed under, is how the pool is set up.
+    """
+    standing: defaultdict[str, dict[str, list[Span]]] = defaultdict(dict)
+    for node in nodes:
+        for signal in (CORDON, TAINT):
+            for line in node.of(signal):
+                spans = spans_of(line.runs, 1.0, node.spacing.get(signal, 0.0))
+                if spans:
+                    known = standing["".join(line.part)].get(node.name, [])
+                    standing["".join(line.part)][node.name] = joined([*known, *spans])
+    by_name = {node.name: node for node in nodes}
+
+    def throughout(key: str, name: str) -> bool:
+        node = by_name[name]
+        left = without(overlap(node.presence, node.sampled), standing[key][name])
+        return length(left) <= 3 * node.sample_spacing
+
+    def usual(key: str) -> bool:
+        spans = standing[key]
+        placed = any(
+            a + 300 < pod.created < b - 300 and pod.started is not None and pod.started < b
+            for name, many in spans.items()
+            for a, b in many
+            for pod in by_name[name].pods
+        )
+        most = len(spans) > _MOST * len(nodes)
+        lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
+        return placed or (most and lasting > _MOST * len(nodes))
+
+    everywhere = {key for key in standing if usual(key)}
+    always = {
+        (key, name)
+        for key, spans in standing.items()
+        for name in spans
+        if (key or len(spans) > _MOST * len(nodes)) and throughout(key, name)
+    }
+
+    def keys(node: NodeTimeline) -> frozenset[str]:
+        return frozenset({*everywhere, *(key for key, name in always if name == node.name)})
+
+    return keys
+
+
+def seen_by_observer(
+    incidents: Sequence[Incident],
+    nodes: Mapping[str, NodeTimeline],
+    sample_spacing: float,
+) -> list[Incident]:
+    """The incidents; those that only whoever watches the nodes saw are one, and no failure.
+
+    Where many nodes go quiet at once while their exporters speak and what trains there goes on, the
+    observer failed. [s]
+    """
+    doubtful = [i for i in incidents if i.cause is causes.KUBELET_DOWN or _is_told(i)]
+    rest = [i for i in incidents if i not in doubtful]
+    for group in _at_once(doubtful, sample_spacing):
+        here = [pod for i in group for pod in nodes[i.name].pods]
+        start, end = group[0].start, max(i.end for i in group)
+        lives = [pod for pod in here if pod.created < start < pod.last]
+        cordoned = any(
+            start - sample_spacing < a <= end + TO_CORDON
+            for i in group
+            for a, _ in nodes[i.name].cordons
+        )
+        speaks = all(not overlap([Span(i.start, i.end)], nodes[i.name].dark or []) for i in group)
+        went_on = not _ended(here, start - 60, min(end, start + HOUR) + 600)
+        whole = len(group) >= _DOMAIN and not cordoned
+        if whole and went_on and (lives or speaks):
+            evidence = f"{len(group)} nodes at once, and what ran on them went on"
+            rest.append(
+                replace(
+                    group[0],
+                    kind="domain",
+                    name=_several(group),
+                    end=end,
+                    cause=causes.OBSERVER,
+                    nodes=tuple(sorted(i.name for i in group)),
+                    evidence=(evidence, *group[0].evidence),
+                )
+            )
+        else:
+            rest += group
+    return sorted(rest, key=lambda incident: (incident.start, incident.name))
+
+
+def _is_told(incident: Incident) -> bool:
+    """Whether a fault is only told, by a condition or by the count of GPUs."""
+    told = ("problem ", "condition ", "the node offers ")
+    return incident.cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC) and all(
+        text.startswith(told) for text in incident.evidence
+    )
+
+
+def _at_once(incidents: Sequence[Incident], sample_spacing: float) -> list[list[Incident]]:
+    """Incidents in groups of those that began together; `sample_spacing` is between samples. [s]"""
+    groups: list[list[Incident]] = []
+    for incident in sorted(incidents, key=lambda i: i.start):
+        if groups and incident.start - groups[-1][0].start <= sample_spacing + 60.0:
+            groups[-1].append(incident)
+        else:
+            groups.append([incident])
+    return groups
+
+
+def _several(group: Sequence[Incident]) -> str:
+    names = sorted({i.name for i in group})
+    return f"{names[0]} and {len(names) - 1} more"
 
 
 # ------------------------------------------------------------------------------------ whole domains
@@ -377,47 +660,61 @@ def _fault(node: NodeTimeline, at: float, cause: causes.IncidentCause, *evidence
 def domains(
     incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], sample_spacing: float
 ) -> list[Incident]:
-    """Incidents of nodes, outages of a domain as one; `sample_spacing` is between samples. [s]"""
-    is_down = (causes.NODE_DOWN, causes.REBOOT)
-    down = sorted((i for i in incidents if i.cause in is_down), key=lambda i: i.start)
-    rest = [i for i in incidents if i.cause not in is_down]
-    groups: list[list[Incident]] = []
-    for incident in down:
-        if groups and incident.start - groups[-1][0].start <= sample_spacing + 60.0:
-            groups[-1].append(incident)
-        else:
-            groups.append([incident])
-    for group in groups:
-        rest += _of_one_domain(group, labels)
+    """Incidents of nodes; faults that began together in one domain are one, of any cause. [s]"""
+    faults = [
+        i for i in incidents if i.cause.counts and i.kind == "node" and i.cause in _OF_DOMAINS
+    ]
+    rest = [i for i in incidents if i not in faults]
+    for group in _at_once(faults, sample_spacing):
+        rest += _of_domains(group, labels)
     return sorted(rest, key=lambda incident: (incident.start, incident.name))
 
 
-def _of_one_domain(
+def _of_domains(
     group: list[Incident], labels: Mapping[str, Mapping[str, str]]
-) -> list[Incident]:
-    """Outages that began together, as one where the nodes share a label that few others have."""
-    if len(group) < _DOMAIN:
-        return group
+) -> Iterator[Incident]:
+    """Faults that began together, as one for each set of nodes with the smallest label in common.
+
+    Three at once have one cause, whether or not a label says which; two only where a label is
+    theirs alone.
+    """
+    left = {i.name: i for i in group}
     everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())
-    here = Counter(pair for i in group for pair in labels.get(i.name, {}).items())
-    shared = [
-        (count, -everywhere[pair], pair)
-        for pair, count in here.items()
-        if count >= _DOMAIN
-        and everywhere[pair] <= max(2 * count, count + 2)
-        and everywhere[pair] < len(labels)
-    ]
-    if not shared:
-        return group
-    _, _, (label, value) = max(shared)
-    members = [i for i in group if labels.get(i.name, {}).get(label) == value]
-    domain = replace(
-        members[0],
-        kind="domain",
-        name=value,
-        end=median(i.end for i in members),
-        cause=causes.RACK_OUTAGE,
-        nodes=tuple(sorted(i.name for i in members)),
-        evidence=(f"{len(members)} nodes with {label}={value} at once", *members[0].evidence),
-    )
-    return [domain, *(i for i in group if i not in members)]
+    while len(left) > 1:
+        here = Counter(pair for name in left for pair in labels.get(name, {}).items())
+        shared = [
+            (count, -everywhere[pair], pair)
+            for pair, count in here.items()
+            if everywhere[pair] < len(labels)
+            and (
+                everywhere[pair] <= max(2 * count, count + 2)
+                if count >= _DOMAIN
+                else everywhere[pair] == count == 2
+            )
+        ]
+        if shared:
+            _, _, (label, value) = max(shared)
+            members = [i for i in left.values() if labels[i.name].get(label) == value]
+            name, said = value, f"with {label}={value} "
+        elif len(left) >= _DOMAIN:
+            members = list(left.values())
+            name, said = _several(members), ""
+        else:
+            break
+        first = min(members, key=lambda i: i.start)
+        common = Counter(i.cause for i in members).most_common(1)[0][0]
+        is_down = common in OUTAGES and (
+            common is not causes.KUBELET_DOWN or "its exporters were silent too" in first.evidence
+        )
+        yield replace(
+            first,
+            kind="domain",
+            name=name,
+            end=median(i.end for i in members),
+            cause=causes.RACK_OUTAGE if is_down else common,
+            nodes=tuple(sorted(i.name for i in members)),
+            evidence=(f"{len(members)} nodes {said}at once", *first.evidence),
+        )
+        for one in members:
+            left.pop(one.name, None)
+    yield from left.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec.incident_causes import RESUBMISSION
@@ -17,7 +17,12 @@ from mofa_operator.incidents.incident import (
     time_apart,
 )
 from mofa_operator.incidents.job_incidents import JobIncidents
-from mofa_operator.incidents.node_incidents import domains, node_incidents
+from mofa_operator.incidents.node_incidents import (
+    configured,
+    domains,
+    node_incidents,
+    seen_by_observer,
+)
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, joined, overlap
 
 
@@ -65,9 +70,19 @@ class Past:
 def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
     """The past that the time lines of a pool show, by the rules of its profile."""
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
-    nodes = timelines.node_timelines.values()
+    on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
+    for pod in timelines.pod_timelines.values():
+        on_node[pod.node].append(pod)
+    nodes = [
+        replace(node, pods=tuple(on_node[node.name])) for node in timelines.node_timelines.values()
+    ]
+    keys = configured(nodes)
+    nodes = [replace(node, configured=keys(node)) for node in nodes]
+    timelines = replace(timelines, node_timelines={node.name: node for node in nodes})
+    step = timelines.sample_spacing
     found = [incident for node in nodes for incident in node_incidents(node, rules)]
-    found = domains(found, {node.name: node.labels for node in nodes}, timelines.sample_spacing)
+    found = seen_by_observer(found, timelines.node_timelines, step)
+    found = domains(found, {node.name: node.labels for node in nodes}, step)
     found = overruled(found, rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for incident in found:

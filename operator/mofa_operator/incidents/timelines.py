@@ -172,6 +172,7 @@ class Signal:
 
         low      a sample was 0, and 1 is the healthy value
         high     a sample was not 0, and 0 is the healthy value
+        rose     a sample was 1 that was not 1 throughout; a series that stands all day is not read
         changed  samples differ
         recent   the value is a moment in the time that is read
     """
@@ -181,7 +182,7 @@ class Signal:
     """Matchers that its series meet, as PromQL."""
     parts: tuple[str, ...] = ()
     """Labels that tell the parts of a node apart."""
-    read_when: Literal["low", "high", "changed", "recent"]
+    read_when: Literal["low", "high", "rose", "changed", "recent"]
     on_host: bool = False
     """Whether an exporter on the node publishes it, which is silent while the host is down."""
     alone: str = ""
@@ -206,7 +207,7 @@ TAINT: Final = Signal(
         'key!~"(node|node-role)[.]kubernetes[.]io/.*|nvidia.com/gpu|amd.com/gpu"',
     ),
     parts=("key",),
-    read_when="high",
+    read_when="rose",
 )
 ALLOCATABLE: Final = Signal(
     metric="kube_node_status_allocatable",
@@ -221,7 +222,7 @@ PROBLEM: Final = Signal(
         'status="true"',
     ),
     parts=("condition",),
-    read_when="high",
+    read_when="rose",
 )
 BOOT: Final = Signal(
     metric="node_boot_time_seconds",
@@ -236,6 +237,13 @@ XID: Final = Signal(
     on_host=True,
     alone="XIDs of GPUs",
 )
+XID_COUNT: Final = Signal(
+    metric="DCGM_EXP_XID_ERRORS_COUNT",
+    parts=("xid", "gpu", "UUID"),
+    read_when="high",
+    on_host=True,
+)
+"""XIDs in the last minutes, by number: dcgm-exporter publishes a series once an XID was seen."""
 REMAP: Final = Signal(
     metric="DCGM_FI_DEV_ROW_REMAP_FAILURE",
     parts=("gpu", "UUID"),
@@ -250,7 +258,10 @@ COUNTED: Final = Signal(
 )
 HEARTBEATS: Final = (XID, COUNTED, DETECTED)
 """Signals from the host whose silence shows that it was down, where no boot time is published."""
-SIGNALS: Final = (READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT, XID, REMAP, DETECTED, COUNTED)
+SIGNALS: Final = (
+    *(READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT),
+    *(XID, XID_COUNT, REMAP, DETECTED, COUNTED),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +291,15 @@ class NodeTimeline:
     """When the node was there and sampled."""
     sampled: tuple[Span, ...]
     """When any node of the pool was sampled."""
+    pods: tuple[PodTimeline, ...] = ()
+    """Training pods on it."""
+    configured: frozenset[str] = frozenset()
+    """Keys of taints that are configuration here and no cordon; empty text: unschedulable is."""
 
     def of(self, signal: Signal) -> list[SignalTimeline]:
         """Time lines of a signal, one for each part of the node."""
         return sorted(
-            (line for line in self.timelines if line.signal is signal), key=lambda line: line.part
+            (line for line in self.timelines if line.signal == signal), key=lambda line: line.part
         )
 
     def gap(self, signal: Signal) -> float:
@@ -303,13 +318,14 @@ class NodeTimeline:
 
     @cached_property
     def cordons(self) -> list[Span]:
-        """When it accepted no new pods."""
+        """When it accepted no new pods, though usually it does."""
         spans = [
             span
             for signal in (CORDON, TAINT)
             for line in self.of(signal)
             # the cluster autoscaler taints a node that it removes: that is no repair
             if not "".join(line.part).startswith(("ToBeDeleted", "DeletionCandidate"))
+            and "".join(line.part) not in self.configured
             for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
         return joined(spans, 2 * self.sample_spacing)
@@ -318,6 +334,32 @@ class NodeTimeline:
     def not_ready(self) -> list[Span]:
         """When it was not ready."""
         return spans_of(self.ready, 0.0, self.sample_spacing)
+
+    @cached_property
+    def away(self) -> list[Span]:
+        """When it had no object, and came back."""
+        whole = [Span(self.presence[0].start, self.presence[-1].end)]
+        step = self.sample_spacing
+        silences = without([Span(self.sampled[0].start, self.sampled[-1].end)], self.sampled)
+        unsure = [Span(a - 3 * step, b + 3 * step) for a, b in silences]
+        gaps = without(without(whole, self.presence), unsure)
+        return [span for span in gaps if span.seconds > SILENCE * step]
+
+    @cached_property
+    def dark(self) -> list[Span] | None:
+        """When exporters on the host were silent; None where none of them was read."""
+        lines = [line for signal in (BOOT, *HEARTBEATS) for line in self.of(signal)]
+        if not lines:
+            return None
+        first = lines[0].signal
+        gaps = [
+            Span(a.end, b.start)
+            for line in lines
+            if line.signal == first
+            for a, b in pairwise(line.runs)
+            if b.start - a.end > max(100.0, first.silence * self.gap(first))
+        ]
+        return joined(gaps)
 
     @property
     def gone(self) -> float | None:

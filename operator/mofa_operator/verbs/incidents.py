@@ -173,6 +173,7 @@ def _written(one: Incident) -> dict[str, Any]:
         "end": one.end,
         "cause": one.cause.word,
         "counts": one.cause.counts,
+        "class": one.cause.by.value,
         "evidence": list(one.evidence),
     }
     if one.deduced is not None:
@@ -183,6 +184,7 @@ def _written(one: Incident) -> dict[str, Any]:
         found["nodes"] = list(one.nodes)
     if one.recovery_class is not None:
         found |= {
+            "infrastructure_share": one.share,
             "level": one.recovery_class.value,
             "recovery_seen": one.timed,
             "phases": dict(one.phases),

@@ -1,6 +1,7 @@
 """Incidents of jobs are counted once, in one class, with one cause, and what people and schedulers did not at all."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -437,3 +438,55 @@ def test_an_interruption_that_was_none_counts_where_somebody_says_so_and_a_momen
     )
     with pytest.raises(BadValue, match=r"2026-13-31.*node/gpu-17@2026-01-31T09:30:00Z"):
         seen(*old, *new, rules={"overruled": {"job/ml/a@2026-13-31T09:30:00Z": "none"}})
+
+
+def ended_with(code, *times, more=()):
+    """Eight pods whose containers all end with a code at these times."""
+    return [
+        pod(slot=n, node=f"n{n}", exits=exits(*((at + n, code) for at in times), *more))
+        for n in range(8)
+    ]
+
+
+def judged(*pods):
+    lives = {f"n{n}": life(f"n{n}") for n in range(8)}
+    timelines = replace(pool_of(*pods), node_timelines=lives)
+    return [one for one in past(timelines, IncidentRules()).incidents if one.kind == "job"]
+
+
+def test_under_torchrun_all_exit_with_one_and_a_job_that_goes_on_unchanged_was_not_at_fault():
+    (found,) = judged(*ended_with(1, 40000))
+    assert (found.cause.word, found.cause.counts) == ("nccl-timeout", True)
+    assert found.share > 0.8
+
+
+def test_a_program_that_ends_after_the_same_time_again_and_again_is_at_fault():
+    found = judged(*ended_with(1, *(10000 + 1500 * n for n in range(8))))
+    assert {one.cause.counts for one in found} == {False}
+    assert max(one.share for one in found) < 0.5
+
+
+def test_a_crash_that_comes_back_after_twelve_good_hours_is_no_error_of_the_program():
+    found = judged(*ended_with(1, 3600, 3600 + 43200, 3600 + 2 * 43000))
+    assert [one.cause.counts for one in found][:2] == [True, True]
+
+
+def test_codes_that_differ_are_the_programs_own():
+    told = [pod(slot=0, node="n0", exits=exits((40000, 1)))]
+    told += [pod(slot=n, node=f"n{n}", exits=exits((40010 + n, 143))) for n in range(1, 8)]
+    (found,) = judged(*told)
+    assert (found.cause.word, found.share < 0.5) == ("user-crash", True)
+
+
+def test_jobs_that_stop_in_the_same_minute_have_a_cause_outside():
+    one = [replace(each, job="a/one") for each in ended_with(1, 40000)[:4]]
+    two = [replace(each, job="b/two") for each in ended_with(1, 40020)[4:]]
+    found = judged(*one, *two)
+    assert len(found) == 2
+    assert all(each.share > 0.9 for each in found)
+
+
+def test_places_that_give_up_on_one_that_went_out_are_the_same_incident():
+    told = [pod(slot=0, node="n0", exits=exits((20000, 137)))]
+    told += [pod(slot=n, node=f"n{n}", exits=exits((20610 + n, 1))) for n in range(1, 8)]
+    assert len(judged(*told)) == 1

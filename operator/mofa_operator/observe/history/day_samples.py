@@ -16,6 +16,7 @@ from typing import Final
 
 from mofa_model.units import DAY, HOUR
 from mofa_operator.incidents.timelines import (
+    READY,
     SIGNALS,
     NodeTimeline,
     PodTimeline,
@@ -214,7 +215,16 @@ class _DayReader:
         throughout = sampled - partly or not partly
         covered = (self._day,) if throughout else await self._covered(grid)
         present = await self._presence(grid, sampled, partly, covered)
-        series = await NodeSeries(ask, self._pool, self._naming, nodes, self._day.seconds).read()
+        counts = {s.label(by): s.value for s in counted.samples}
+        most = max(counts[node] for node in nodes) if nodes else 0.0
+        lacking = frozenset(node for node in nodes if counts[node] < most - 3)
+        series = await NodeSeries(
+            ask, self._pool, self._naming, nodes, self._day.seconds, lacking
+        ).read()
+        present |= {
+            node: tuple(overlap(spans, covered))
+            for node, spans in self._sampled_spans(series, lacking, step).items()
+        }
         trusted = await with_trusted_exporters(ask, self._pool, self._day.seconds)
         pods = (
             {}
@@ -311,6 +321,21 @@ class _DayReader:
             own = self._to_midnight(Span(begins[node] - step / 2, ends[node] + step / 2), step)
             present[node] = tuple(overlap([own], covered))
         return present
+
+    def _sampled_spans(
+        self, series: NodeSeries, nodes: frozenset[str], step: float
+    ) -> dict[str, list[Span]]:
+        """When nodes that were not there throughout were sampled; half a step on either side."""
+        return {
+            line.node: [
+                self._to_midnight(span, step)
+                for span in joined(
+                    (Span(run.start - step / 2, run.end + step / 2) for run in line.runs), step
+                )
+            ]
+            for line in series.timelines
+            if line.signal == READY and line.node in nodes
+        }
 
     async def _covered(self, step: float) -> tuple[Span, ...]:
         """When any node was sampled, where no node was throughout."""

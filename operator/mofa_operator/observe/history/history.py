@@ -145,6 +145,7 @@ async def pool_past(
         *found.warnings,
         *(text for day in days for text in day.warnings),
         *blind_spots(timelines),
+        _no_exposure_warning(names, found),
         _gone_nodes_warning(names, there - {""}, found),
     ]
     return replace(found, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
@@ -175,6 +176,16 @@ async def _no_history(
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
+def _no_exposure_warning(nodes: frozenset[str], found: Past) -> str:
+    """A warning where nodes are there and no time of theirs counts; empty where some does."""
+    if any(map(length, found.exposed.values())):
+        return ""
+    return (
+        f"none of {len(nodes)} nodes was ever ready and free of cordons: nothing that happens to "
+        "them is counted; look at their taints and at kube_node_spec_unschedulable"
+    )
+
+
 def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> str:
     """A warning about nodes that are no longer sampled without having failed; empty for none.
 
@@ -192,7 +203,7 @@ def _history(found: Past, days: Sequence[Span]) -> History:
     window = days[-1].end - days[0].start
     ready = {node: length(spans) for node, spans in found.exposed.items()}
     busy = sum(map(length, found.training_spans.values()))
-    rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
+    rests_on_jobs = busy > 0 and busy >= BUSY * sum(ready.values())
     exposed = found.training_spans if rests_on_jobs else found.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     failures = [incident for incident in found.incidents if incident.cause.counts]

@@ -11,10 +11,12 @@ from mofa_operator.incidents.timelines import (
     HEARTBEATS,
     READY,
     SIGNALS,
+    TAINT,
     XID,
     Point,
     Signal,
     SignalTimeline,
+    ValueRun,
     spacing_of,
     value_runs,
 )
@@ -50,9 +52,11 @@ class NodeSeries:
         naming: NodeNaming,
         nodes: frozenset[str],
         seconds: float,
+        lacking: frozenset[str] = frozenset(),
     ) -> None:
-        """`seconds` is the length of the time that is read."""
+        """`seconds` is the length of the time that is read; `lacking` were not there throughout."""
         self._ask, self._pool, self._naming, self._nodes = ask, pool, naming, nodes
+        self._lacking = lacking
         self._seconds = seconds + OVERLAP
         self.timelines: list[SignalTimeline] = []
         self.spacing: dict[Signal, float] = {}
@@ -70,15 +74,16 @@ class NodeSeries:
             names[signal] = self._names(signal, answer.samples)
             needed[signal] = self._names(signal, (s for s in answer.samples if s.value))
             self.reporting[signal] = frozenset(names[signal])
-        # without a boot time, other exporters of the host show whether it was down
-        for node in sorted(needed[READY].keys() - self.reporting[BOOT]):
-            for signal in HEARTBEATS:
+        # exporters of the host show whether it was down, or whoever watches it
+        for node in sorted(needed[READY]):
+            for signal in (BOOT,) if node in self.reporting[BOOT] else HEARTBEATS:
                 if node in names[signal]:
                     needed[signal][node] = names[signal][node]
-        for node in set().union(*needed.values()):
+        for node in self._lacking.union(*needed.values()):
             needed[READY].setdefault(node, {node})
         for signal, wanted in needed.items():
             await self._read(signal, wanted)
+        await self._stand(TAINT)
         self.gpu_instances = names[XID]
         return self
 
@@ -101,6 +106,18 @@ class NodeSeries:
             SignalTimeline(node, signal, part, value_runs(many, spacing, signal.silence))
             for (node, part), many in points.items()
         ]
+
+    async def _stand(self, signal: Signal) -> None:
+        """Add a run of the whole time for each series that stands throughout: none was read."""
+        read = {(line.node, line.part) for line in self.timelines if line.signal == signal}
+        end = self._ask.at
+        by = ", ".join((self._key(signal), *signal.parts))
+        answer = await self._ask(f"max by ({by}) ({self._series(signal)} == 1)")
+        runs = (ValueRun(end - self._seconds, end, 1.0),)
+        for sample in answer.samples:
+            node, part = self._node(signal, sample), tuple(map(sample.label, signal.parts))
+            if node in self._nodes and (node, part) not in read:
+                self.timelines.append(SignalTimeline(node, signal, part, runs))
 
     def _names(self, signal: Signal, samples: Iterable[Sample]) -> NamesByNode:
         found: defaultdict[str, set[str]] = defaultdict(set)
@@ -150,6 +167,16 @@ class NodeSeries:
             return f"{low} == bool 0"
         if signal.read_when == "high":
             return f"{high} != bool 0"
+        if signal.read_when == "rose":
+            each = f"{key}, {', '.join(signal.parts)}"
+            least = f"min by ({each}) (min_over_time({series}))"
+            seen = f"max by ({each}) (count_over_time({series}))"
+            ready = (
+                f"max by ({key}) (count_over_time({self._pool.ready}[{duration(self._seconds)}]))"
+            )
+            lacks = f"{seen} < bool on ({key}) group_left () ({ready} - 3)"
+            highest = f"max by ({each}) (max_over_time({series}))"
+            return f"max by ({key}) ({highest} * (({least} == bool 0) + ({lacks})))"
         if signal.read_when == "recent":
             return f"{high} > bool (time() - {self._seconds:.0f})"
         changed = f"({high} != bool {low})"

@@ -364,12 +364,12 @@ class Asking:
     def __init__(self, prometheus: Prometheus, at: float) -> None:
         """`at` is the moment, in seconds of the epoch. [s]"""
         self.prometheus = prometheus
-        self._at = at
+        self.at = at
         self.warnings: list[str] = []
 
     async def __call__(self, query: str) -> QueryResult:
         """The answer to a query."""
-        answer = await self.prometheus.query(query, self._at)
+        answer = await self.prometheus.query(query, self.at)
         self.warnings.extend(answer.warnings)
         return answer
 

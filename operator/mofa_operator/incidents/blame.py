@@ -1,0 +1,119 @@
+"""Whether the machines or the program made a job stop, where no node and nobody's decision did.
+
+An exit code alone tells little: torchrun ends with 1 whatever killed its workers. What tells more
+is what came before and after: a program that fails at one step fails there again when it resumes,
+and a fault of the machines rarely comes back after the same time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from mofa_model.units import HOUR
+
+REPLAY: Final = 3 * HOUR
+"""Training that lasted for longer passed the step at which it had stopped: jobs save more often
+than that. Ours. [s]"""
+SOON: Final = 600.0
+"""A run that ends sooner has hardly trained: start-up, imports, first batches. Ours. [s]"""
+REPEATED: Final = 1.5 * HOUR
+"""Longest time from a checkpoint to a step at which a program fails again and again. Ours. [s]"""
+ALIKE: Final = 0.015
+"""Share by which lengths of runs that end at one step differ, beside a minute. [1]"""
+WEIGHTS: Final[Mapping[str, float]] = {
+    "prior": 0.0,
+    "by_signal": 1.5,
+    "own_code": -2.8,
+    "waited": 3.0,
+    "together": 0.7,
+    "alike": -3.0,
+    "looping": -1.5,
+    "again": -1.0,
+    "survived": 1.7,
+    "lasted": 0.8,
+    "sooner": -1.0,
+    "program_xid": -2.0,
+    "neighbours": 2.5,
+    "node_record": 1.0,
+}
+"""What each sign adds to the logarithm of the odds that the machines did it; fitted by
+lab/incidents on made histories of four kinds of launchers and seven of causes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signs:
+    """What speaks for the machines or for the program."""
+
+    by_signal: bool = False
+    """The first container to end was killed by a signal."""
+    own_code: bool = False
+    """It chose its code, and others of the job ended with other codes: codes are the programs'."""
+    waited: bool = False
+    """Work had stopped minutes before, or all aborted at once."""
+    together: bool = False
+    """Several containers ended within seconds with one code."""
+    alike: bool = False
+    """A run before or after ended after the same short time."""
+    looping: bool = False
+    """Two or more runs beside it did."""
+    again: bool = False
+    """The next run ended within the hour that a job repeats, with no fault of a node."""
+    survived: bool = False
+    """It went on unchanged, and trained past where it had stopped."""
+    lasted: bool = False
+    """It had trained for hours: programs' errors show early."""
+    sooner: bool = False
+    """It had hardly trained."""
+    program_xid: bool = False
+    """A GPU of its nodes reported an error that programs make."""
+    neighbours: bool = False
+    """Another job stopped at the same moment."""
+    node_record: bool = False
+    """Its nodes had a fault, a notice or a flap close to it."""
+
+    def words(self) -> str:
+        """The signs that are there, as words."""
+        return ", ".join(_WORDS[one.name] for one in fields(self) if getattr(self, one.name))
+
+
+_WORDS: Final = {
+    "by_signal": "the first container was killed",
+    "own_code": "the first container exited by itself",
+    "waited": "all had waited for something",
+    "together": "all ended at once",
+    "alike": "runs beside it were as long",
+    "looping": "again and again",
+    "again": "it stopped again soon",
+    "survived": "it went on unchanged",
+    "lasted": "it had trained for hours",
+    "sooner": "it had hardly trained",
+    "program_xid": "a GPU told an error of programs",
+    "neighbours": "another job stopped too",
+    "node_record": "its nodes had told something",
+}
+
+
+def infrastructure_share(signs: Signs) -> float:
+    """The chance that the machines made it stop.
+
+    >>> round(infrastructure_share(Signs(survived=True)), 2)
+    0.85
+    >>> round(infrastructure_share(Signs(alike=True, again=True)), 2)
+    0.01
+    """
+    odds = WEIGHTS["prior"] + sum(
+        WEIGHTS[one.name] for one in fields(signs) if getattr(signs, one.name)
+    )
+    return 1 / (1 + math.exp(-odds))
+
+
+def alike(one: float, other: float) -> bool:
+    """Whether two runs ended after the same time, within what a job repeats. [s]
+
+    >>> alike(1500, 1540), alike(1500, 1800), alike(43000, 43000)
+    (True, False, False)
+    """
+    return max(one, other) <= REPEATED and abs(one - other) <= 60.0 + ALIKE * max(one, other)
