@@ -1,19 +1,25 @@
 """The shipped table of measured runs, each with what a fit without its group says of it; and how many of them their bands hold.
 
 Runs of a group err alike, so a share is judged by its groups: each counts the share of its own runs.
+
+A fit without a run has not seen it, but who chose the laws has. So where a release predicted a run before anybody here knew it, a
+system that is left out is judged by that prediction, not by today's: `first_predictions`.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.fitting.campaign import Calibrated, CampaignResult
+from mofa_lab.fitting.campaign import SPREADS, Calibrated, CampaignResult
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.steps import predict
@@ -22,12 +28,15 @@ from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import COLUMNS, QUANTITIES, UNIT, MeasuredRuns, in_columns, in_words
 from mofa_model.calibrate.cases import Case
 from mofa_model.calibrate.fit import FitRow, predicted_by
+from mofa_model.files import from_json, read_text
 
 Mask = NDArray[np.bool_]
 Row = Mapping[str, str]
 
 PREDICTED: Final = {"step": ("step_time_s",), "memory": ("peak", "first stage", "allocated_gib")}
 """What predicts the figures of a quantity of the table."""
+FIRST: Final = Path("lab/data/first_predictions.json")
+"""Step times as they were said of runs that nobody here knew, in a clone."""
 WITHIN: Final = (0.75, 0.88)
 """Where the share of all runs that bands hold has to be. [1]"""
 CHANCE: Final = 0.01
@@ -77,21 +86,30 @@ class Held:
         return bool(binomtest(round(self.of_groups), self.groups, SHARE).pvalue >= CHANCE)
 
 
+@cache
+def first_predictions() -> Mapping[str, float]:
+    """Logarithms of step times by the names of runs, as the last release said that had not seen them. [1]"""
+    if not FIRST.exists():
+        return {}
+    steps = from_json(read_text(FIRST), FIRST)["step_s"]
+    return {name: math.log(step) for name, step in steps.items()}
+
+
 def judged(
-    part: Calibrated, quantity: str, by: str = "group"
+    part: Calibrated, quantity: str, by: str = "group", *, in_view: bool = False
 ) -> Iterator[tuple[FitRow, float, str, Mask]]:
-    """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold, and what it does not see."""
+    """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold, and what it does not see.
+
+    Where systems are left out a first prediction takes the place of the fold's, but not `in_view`.
+    """
     found = part.validated[by]
+    first = first_predictions() if by == SPREADS and not in_view else {}
     for fold in found.folds:
         for at in np.flatnonzero(fold.judged & np.isfinite(part.evidence.measured)):
             row = part.evidence.rows[at]
             if predicted_by(row) in PREDICTED[quantity]:
-                yield (
-                    row,
-                    float(part.evidence.measured[at] - found.values[at]),
-                    fold.name,
-                    fold.unseen,
-                )
+                said = first.get(row.case.id, found.values[at])
+                yield row, float(part.evidence.measured[at] - said), fold.name, fold.unseen
 
 
 def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
@@ -136,14 +154,16 @@ class LeftOut:
     inside: bool
 
 
-def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> list[LeftOut]:
+def against_bands(
+    found: CampaignResult, quantity: str, by: str = "group", *, in_view: bool = False
+) -> list[LeftOut]:
     """Every run of a quantity, held against the band that is made without what its fold does not see."""
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
     shares = estimated_shares(found.cases) if quantity == "memory" else {}
     seen: dict[str, MeasuredRuns] = {}
-    for row, error, fold, unseen in judged(part, quantity, by):
+    for row, error, fold, unseen in judged(part, quantity, by, in_view=in_view):
         if fold not in seen:
             seen[fold] = without(rows, part, unseen)
         band = band_of(seen[fold], coordinates_of(row, shares.get(row.case.id, 1.0)), quantity)
@@ -196,6 +216,34 @@ def confidence_error(found: CampaignResult) -> tuple[int, float]:
         one.share for by, one in coverage_without(found) if by == "system" and one.name != ALL
     ]
     return len(shares), abs(float(np.mean(shares)) - SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSight:
+    """What bands hold of runs that a release predicted before anybody here knew them, each system counted alike."""
+
+    runs: int
+    systems: int
+    first: float  # by these predictions
+    in_view: float  # by today's of a fit without the system
+    every: float  # by today's, of all systems
+
+
+def at_first_sight(found: CampaignResult) -> FirstSight:
+    """How much of what bands hold of systems left out is due to laws that were chosen with their runs in view."""
+
+    def mean(known: Sequence[LeftOut]) -> float:
+        sets = _sets(known, lambda one: one.fold)
+        return float(np.mean([one.share for one in sets])) if sets else math.nan
+
+    first, now = (
+        against_bands(found, "step", SPREADS, in_view=in_view) for in_view in (False, True)
+    )
+    here, there = (
+        [one for one in known if one.row.case.id in first_predictions()] for known in (first, now)
+    )
+    systems = len({one.fold for one in here})
+    return FirstSight(len(here), systems, mean(here), mean(there), mean(now))
 
 
 def _sets(known: Sequence[LeftOut], name_of: Callable[[LeftOut], str]) -> list[Held]:

@@ -14,6 +14,7 @@ from mofa_lab.fitting.coverage import (
     TOLD,
     WITHIN,
     Held,
+    at_first_sight,
     confidence_error,
     coverage,
     coverage_without,
@@ -251,6 +252,7 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         f"(aim: {100 * TOLD:.0f}). The numbers that bands are made of have seen the errors that judge them here: found "
         f"without the errors of a publisher, they hold {100 * others:.1f} % of the {groups} groups of systems left out."
     )
+    yield from _first_sight(found)
     yield table(
         (Column("left out"), Column("runs"), *HELD),
         ((by, one.name, *_held(one, one.name == ALL)) for by, one in coverage_without(found)),
@@ -266,6 +268,20 @@ def _bands(found: CampaignResult) -> Iterator[str]:
                 if which == way
             ),
         )
+
+
+def _first_sight(found: CampaignResult) -> Iterator[str]:
+    """What bands hold of runs that nobody here knew when they were predicted."""
+    told = at_first_sight(found)
+    if not told.runs:
+        return
+    yield (
+        "**At first sight.** A fit without a system has not seen it, but laws were chosen by people who had. So where a release had "
+        f"predicted a run before anybody here knew it ({told.runs} runs of {told.systems} systems, `lab/data/first_predictions.json`), its "
+        f"system is judged by that prediction. By it today's bands hold {100 * told.first:.0f} % in the mean of these systems; by today's "
+        f"laws, chosen with these runs in view, {100 * told.in_view:.0f} % (of all systems {100 * told.every:.0f} %). Runs that are new to "
+        "us should come out between the two. This is why bands are not narrowed to what a fit of runs in view would allow."
+    )
 
 
 HELD: Final = (

@@ -166,19 +166,22 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     `brier` scores the chance, `edge` a certainty that the estimate is right, and `bound` chances that say of each bin what was there.
     """
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
+    models = [np.empty(0, dtype=str)]
     for one in questions:
         places = np.flatnonzero(np.isfinite(one.measured) & (one.space >= 1.0))
         for at in places:
             others = places[one.predicted[places] > one.predicted[at]]
             chances.append(one.seen.beats(int(at), one.predicted)[others])
             won.append(one.measured[at] < one.measured[others])
-    chance, right = np.concatenate(chances), np.concatenate(won)
+            models.append(np.full(len(others), one.model))
+    chance, right, model = map(np.concatenate, (chances, won, models))
     which = np.clip(np.digitize(chance, BINS) - 1, 0, len(BINS) - 2)
     bins = [
         {
             "said": float(chance[mine].mean()),
             "was": float(right[mine].mean()),
             "pairs": int(mine.sum()),
+            "standard_error": _standard_error((right - chance)[mine], model[mine]),
         }
         for mine in (which == at for at in range(len(BINS) - 1))
         if mine.any()
@@ -195,6 +198,17 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
         "bound": bound,
         "bins": bins,
     }
+
+
+def _standard_error(values: Array, groups: NDArray[Any]) -> float:
+    """Of a mean of values that are alike within their groups. Source: Liang and Zeger 1986. [1]
+
+    >>> _standard_error(np.array([0.0, 0.0, 1.0, 1.0]), np.array([1, 1, 2, 2]))
+    0.5
+    """
+    names, which = np.unique(groups, return_inverse=True)
+    sums = np.bincount(which, values - values.mean())
+    return float(np.sqrt(np.square(sums).sum() * len(names) / max(1, len(names) - 1)) / len(values))
 
 
 def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:

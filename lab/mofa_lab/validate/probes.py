@@ -53,7 +53,21 @@ def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
             _mean(_regret(one, ran) for one in some for ran in _random(one, count))
         )
     failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, plans, strict=True))
-    return {"questions": len(some), "failed": failed, **curves}
+    even = [not one.odd[int(np.nanargmin(one.measured))] for one in some]
+    without_odd = [
+        _regret(one, ran) for one, ran, kept in zip(some, steps, even, strict=True) if kept
+    ]
+    planned = [_regret(one, ran) for one, ran in zip(some, plans, strict=True)]
+    worst = int(np.argmax(planned))
+    return {
+        "questions": len(some),
+        "failed": failed,
+        **curves,
+        "odd": len(some) - len(without_odd),
+        "without_odd": _mean(without_odd),
+        "worst_gpus": some[worst].gpus,
+        "plan_without_worst": _mean(np.delete(planned, worst)),
+    }
 
 
 def _mean(values: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,25 @@ from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.estimate.terms import device_memory_limit
 
 Array = NDArray[np.floating[Any]]
+Layer = tuple[int, int, int]
+"""Width of a model, tp and sequences of a micro-batch."""
 
 
 class SweptQuestion:
     """Runs of one question of a sweep, those that did not fit among them."""
 
     def __init__(
-        self, cases: Sequence[Case], runs: MeasuredRuns, group: str, error: Mapping[str, float]
+        self,
+        cases: Sequence[Case],
+        runs: MeasuredRuns,
+        group: str,
+        error: Mapping[str, float],
+        odd: frozenset[Layer] = frozenset(),
     ) -> None:
         others = unseen(runs, group)
         self.stack = cases[0].key.stack
+        self.model = group or cases[0].group
+        self.odd = np.array([case.composed and _layer(case) in odd for case in cases])
         self.gpus = int(cases[0].cluster.gpus)
         found = predict(cases).columns
         self.at: list[Coordinates] = [
@@ -82,12 +92,45 @@ def questions(
 ) -> Iterable[SweptQuestion]:
     """The questions of a sweep's cases: runs of one model, batch and number of devices."""
     error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
-    models = {_model(case): group_of[case.id] for case in cases if case.id in group_of}
+    # A run that was out of memory has no step and is in no group; others of its model are.
+    models = {_model(case): name for case in cases if (name := group_of.get(case.id, ""))}
     together: dict[str, list[Case]] = {}
     for case in cases:
         together.setdefault(case.group, []).append(case)
+    odd = odd_layers(cases)
     for some in together.values():
-        yield SweptQuestion(some, runs, models.get(_model(some[0]), ""), error)
+        yield SweptQuestion(some, runs, models.get(_model(some[0]), ""), error, odd)
+
+
+def odd_layers(cases: Iterable[Case]) -> frozenset[Layer]:
+    """Layers that took less time than those of half as many sequences, of steps that were composed from profiled layers.
+
+    A layer's time is the difference between models that differ in their depth alone.
+    """
+    steps: dict[tuple[object, ...], dict[int, float]] = {}
+    for case in cases:
+        s = case.strategy
+        if case.composed and s.pp == 1:
+            batch = int(case.workload.training.global_batch)
+            at = steps.setdefault((_layer(case), int(s.dp), batch), {})
+            at[int(case.workload.model.layers)] = _step(case) * float(s.dp * s.mbs) / batch
+    times: dict[Any, list[float]] = {}
+    for (layer, *_), of in steps.items():
+        pairs = combinations(sorted(of.items()), 2)
+        times.setdefault(layer, []).extend(
+            (b - a) / (deep - flat) for (flat, a), (deep, b) in pairs
+        )
+    known = {layer: float(np.median(found)) for layer, found in times.items() if found}
+    return frozenset(
+        (width, tp, mbs)
+        for (width, tp, mbs), time in known.items()
+        if time < known.get((width, tp, mbs // 2), 0.0)
+    )
+
+
+def _layer(case: Case) -> Layer:
+    model, s = case.workload.model, case.strategy
+    return int(model.hidden), int(s.tp), int(s.mbs)
 
 
 def _model(case: Case) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """A whole calibration on a few runs, the page it writes, and what holds of the constants that we ship."""
 
 import gzip
+import math
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -20,6 +21,7 @@ from mofa_lab.fitting import (
     writer,
 )
 from mofa_lab.fitting.priors import priors
+from mofa_lab.validate.cases import load
 from mofa_model import presets
 from mofa_model.bands.table import in_columns
 from mofa_model.calibrate.constants import entries_of
@@ -28,6 +30,7 @@ from mofa_model.presets.constants import defaults
 from mofa_model.units import Range
 
 DOCS = Path(__file__).parents[3] / "docs"
+CASES = DOCS.parent / "lab/data/cases"
 
 
 @pytest.fixture
@@ -112,6 +115,37 @@ def test_bands_of_systems_that_were_left_out_are_told_whole_and_one_by_one(found
     systems, off = coverage.confidence_error(found)
     assert systems == len(told) - 1
     assert 0 <= off < 0.5
+
+
+def test_a_system_is_judged_by_what_was_said_before_anybody_knew_its_runs(found, monkeypatch):
+    """A step of 2 s that was said first stands in for that of the fit; only where systems are left out, and not in view."""
+    (row, error, *_), *_ = coverage.judged(found.time, "step", "system")
+    name = row.case.id
+    monkeypatch.setattr(coverage, "first_predictions", lambda: {name: math.log(2.0)})
+
+    def error_of(by, **ways):
+        return {one.case.id: wrong for one, wrong, *_ in coverage.judged(found.time, "step", by, **ways)}[name]  # fmt: skip
+
+    at = next(i for i, one in enumerate(found.time.evidence.rows) if one.case.id == name)
+    assert error_of("system") == pytest.approx(found.time.evidence.measured[at] - math.log(2.0))
+    assert error_of("system", in_view=True) == error != error_of("system")
+    assert error_of("group") != error_of("system")
+    told = coverage.at_first_sight(found)
+    assert (told.runs, told.systems) == (1, 1)
+    assert 0 < told.every < 1
+
+
+def test_first_predictions_are_of_runs_that_are_shipped():
+    """40 runs of 7 systems: MLPerf 5.1, Bridge's cards, DGX Cloud and Primus; the farthest were said 25 % too fast."""
+    cases = {case.id: case for name in ("bridge", "mlperf", "cloud") for case in load(CASES / f"{name}.json")[0]}  # fmt: skip
+    said = coverage.first_predictions()
+    assert len(said) == 40
+    errors = {
+        name: step - math.log(next(one.value for one in cases[name].measured if one.quantity == "step_time_s"))
+        for name, step in said.items()
+    }  # fmt: skip
+    assert min(errors.values()) == pytest.approx(math.log(1.0 - 0.253), abs=0.01)
+    assert max(errors.values()) < 0.2
 
 
 def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch):

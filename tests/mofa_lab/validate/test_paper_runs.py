@@ -55,6 +55,15 @@ def test_what_else_the_devices_may_be_is_told_too():
     assert told == [("A", 4), ("B", 2), ("B", 2), ("B", 2)]
 
 
+def test_no_reading_of_b_has_both_of_its_rows_within_12_percent(runs):
+    """1.29 times apart at the least, where 1.12 / 0.88 = 1.27 are allowed; and 23 slots of 0.99 s and 2.25 s are 25.0 s, not 24.77."""
+    told = paper_runs._why_not_both(runs)
+    assert told["least"] > told["allowed"] == pytest.approx(1.27, abs=0.01)
+    assert told["least_step"] == pytest.approx(23 * 0.99 + 2.25, abs=0.03)
+    assert told["least_step"] > told["measured"]
+    assert told["rate"] > 2.0 * told["other"]
+
+
 def test_the_page_says_what_is_priced_today():
     page = (DATA.parents[2] / "docs/validation/paper.md").read_text("utf-8")
     assert page == paper_runs.page()
