@@ -40,9 +40,13 @@ FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
 """The version of a job's trainer: in mode Apply only arguments verified for it are written."""
 CLASS: Final = PREFIX + "class"
 """What an object is, by a person who knows better than its manifest tells."""
+SIZE: Final = PREFIX + "size"
+"""What the size of a job that states none is to be best at: a key of `advice.sizes.OBJECTIVES`."""
 ADVISE: Final = PREFIX + "advise"
 """The label of a namespace whose jobs are all advised; its value is "true"."""
-ASKED: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "class", "paused"))
+ASKED: Final = tuple(
+    PREFIX + key for key in ("mode", "model", "config-ref", "class", "size", "paused")
+)
 """Inputs that an answer depends on."""
 INPUTS: Final = (*ASKED, GATE, FRAMEWORK_VERSION)
 """Keys that people write on existing kinds of jobs; but for the gate we never touch them."""

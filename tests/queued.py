@@ -167,6 +167,28 @@ def train_job(namespace, name, nodes, *, queue="", using="torch-distributed", **
     }
 
 
+def unsized(namespace, name, wanted, *, queue="", using="torch-plain", **annotations):
+    """A TrainJob that says neither nodes nor GPUs, and asks for a size."""
+    body = train_job(namespace, name, 1, queue=queue, using=using, **annotations)
+    body["metadata"]["annotations"] |= {
+        f"{PREFIX}size": wanted,
+        f"{PREFIX}framework-version": "0.19.2",
+    }
+    for said in ("numNodes", "numProcPerNode", "resourcesPerNode"):
+        del body["spec"]["trainer"][said]
+    return body
+
+
+def plain_runtime(name="torch-plain"):
+    """A runtime without GPUs, as Kubeflow publishes `torch-distributed`."""
+    body = runtime(name)
+    body["spec"]["mlPolicy"] = {"numNodes": 1, "torch": {}}
+    (job,) = body["spec"]["template"]["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    del container["resources"]
+    return body
+
+
 def _ends(runs):
     return {"local.mofa.dev/runs-for": runs} if runs else {}
 

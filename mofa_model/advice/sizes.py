@@ -63,13 +63,17 @@ OBJECTIVES: Final[Mapping[str, tuple[str, Callable[[Size], float]]]] = {
 """What a size may be best at: the objective of its layout, and what is least."""
 
 
+def of_size(request: Request, objective: str, sure: Ratio = SURE) -> Request:
+    """The question as it is asked of a size: its layout is best at the same, and surely fits."""
+    layout_objective, _ = _objective(objective)
+    return replace(
+        request, objective=layout_objective, risk=1.0 - sure, least_fits=sure, current=None
+    )
+
+
 def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) -> tuple[Size, ...]:
     """Every size with its answer, in the order of the questions."""
-    layout_objective, _ = _objective(objective)
-    asked = (
-        replace(one, objective=layout_objective, risk=1.0 - sure, least_fits=sure, current=None)
-        for one in options
-    )
+    asked = [of_size(one, objective, sure) for one in options]
     return tuple(Size(request=one, advice=advise(one)) for one in asked)
 
 

@@ -228,6 +228,10 @@ class JobKind(Kind):
     """The field of its spec in which they are; empty = nothing can be changed once it was made."""
     admits: str = ""
     """What else the admission policy asks there: CEL over variables.old and variables.new."""
+    sized: str = ""
+    """What the admission policy asks of a change of size: CEL as of `admits`; empty = none."""
+    child: Kind | None = None
+    """The kind of the object of its name that is made anew after a change of size; None = none."""
     stamped: tuple[tuple[str, ...], ...] = ()
     """Pod templates to which its project's webhook gives an empty creation time at a change."""
     labels: PodLabels | None = None
@@ -269,6 +273,25 @@ class JobKind(Kind):
         """The objects that start a new job, as manifests."""
         del job
         raise InputError(f"--as: a {self.kind} cannot be made from a launch; choose another kind")
+
+    def states_size(self, spec: Body) -> bool:
+        """Whether an object says on how many nodes or GPUs it runs; if not, they can be chosen."""
+        del spec
+        return True
+
+    def size_patch(
+        self, body: Body, nodes: int, gpus: int, arguments: Sequence[str]
+    ) -> list[Operation]:
+        """The patch that gives a waiting job its nodes, the GPUs of each, and its arguments."""
+        del body, nodes, gpus, arguments
+        raise InputError(
+            f"the size of a {self.kind} cannot change after it is made; write it into its manifest"
+        )
+
+    def outdated(self, body: Body, child: Body) -> bool:
+        """Whether an object that its controller made of it, and that never ran, has another size."""
+        del body, child
+        return False
 
     def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The patch that writes launch arguments and the checkpoint interval, in steps, into a job.

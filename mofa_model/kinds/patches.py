@@ -75,7 +75,7 @@ def annotated(path: str, template: PodTemplate, wanted: Mapping[str, str]) -> li
 
 def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[Operation]:
     """The patch that replaces the layout in the args of a container, whose command stays."""
-    command, args = _texts(container.command), _texts(container.args)
+    command, args = texts_of(container.command), texts_of(container.args)
     after = rewritten((*command, *args), arguments)
     if after[: len(command)] != tuple(command):
         raise InputError(
@@ -112,7 +112,8 @@ def place_of(path: str) -> str:
     return path.lstrip("/").replace("/", ".").replace("~1", "/").replace("~0", "~")
 
 
-def _texts(line: list[object] | None) -> list[str]:
+def texts_of(line: Any) -> list[str]:
+    """The words of a command or its arguments; anything but text is refused."""
     words = [word for word in line or () if isinstance(word, str)]
     if len(words) != len(line or ()):
         raise InputError("command and args must be lists of text")

@@ -7,16 +7,17 @@ container `node` are the trainer's where it states any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, named, total
-from mofa_model.kinds.jobset import ReplicatedJob, replicated
+from mofa_model.kinds.jobset import JOB_SET, ReplicatedJob, replicated
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
-from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
-from mofa_model.kinds.pods import Container, Devices, Others, PodSpec, PodTemplate, torchrun
+from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
+from mofa_model.kinds.pods import GPU, Container, Devices, Others, PodSpec, PodTemplate, torchrun
 from mofa_model.kinds.shape import (
     NOTHING,
     Beside,
@@ -33,10 +34,12 @@ from mofa_model.kinds.shape import (
     Tally,
     Text,
     Whole,
+    at,
     glance,
     read,
     under,
 )
+from mofa_model.launch import rewritten
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 TRAINING_RUNTIME: Final = Kind(
@@ -277,6 +280,58 @@ class TrainJob(JobKind):
         spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
         return [{**job.head(self.api_version, self.kind), "spec": spec}]
 
+    def states_size(self, spec: Body) -> bool:
+        """Whether its own section has nodes or devices; a runtime's are defaults."""
+        found = read(TrainSpec, spec)
+        return found.nodes is not None or bool(found.gpus) or bool(found.processes)
+
+    def size_patch(
+        self, body: Body, nodes: int, gpus: int, arguments: Sequence[str]
+    ) -> list[Operation]:
+        """Nodes, resources, processes and arguments of its section.
+
+        Trainer has made a JobSet of the runtime's size by then, whose pods cannot change; it makes
+        it anew once that one is deleted.
+        """
+        stands = at(body, "spec", "trainer")
+        section: dict[str, Any] = dict(stands) if isinstance(stands, Mapping) else {}
+        command, args = (texts_of(section.get(key)) for key in ("command", "args"))
+        if not args:
+            raise InputError(
+                "spec.trainer.args: is missing, so there is nothing to write the layout's "
+                "arguments into; give the program and its arguments there"
+            )
+        after = rewritten((*command, *args), arguments)
+        if after[: len(command)] != tuple(command):
+            raise InputError(
+                "the layout's arguments are in spec.trainer.command; write them into args"
+            )
+        resources = section.get("resourcesPerNode")
+        wanted: dict[str, Any] = dict(resources) if isinstance(resources, Mapping) else {}
+        limits = wanted.get("limits")
+        wanted["limits"] = {**(limits if isinstance(limits, Mapping) else {}), GPU[0]: str(gpus)}
+        section |= {
+            "numNodes": nodes,
+            "numProcPerNode": gpus,
+            "resourcesPerNode": wanted,
+            "args": list(after[len(command) :]),
+        }
+        path = "/spec/trainer"
+        return [test(path, stands), {"op": "add", "path": path, "value": section}]
+
+    def outdated(self, body: Body, child: Body) -> bool:
+        """Whether its JobSet has other nodes, devices or arguments for the trainer."""
+        found = read(TrainSpec, body.get("spec"))
+        stands = glance(_Runtime, {"template": {"spec": child.get("spec")}})
+        number = _trainer(stands.jobs)
+        if number is None or found.nodes is None:
+            return False
+        made = stands.jobs[number]
+        pods = made.pods.spec if made.pods is not None else PodSpec()
+        gpus = max((one.gpus for one in pods.containers), default=0)
+        args = next((one.args for one in pods.containers if one.name == TRAINER), None)
+        return (made.parallelism, gpus, args) != (found.nodes, found.gpus, found.args)
+
     def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The patch that sets our entry of `runtimePatches`, which annotates the trainer's pods."""
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
@@ -314,6 +369,15 @@ TRAIN_JOB = TrainJob(
     place="the annotations of a JobSet, on the pods of `node`, "
     "in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changes="runtimePatches",
+    child=JOB_SET,
+    sized=f"""\
+variables.before[?"{SIZE}"].hasValue()
+&& {same("variables.old", "variables.new", "trainer")}
+&& !variables.old.?trainer.?numNodes.hasValue()
+&& {same(
+    "variables.old.?trainer.orValue({})", "variables.new.?trainer.orValue({})",
+    "numNodes", "numProcPerNode", "resourcesPerNode", "args",
+)}""",
     admits=f"""\
 {_patches("old", "!=")}
   == {_patches("new", "!=")}

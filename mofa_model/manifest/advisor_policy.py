@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from mofa_model.manifest.fields import (
     UNIQUE,
     Count,
+    Devices,
     Fraction,
     Kind,
     Label,
@@ -161,6 +162,42 @@ class AdmissionRules(Part):
     """Whether pods get the nodeSelector of the ClusterProfile, too."""
 
 
+class SizeBounds(Part):
+    """Between which sizes one is chosen for a job that asks for it. Micro-batch, recomputation and
+    all else of a layout are bounded by `constraints`.
+    """
+
+    rules = (
+        Rule(
+            "!has(self.maxNodes) || self.minNodes <= self.maxNodes",
+            "minNodes must not exceed maxNodes",
+            lambda one: one.max_nodes is None or one.min_nodes <= one.max_nodes,
+        ),
+    )
+
+    min_nodes: Count = 1
+    """The fewest nodes."""
+    max_nodes: Count | None = None
+    """The most nodes; without it as many as the pool had nearly always in the last hours, less its
+    spare nodes."""
+    gpus_per_node: Annotated[list[Devices], Field(max_length=8)] = Field(
+        default_factory=list, json_schema_extra=UNIQUE
+    )
+    """GPUs of a node, each of which may be chosen; without it all of a node, and on one node 1, 2,
+    4 and so on."""
+    global_batch_sizes: Annotated[list[Count], Field(max_length=8)] = Field(
+        default_factory=list, json_schema_extra=UNIQUE
+    )
+    """Sequences in an optimizer step, each of which may be chosen; without it the job's own."""
+    methods: Annotated[list[Literal["Full", "LoRA"]], Field(max_length=2)] = Field(
+        default_factory=list, json_schema_extra=UNIQUE
+    )
+    """What may be trained: all weights, adapters beside frozen weights, or either; without it what
+    the job says."""
+    adapter_rank: Count = 16
+    """Rank of adapters, where they are chosen."""
+
+
 class NamespaceBudget(Part):
     """What jobs of the namespace may take of what all share; of several policies the least."""
 
@@ -195,6 +232,8 @@ class AdvisorPolicySpec(Part):
     """Where failure rates come from."""
     admission: AdmissionRules = default(AdmissionRules)
     """What our AdmissionCheck says of these jobs in Kueue's queues."""
+    sizing: SizeBounds = default(SizeBounds)
+    """Sizes of jobs that ask for one by the annotation advisor.mofa.dev/size."""
     budget: NamespaceBudget = default(NamespaceBudget)
     """What its jobs may take of what all namespaces share: less than usual, never more."""
 

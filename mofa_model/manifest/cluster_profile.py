@@ -322,6 +322,15 @@ class ClusterProfileSpec(Part):
     """How this pool's history is asked for."""
 
 
+class EarlierSize(Part):
+    """A size that a pool had."""
+
+    nodes: Zero
+    """Nodes that advice was for."""
+    until: Moment
+    """When another size followed."""
+
+
 class Nodes(Part):
     """The pool's nodes."""
 
@@ -336,6 +345,15 @@ class Nodes(Part):
     been away for a short time only."""
     since: Moment | None = None
     """Since when so many are ready, where that is another number."""
+    earlier: Annotated[list[EarlierSize], Field(max_length=32)] = Field(default_factory=list)
+    """Sizes that the pool had in the last hours, each with its end; the latest last."""
+    lately: Zero | None = None
+    """Nodes that the pool had nearly always in the last hours, where it has more now."""
+
+    @property
+    def reliable(self) -> int:
+        """Nodes that a new job's size can count with. [1]"""
+        return self.counted if self.lately is None else min(self.counted, self.lately)
 
     @property
     def counted(self) -> int:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
-from mofa_model.annotations import CLASS, PREFIX
+from mofa_model.advice.sizes import OBJECTIVES, of_size
+from mofa_model.annotations import CLASS, PREFIX, SIZE
 from mofa_model.errors import (
     BadValue,
     FactsDisagree,
@@ -38,7 +39,7 @@ from mofa_model.identity import (
 from mofa_model.kinds import Demand, demand_of, job_kind, made_by, same_kind
 from mofa_model.kinds.shape import part as part_of
 from mofa_model.launch import Reading
-from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
+from mofa_model.manifest.advisor_policy import AdvisorPolicySpec, SizeBounds
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
@@ -73,6 +74,10 @@ class JobQuestion:
     """An elastic job at each of its sizes, by GPUs, or why that cannot be asked; fewest first."""
     assumed: str = ""
     """Why it is this profile, where nobody named one and there was none to choose from."""
+    size: str = ""
+    """What the job's size is to be best at, where the advisor chooses it; else empty."""
+    bounds: SizeBounds | None = None
+    """Between which sizes one is to be chosen; None = it has its size, given or chosen."""
     doubts: tuple[str, ...] = ()
     """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
 
@@ -83,7 +88,8 @@ def request_of(question: JobQuestion) -> Request:
         request = to_inputs(
             question.spec, question.profile, config=question.config, path=question.path
         )
-    return replace(request, caveats=(*question.doubts, *request.caveats))
+    request = replace(request, caveats=(*question.doubts, *request.caveats))
+    return of_size(request, question.size) if question.size else request
 
 
 def with_assumption(question: JobQuestion, advice: Advice) -> Advice:
@@ -191,7 +197,7 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
     said = policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
     if said is None and item.namespace in around.opted_in:
         said = "Annotate" if job_kind(item.api_version, item.kind) is not None else None
-    if _MODEL in given or _CONFIG in given:
+    if _MODEL in given or _CONFIG in given or SIZE in given:
         return said if said == "Apply" else "Annotate"
     return said
 
@@ -245,12 +251,20 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
         _agree_on_model(item.annotations[_MODEL], facts.get("model"))
         draft.add({"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
     stated = part_of(draft.spec, "cluster")
+    size = size_wanted(item)
+    bounds = SizeBounds() if policy is None else policy.spec.sizing
+    if size:
+        demand = replace(demand, gpus=0, gpus_per_pod=0)
+        stated = {**stated, "nodes": bounds.min_nodes}
+        if bounds.global_batch_sizes:
+            first = {"globalBatchSize": bounds.global_batch_sizes[0]}
+            draft.add({"training": first}, "AdvisorPolicy: spec.sizing")
     if not demand.gpus and "nodes" not in stated:
         raise FactsMissing(demand.unread)
     draft.check()
     profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    if identity.launch_found is not None:
+    if identity.launch_found is not None and not size:
         draft.spec.setdefault("current", _today(identity.launch_found, demand.gpus))
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
@@ -262,9 +276,22 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
         assumed=assumed if sure else "",
         doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
         draft=draft,
+        size=size,
+        bounds=bounds if size else None,
     )
     sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
     return replace(asked, size_questions=sizes)
+
+
+def size_wanted(item: Item) -> str:
+    """What the size of a job is to be best at; empty where it asks for none, or has one."""
+    wanted = item.annotations.get(SIZE, "")
+    kind = job_kind(item.api_version, item.kind)
+    if not wanted or kind is None or kind.states_size(part_of(item.value, "spec")):
+        return ""
+    if wanted not in OBJECTIVES:
+        raise BadValue(f"annotation {SIZE}", wanted, f"one of {', '.join(OBJECTIVES)}")
+    return wanted
 
 
 _OVERRULED: Final = frozenset({JobClass.OTHER_TRAINING, JobClass.CPU, JobClass.OTHER})

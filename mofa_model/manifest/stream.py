@@ -33,6 +33,7 @@ from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.jobs import JobQuestion, request_of, with_assumption
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
+from mofa_model.manifest.sizing import options, sized
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 from mofa_model.records import dataclass
 from mofa_model.strategy_text import format_strategy
@@ -57,9 +58,13 @@ def sizes_of(question: JobQuestion) -> dict[int, Request | str]:
     return sizes
 
 
-def digest_of(request: Request, size_requests: Sizes, version: str) -> str:
-    """Hash of a question, with all of its sizes."""
+def digest_of(
+    request: Request, size_requests: Sizes, version: str, options: Sequence[Request] = ()
+) -> str:
+    """Hash of a question, with all of its sizes, or of all sizes that it may get."""
     digest = inputs_hash(request, version)
+    if options:
+        return hash_of([inputs_hash(one, version) for one in options], version)
     if not size_requests:
         return digest
     others = [
@@ -192,13 +197,17 @@ class Annotator:
             return of_bad_input(message, digest, self.model_version, self.now, error.status)
 
     def _annotations(self, item: Item, found: JobQuestion) -> dict[str, str]:
-        question, sizes = request_of(found), sizes_of(found)
-        digest = digest_of(question, sizes, self.model_version)
+        choices = [request_of(one) for one in options(found)]
+        question, sizes = choices[0] if choices else request_of(found), sizes_of(found)
+        digest = digest_of(question, sizes, self.model_version, choices)
         if found.assumed:
             digest = hash_of([digest, found.assumed], self.model_version)
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
+        if choices:
+            found = sized(found)
+            question = request_of(found)
         answer = self.answer(question)
         advice = with_assumption(found, answer)
         rows = table_of(sizes, self.answer, {question: answer})

@@ -371,6 +371,15 @@ class Api:
         """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
         return await self._write("replace", "PUT", self._path(kind, namespace, name), body)
 
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, *, rehearsal: bool = False
+    ) -> None:
+        """Delete an object of this uid after all that it owns; a rehearsal only asks."""
+        options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Foreground"}
+        if rehearsal:
+            options["dryRun"] = ["All"]
+        await self._write("delete", "DELETE", self._path(kind, namespace, name), options)
+
     def _path(
         self, kind: Kind, namespace: str, name: str = "", query: str = "", *, status: bool = False
     ) -> str:

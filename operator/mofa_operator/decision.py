@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mofa_model.kinds import Kind
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import glance
 from mofa_model.units import Range
@@ -58,6 +59,10 @@ class Answer:
     """The trainer's version, as the spec names it."""
     arguments: tuple[str, ...] = ()
     """Launch arguments of the trainer."""
+    nodes: int = 0
+    """Nodes of what is advised. [1]"""
+    gpus: int = 0
+    """Devices of what is advised, on all of them. [1]"""
     checkpoint_interval: float | None = None
     """Recommended interval. [s]"""
     caveats: tuple[str, ...] = ()
@@ -94,7 +99,10 @@ class Release:
     """JSON patch that writes the arguments; empty = they stand, or there are none to write."""
     free: tuple[Operation, ...] = ()
     """JSON patch that removes our gates; empty = it has none."""
-    note: Note
+    child: Kind | None = None
+    """What its controller made of it, and makes anew: deleted where it has another size and never
+    ran."""
+    note: Note | None
     """The Event to post when all went well."""
     outcome: str = ""
     """How the wait ended: released, unadvised or expired; empty = it did not wait for us."""

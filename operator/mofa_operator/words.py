@@ -222,6 +222,8 @@ class Happened(StrEnum):
     which field."""
     APPLY_SKIPPED = "ApplySkippedRunning"
     """The launch of a job in mode Apply was left alone, because it did not wait for it."""
+    SIZED = "SizedBeforeAdmission"
+    """A job that states no size got one, with its launch arguments, while it waited."""
     GATE_RELEASED = "GateReleased"
     """A job that waited at our gate may start."""
     PROFILE_PROPOSED = "ProfileProposed"

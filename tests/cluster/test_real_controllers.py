@@ -14,12 +14,14 @@ from mofa_local.neighbourhood import missing, start
 from mofa_local.processes import Processes
 from queued import (
     CHECK,
+    GPUS,
     LEAST,
     NODES,
     admission_check,
     batch,
     holds,
     job_set,
+    plain_runtime,
     pods_of,
     policy,
     profile,
@@ -28,6 +30,7 @@ from queued import (
     runtime,
     state,
     train_job,
+    unsized,
     workload,
 )
 
@@ -148,7 +151,9 @@ def kind(plane):
 @pytest.fixture(scope="module")
 def site(plane, kind):
     running = start(plane, plane.processes, *NAMES)
-    plane.apply(profile(POOL, LABELS), profile(APART, AWAY), admission_check(), runtime())
+    plane.apply(
+        profile(POOL, LABELS), profile(APART, AWAY), admission_check(), runtime(), plain_runtime()
+    )
     return Site(plane, running, kind)
 
 
@@ -270,6 +275,40 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
             lambda n=name: holds(workload(site.cluster, place, n), "Finished"),
             what=f"{name} has ended",
         )
+
+
+def test_a_trainjob_without_sizes_is_sized_admitted_and_started(site):
+    """Of one and two nodes with 8 GPUs two are sooner; Kueue counts what it counts of a job that says so."""
+    place = site.place("sized")
+    rule = policy(place, POOL)
+    rule["spec"]["sizing"] = {"maxNodes": 2, "gpusPerNode": [8]}
+    site.cluster.apply(rule)
+    site.cluster.apply(unsized(place, "open", "soonest", queue="team"))
+    pods = site.running(place, "open", 2)
+    job = site.read("trainjob", place, "open")
+    told = job["spec"]["trainer"]
+    assert (told["numNodes"], told["numProcPerNode"]) == (2, GPUS)
+    assert told["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": str(GPUS)}
+    assert float(ours(job)["probability-of-fitting"]) >= 0.99
+    for pod in pods:
+        (container,) = pod["spec"]["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == str(GPUS)
+        assert container["args"] == told["args"]
+        assert "--tensor-model-parallel-size" in " ".join(container["args"])
+    site.cluster.apply(train_job(place, "stated", 2, queue="team"))
+    made = until(lambda: workload(site.cluster, place, "stated"), what="Kueue counts the other")
+    counted, stated = (
+        [(one["count"], one["template"]["spec"]["containers"][0]["resources"]) for one in found]
+        for found in (
+            workload(site.cluster, place, "open")["spec"]["podSets"],
+            made["spec"]["podSets"],
+        )
+    )
+    assert counted == stated, "as a job that says two nodes of eight GPUs"
+    said = [one for one in read(site.cluster, "events", place) if one["reason"] == "SizedBeforeAdmission"]  # fmt: skip
+    assert [one["message"].partition(":")[0] for one in said] == ["2 x 8 GPUs were written, as soonest"]  # fmt: skip
+    for pod in pods:
+        site.end(pod, "Succeeded")
 
 
 IMPOSSIBLE = {"tp": {"values": [8]}, "pp": {"values": [3]}}

@@ -21,6 +21,12 @@
   resources: [{{ last $parts }}]
   verbs: [get, list, watch, patch]
 {{- end }}
+{{- if and .Values.rbac.apply .Values.rbac.sizes .Values.admissionPolicy.enabled (has "TrainJob" .Values.rbac.kinds) (has "JobSet" .Values.rbac.kinds) }}
+# The JobSet of a TrainJob that gets its size: the fence admits that deletion and no other.
+- apiGroups: [jobset.x-k8s.io]
+  resources: [jobsets]
+  verbs: [delete]
+{{- end }}
 {{- if .Values.operator.admissionChecks }}
 # What our AdmissionChecks say of a Workload is in its status.
 - apiGroups: [kueue.x-k8s.io]
@@ -92,6 +98,16 @@
 {{ include "mofa.launches" . }}
 - name: launch # spec changes that start a job that waits, where it consents (mode Apply)
   expression: >-
-    object.?status == oldObject.?status && variables.consents && (variables.resumed || (variables.waited && variables.waits
-    && variables.arguments))
+    object.?status == oldObject.?status && ((variables.waited && variables.waits && variables.sized) || (
+      variables.consents && (variables.resumed || (variables.waited && variables.waits && variables.arguments))))
+{{- if .Values.rbac.sizes }}
+- name: renewed # a JobSet of a TrainJob that never ran goes, so that Trainer makes it of the new size
+  expression: >-
+    request.operation == "DELETE" && variables.part == "" && variables.resource == "jobsets.jobset.x-k8s.io"
+    && oldObject.spec.?suspend.orValue(false) == true
+    && oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == "TrainJob" && o.?controller.orValue(false)
+      && o.apiVersion.startsWith("trainer.kubeflow.org/") && o.name == oldObject.metadata.name)
+    && oldObject.?status.?restarts.orValue(0) == 0
+    && oldObject.?status.?replicatedJobsStatus.orValue([]).all(r, r.active == 0 && r.ready == 0 && r.succeeded == 0 && r.failed == 0)
+{{- end }}
 {{- end }}

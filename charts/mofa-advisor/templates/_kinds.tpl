@@ -162,6 +162,15 @@ object.?spec == oldObject.?spec
       || variables.old.template.?metadata.?annotations[?k] == variables.new.template.?metadata.?annotations[?k])
     && variables.old.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
       || variables.new.template.?metadata.?annotations[?k].hasValue())
+- name: sized # a job that asks for a size and states none gets one
+  expression: >-
+    (variables.resource == "trainjobs.trainer.kubeflow.org"
+    && variables.before[?"advisor.mofa.dev/size"].hasValue()
+    && variables.new.all(k, k == "trainer" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "trainer" || k in variables.new)
+    && !variables.old.?trainer.?numNodes.hasValue()
+    && variables.new.?trainer.orValue({}).all(k, k in ["numNodes", "numProcPerNode", "resourcesPerNode", "args"] || (k in variables.old.?trainer.orValue({}) && variables.old.?trainer.orValue({})[k] == variables.new.?trainer.orValue({})[k]))
+    && variables.old.?trainer.orValue({}).all(k, k in ["numNodes", "numProcPerNode", "resourcesPerNode", "args"] || k in variables.new.?trainer.orValue({})))
 - name: arguments # of any kind
   expression: variables.jobset || variables.trainjob || variables.pytorchjob || variables.rayjob || variables.batch
 {{- end }}

@@ -88,8 +88,10 @@ class EventPoster:
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
 
-    def post(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
+    def post(self, key: Key, uid: str, note: Note | None, digest: str = "") -> None:
         """Queue an Event; `digest` is its inputs hash, and without one its message counts."""
+        if note is None:
+            return
         if len(self._waiting) >= self._most:
             self.dropped += 1
             return

@@ -9,11 +9,13 @@ looked at again.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
-from mofa_model.kinds.shape import Body, at, items
+from mofa_model.kinds import JobKind
+from mofa_model.kinds.shape import Body, at, items, text_of
 from mofa_operator.api import Api
-from mofa_operator.api_errors import ApiError, Invalid, Refused
+from mofa_operator.api_errors import ApiError, Gone, Invalid, Refused
 from mofa_operator.decision import CheckAnswer, Note, PodUpdate, Release
 from mofa_operator.objects import LiveObject, Written
 from mofa_operator.words import Happened
@@ -39,10 +41,16 @@ class Released:
 async def let_go(release: Release, api: Api) -> Released:
     """Do it; `Gone`, `Busy` and `Conflict` come out."""
     key, writes, body = release.key, list[str](), None
+    if release.child is not None and not release.launch:
+        await _renew(release, body, api)
     if release.launch:
         try:
+            if release.child is not None and (made := await _child(release, api)) is not None:
+                uid = text_of(at(made, "metadata", "uid"))
+                await api.delete(release.child, key.namespace, key.name, uid, rehearsal=True)
             body = await api.patch(key.kind, key.namespace, key.name, release.launch)
             writes.append("arguments")
+            await _renew(release, body, api)
         except (Refused, Invalid) as error:
             release = _without_arguments(release, error)
     if release.free:
@@ -52,6 +60,26 @@ async def let_go(release: Release, api: Api) -> Released:
         except (Refused, Invalid) as error:
             return Released(release=release, writes=tuple(writes), body=body, failure=error)
     return Released(release=release, writes=tuple(writes), body=body)
+
+
+async def _child(release: Release, api: Api) -> Body | None:
+    """What the job's controller made of it; None where there is nothing yet."""
+    if release.child is None:
+        return None
+    return await api.get(release.child, release.key.namespace, release.key.name)
+
+
+async def _renew(release: Release, body: Body | None, api: Api) -> None:
+    """Delete what was made of a job with another size, so that its controller makes it anew."""
+    key, kind = release.key, release.key.kind
+    made = await _child(release, api)
+    if made is None or release.child is None or not isinstance(kind, JobKind):
+        return
+    job = body or await api.get(kind, key.namespace, key.name)
+    if job is not None and kind.outdated(job, made):
+        uid = text_of(at(made, "metadata", "uid"))
+        with contextlib.suppress(Gone):
+            await api.delete(release.child, key.namespace, key.name, uid)
 
 
 def _without_arguments(release: Release, error: ApiError) -> Release:

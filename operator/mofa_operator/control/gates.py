@@ -113,7 +113,7 @@ class GateDeadlines:
             raise released.failure
         self.events.post(key, release.uid, release.note)
         count_wait(self.exporter, released)
-        _log.warning("%s: %s", key, release.note.message)
+        _log.warning("%s: %s", key, release.note.message if release.note else release.outcome)
 
 
 def count_wait(exporter: Exporter, released: Released) -> None:

@@ -1,5 +1,6 @@
 """Our AdmissionCheck of Kueue: what it says of a Workload before its pods are made.
 
+    its job is to get a size first                   nothing, until it has one, or this is over
     nobody asks for advice, or it cannot be given    Ready, and why
     advice                                           Ready, with the advice as annotations of the
                                                      pods, and with the node
@@ -19,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mofa_model.annotations import PREFIX
+from mofa_model.annotations import PREFIX, SIZE
 from mofa_model.errors import InputError
+from mofa_model.kinds import JobKind
 from mofa_model.kinds.patches import INTERVAL, NAME, pod_annotations
 from mofa_model.kinds.shape import at, part, text_of
 from mofa_model.manifest.advisor_policy import AdmissionRules
@@ -82,12 +84,22 @@ def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSetti
         return _said(snapshot, READY, over)
     if not _advised(snapshot):
         return _unasked(snapshot, settings)
+    if _is_unsized(snapshot):
+        return _waits(snapshot, settings.backoff)  # with its size it gets another Workload
     if snapshot.question is None:
         part_of_it = "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
         return _said(snapshot, READY, part_of_it)
     if answer is None:
         return _waits(snapshot, settings.backoff)
     return _judged(snapshot, answer, settings)
+
+
+def _is_unsized(snapshot: CheckSnapshot) -> bool:
+    """Whether its job asks for a size that is not written yet."""
+    job = None if snapshot.job is None else subject_of(snapshot.job)
+    if job is None or SIZE not in job.annotations or not isinstance(job.key.kind, JobKind):
+        return False
+    return not job.key.kind.states_size(part(job.body, "spec"))
 
 
 def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> CheckAnswer:

@@ -26,6 +26,7 @@ from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
 from mofa_model.manifest.jobs import JobQuestion, request_of
+from mofa_model.manifest.sizing import options, sized
 from mofa_model.manifest.stream import Sizes, digest_of, sizes_of, table_of
 from mofa_model.page import AdviceView, view_of
 from mofa_model.spec import Cluster
@@ -70,10 +71,10 @@ def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
     try:
         job_question = parsed_question(question)
-        request, sizes = request_of(job_question), sizes_of(job_question)
-        known = _before_search(job_question, request, sizes)
+        known = _before_search(job_question)
         if known.digest not in FOUND:
-            FOUND[known.digest] = _searched(known.digest, request, sizes)
+            chosen = sized(job_question)
+            FOUND[known.digest] = _searched(known.digest, request_of(chosen), sizes_of(chosen))
             for oldest in list(FOUND)[:-MOST]:
                 del FOUND[oldest]
         made = FOUND[known.digest]
@@ -91,7 +92,7 @@ def unsearched(question: Question) -> Answer:
     """What can be said without a search: an answer without outcome, or InvalidInput."""
     try:
         job_question = parsed_question(question)
-        return _before_search(job_question, request_of(job_question), sizes_of(job_question))
+        return _before_search(job_question)
     except MofaError as error:
         return _invalid_input_answer(question, error)
 
@@ -104,7 +105,7 @@ def warm() -> None:
 def view(question: Question) -> AdviceView | Refusal | None:
     """The advice in full, for the page; None for a job's own question that cannot be understood."""
     try:
-        job_question = parsed_question(question)
+        job_question = sized(parsed_question(question))
         request = request_of(
             changed(job_question, question.changes) if question.changes else job_question
         )
@@ -137,14 +138,16 @@ def prior_weight(job_question: JobQuestion) -> float:
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
 
 
-def _before_search(job_question: JobQuestion, request: Request, sizes: Sizes) -> Answer:
+def _before_search(job_question: JobQuestion) -> Answer:
+    choices = [request_of(one) for one in options(job_question)]
+    request, sizes = choices[0] if choices else request_of(job_question), sizes_of(job_question)
     cluster = request.problems[0].cluster
     is_assumed = (
         prior_weight(job_question) > MOSTLY
         and job_question.spec.failure_assumptions.source != "Assumed"
     )
     return Answer(
-        digest=digest_of(request, sizes, VERSION),
+        digest=digest_of(request, sizes, VERSION, choices),
         status={"inputs": {"failure": failure_rows(request.reliability.classes)}},
         reason=(Reason.PRIOR_DOMINATED if is_assumed else Reason.RECOMMENDED).value,
         profile=job_question.profile.name,
@@ -175,6 +178,8 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
         predicted=predicted_ranges(part(status, "recommendation").get("predicted")),
         strategy=axes_of("" if advice.strategy is None else format_strategy(advice.strategy)),
         trainer=trainer_of(request.framework),
+        nodes=advice.nodes,
+        gpus=advice.gpus,
         arguments=words,
         checkpoint_interval=figure(annotations.get(PREFIX + "checkpoint-interval-seconds")),
         caveats=advice.caveats,

@@ -80,7 +80,7 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
 def _existing(snapshot: JobSnapshot) -> Handling:
     """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
     annotations, policies = snapshot.job.annotations, _policies(snapshot)
-    is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref"))
+    is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref", "size"))
     if policies is None and not is_own:
         return Handling.UNREAD
     try:

@@ -22,10 +22,11 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model.advice.verdict import keeps
-from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX
+from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
+from mofa_model.kinds.shape import part
 from mofa_model.launch import unverified
 from mofa_operator.decide.policy import Handling, handling_of, is_paused, wants_apply
 from mofa_operator.decide.status import NewCondition, State, sentence
@@ -142,6 +143,12 @@ def with_release(
     if job is None:
         return decision
     wants = wants_apply(snapshot)
+    made, why = size_release(snapshot, job, answer)
+    if made is not None:
+        return replace(decision, release=made)
+    if why and decision.annotate:  # said once, with the advice
+        note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(f"no size is written: {why}"))
+        decision = replace(decision, notes=(*decision.notes, note))
     if is_gated(job):
         wait = _wait(snapshot, job, wants, answer, settings)
         if wait > 0:
@@ -155,6 +162,54 @@ def with_release(
         note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
         return replace(decision, notes=(*decision.notes, note))
     return replace(decision, release=made)
+
+
+def size_release(
+    snapshot: JobSnapshot, job: LiveObject, answer: Answer | None
+) -> tuple[Release | None, str]:
+    """The release of a job with the size that was chosen for it, or why there is none.
+
+    One whose size was written, and whose controller may still have made something of another size,
+    has that made anew.
+    """
+    kind, asks = job.key.kind, job.annotations.get(SIZE)
+    if not asks or not isinstance(kind, JobKind) or not is_suspended(job) or is_paused(job):
+        return None, ""
+    if handling_of(snapshot) is not Handling.ADVISE:
+        return None, ""
+    if kind.states_size(part(job.body, "spec")):
+        if job.generation != _WRITTEN or kind.child is None or is_gated(job):
+            return None, ""
+        return Release(key=job.key, uid=job.uid, child=kind.child, note=None), ""
+    if answer is None or not answer.strategy or not answer.nodes or job.generation != 1:
+        return None, ""
+    nodes, gpus = answer.nodes, answer.gpus // answer.nodes
+    if not answer.arguments:
+        return None, "no trainer is named, so the layout cannot be written as arguments"
+    try:
+        patch = kind.size_patch(job.body, nodes, gpus, answer.arguments)
+        if why := unproven(job, answer):
+            return None, why
+    except InputError as error:
+        return None, str(error)
+    message = f"{nodes} x {gpus} GPUs were written, as {asks}: {_strategy(answer)}"
+    return Release(
+        key=job.key,
+        uid=job.uid,
+        launch=(*guard(job), *patch),
+        child=kind.child,
+        free=opened(job) if is_gated(job) else (),
+        note=Note(reason=Happened.SIZED, message=sentence(message)),
+        outcome=RELEASED if is_gated(job) else "",
+    ), ""
+
+
+_WRITTEN: Final = 2
+"""Generation of a job whose size was written, and nothing else since."""
+
+
+def _strategy(answer: Answer) -> str:
+    return ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
 
 
 def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
@@ -278,8 +333,7 @@ def _runs_already(answer: Answer) -> bool:
 
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
     """The Event that arguments were written. Whether the trainer takes them is not known here."""
-    axes = {} if answer is None else answer.strategy
-    strategy = ",".join(f"{axis}={size}" for axis, size in axes.items())
+    strategy = "" if answer is None else _strategy(answer)
     places = list(dict.fromkeys(place_of(one["path"]) for one in launch if one["op"] != "test"))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     done = f"were written to {places[0]}{more}" if places else "stand in it already"

@@ -177,6 +177,8 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
         answer,
         status={**answer.status, "recommendation": {"odds": odds}},
         predicted=figures,
+        nodes=int(figure(told.get("nodes")) or 0),
+        gpus=int(figure(told.get("gpus")) or 0),
         arguments=_words(told.get("launch")),
     )
 

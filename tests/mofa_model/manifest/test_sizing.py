@@ -1,0 +1,153 @@
+"""A job that states no size gets one within the bounds of its namespace's policy and of its pool."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ruamel.yaml import YAML
+
+from mofa_model.advice import advise
+from mofa_model.annotations import PREFIX
+from mofa_model.errors import BadValue, InputError
+from mofa_model.kinds import TRAIN_JOB
+from mofa_model.manifest import jobs
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.jobs import request_of
+from mofa_model.manifest.sizing import options, sized
+from mofa_model.manifest.stream import Annotator
+from mofa_model.manifest.surroundings import surroundings
+
+FLAGS = ["pretrain_gpt.py", "--tensor-model-parallel-size=8", "--micro-batch-size=1"]
+FLAGS += ["--global-batch-size=64", "--seq-length=4096", "--bf16"]
+
+
+def objects(size="soonest", *, trainer=None, nodes=None, spares=0, **sizing):
+    """A pool, a policy, a runtime without GPUs, and a TrainJob that asks for a size."""
+    pool = {"gpu": "h100", "gpusPerNode": 8, "failures": {"spareNodes": spares}}
+    step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pods = {"spec": {"containers": [{"name": "node", "image": "registry.example/megatron:1"}]}}
+    job = {"name": "node", "template": {"metadata": {"labels": step}, "spec": {"template": pods}}}
+    known = {"size": size, "model": "llama3.1-8b"}
+    trainer = {"command": ["torchrun"], "args": FLAGS, **(trainer or {})}
+    return [
+        {
+            "apiVersion": "mofa.dev/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "h100"},
+            "spec": pool, "status": {"nodes": nodes or {"total": 4, "ready": 4, "steady": 4}},
+        },
+        {
+            "apiVersion": "mofa.dev/v1alpha1", "kind": "AdvisorPolicy",
+            "metadata": {"name": "sizes", "namespace": "research"},
+            "spec": {"profile": "h100", "sizing": sizing},
+        },
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+            "metadata": {"name": "torch-distributed"},
+            "spec": {
+                "mlPolicy": {"numNodes": 1, "torch": {}},
+                "template": {"spec": {"replicatedJobs": [job]}},
+            },
+        },
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+            "metadata": {
+                "name": "open", "namespace": "research",
+                "annotations": {PREFIX + key: value for key, value in known.items()},
+            },
+            "spec": {
+                "suspend": True, "runtimeRef": {"name": "torch-distributed"}, "trainer": trainer,
+            },
+        },
+    ]  # fmt: skip
+
+
+def asked(*given, **more):
+    stream = Documents.parse("\n---\n".join(map(json.dumps, objects(*given, **more))), "given")
+    around = surroundings([stream], [])
+    (item,) = (one for one in stream.items if one.kind == "TrainJob")
+    return jobs.job_question(item, around)
+
+
+def sizes(question):
+    found = [request_of(one).problems[0] for one in options(question)]
+    return [(int(one.cluster.gpus), int(one.workload.training.global_batch)) for one in found]
+
+
+def test_sizes_are_parts_of_a_node_and_whole_nodes_up_to_those_of_the_pool():
+    assert sizes(asked()) == [(gpus, 64) for gpus in (1, 2, 4, 8, 16, 24, 32)]
+
+
+def test_bounds_hold():
+    found = asked(maxNodes=2, minNodes=2, globalBatchSizes=[64, 96])
+    assert sizes(found) == [(16, 64), (16, 96)]
+    found = asked(gpusPerNode=[4], maxNodes=2)
+    assert sizes(found) == [(4, 64), (8, 64)]
+
+
+def test_spares_and_nodes_that_the_pool_had_not_all_the_time_are_left_out():
+    lately = {"total": 4, "ready": 4, "steady": 4, "lately": 3}
+    assert max(sizes(asked(nodes=lately, spares=1))) == (16, 64)
+
+
+def test_methods_are_questions_of_their_own():
+    found = options(asked(methods=["Full", "LoRA"], maxNodes=1, gpusPerNode=[8], adapterRank=8))
+    assert [one.spec.training.adapter_rank for one in found] == [None, 8]
+
+
+def test_the_chosen_size_is_asked_alone_and_surely_fits():
+    chosen = sized(asked("least-gpus"))
+    assert options(chosen) == ()
+    advice = advise(request_of(chosen))
+    assert advice.odds.fits >= 0.99
+    assert advice.gpus < 32
+
+
+def test_a_job_that_states_nodes_or_gpus_is_not_sized():
+    gpus = {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 8}}}
+    for stated in (gpus, {"numNodes": 2, **gpus}):
+        assert asked(trainer={"numProcPerNode": 8, **stated}).size == ""
+
+
+def test_what_it_is_to_be_best_at_is_one_of_three():
+    with pytest.raises(BadValue, match="one of least-gpu-hours, soonest, least-gpus"):
+        asked("cheap")
+
+
+def test_too_many_sizes_and_too_few_nodes_are_refused():
+    many = asked(globalBatchSizes=[8, 16, 32, 64, 128, 256, 512], methods=["Full", "LoRA"])
+    with pytest.raises(BadValue, match="at most 48"):
+        options(many)
+    with pytest.raises(InputError, match="it has 4 nodes for a job of at least 5"):
+        options(asked(minNodes=5))
+
+
+def test_annotate_writes_the_answer_of_the_chosen_size_and_leaves_it_while_nothing_changes():
+    stream = Documents.parse("\n---\n".join(map(json.dumps, objects(maxNodes=1))), "given")
+    annotator = Annotator(
+        answer=advise, words=lambda *_: (), model_version="1", now="2026-01-01T00:00:00Z"
+    )
+    (text,), (outcome,) = annotator.run([stream])
+    assert outcome.status == "Recommended"
+    *_, job = YAML(typ="safe").load_all(text)
+    told = json.loads(job["metadata"]["annotations"][PREFIX + "recommendation"])
+    assert (told["nodes"], told["gpus"]) == (1, 8)
+    _, (again,) = annotator.run([Documents.parse(text, "again")])
+    assert not again.changed
+
+
+def test_the_patch_sizes_a_trainjob_through_its_own_section():
+    body = objects()[-1]
+    words = ["--tensor-model-parallel-size", "2", "--micro-batch-size", "2"]
+    seen, change = TRAIN_JOB.size_patch(body, 2, 8, words)
+    assert seen == {"op": "test", "path": "/spec/trainer", "value": body["spec"]["trainer"]}
+    after = change["value"]
+    assert (after["numNodes"], after["numProcPerNode"]) == (2, 8)
+    assert after["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": "8"}}
+    assert after["args"][0] == "pretrain_gpt.py"
+    assert {"--tensor-model-parallel-size", "2"} <= {*after["args"]}
+    assert "--tensor-model-parallel-size=8" not in after["args"]
+    stated = {**body, "spec": {**body["spec"], "trainer": after}}
+    assert TRAIN_JOB.states_size(stated["spec"])
+    assert not TRAIN_JOB.states_size(body["spec"])
+    with pytest.raises(InputError, match="nothing to write the layout's arguments into"):
+        TRAIN_JOB.size_patch(objects(trainer={"args": []})[-1], 2, 8, words)
