@@ -32,6 +32,7 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
+from mofa_operator.decide.availability import availability
 from mofa_operator.decide.calibration import calibration
 from mofa_operator.decide.history import (
     NOBODY,
@@ -335,6 +336,7 @@ def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]
         "cordoned": count.cordoned,
         "steady": size.nodes,
         **({} if size.since is None else {"since": moment(size.since)}),
+        **availability(snapshot.profile, _standing(snapshot.profile)[0], size.nodes, snapshot.now),
     }
     said = conditions(snapshot.profile, found, snapshot.now)
     return of_generation(snapshot.profile, {"nodes": nodes, "conditions": said})

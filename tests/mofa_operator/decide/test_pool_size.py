@@ -1,5 +1,6 @@
 """What goes and comes back within minutes changes no layout: laws of the size that advice is for."""
 
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from random import Random
@@ -9,6 +10,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from operator_objects import applied
 
+from mofa_model.annotations import inputs_hash
+from mofa_model.manifest.advisor_policy import SizeBounds
+from mofa_model.manifest.jobs import JobQuestion, request_of
+from mofa_model.manifest.parsing import cluster_profile, parse
+from mofa_model.manifest.sizing import options
+from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_operator.decide.pool import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
@@ -123,6 +130,72 @@ def test_hundreds_of_blips_below_five_minutes_with_restarts_in_between_change_no
             back[name] = site.now + rng.uniform(1, 290)
         assert site.size == 16
     assert (site.told, site.notes) == (told, [])
+
+
+def blips(site, rng, number, *, restarts=0.0):
+    """So many nodes that come back within five minutes, some of them at the same time."""
+    back = dict[str, float]()
+    while number:
+        then = site.now + rng.uniform(0, 60)
+        for at, name in sorted((at, name) for name, at in back.items() if at <= then):
+            site.until(at)
+            site.put(name, facts(since=at))
+            del back[name]
+        site.until(then)
+        if rng.random() < restarts:
+            site.restart()
+        if (name := f"n{rng.randrange(site.number)}") not in back:
+            site.put(name, AWAY[rng.choice(sorted(AWAY))](site.now))
+            back[name] = site.now + rng.uniform(1, 290)
+            number -= 1
+        yield
+
+
+def hashes(site):
+    """Inputs hashes of a job of all nodes, of one that states them, and of one that is sized."""
+    pool = {**site.body, "status": json.loads(json.dumps(site.body["status"]))}
+    profile = cluster_profile(pool)
+    common = {"model": {"preset": "llama3.1-8b"}, "training": {"sequenceLength": 4096, "globalBatchSize": 64, "framework": "megatron"}}  # fmt: skip
+    whole = {**common, "cluster": {"profile": "east"}}
+    part = {**common, "cluster": {"profile": "east", "nodes": 2}}
+    asked = [JobQuestion(spec=parse(TrainingJobSpec, one, "spec"), profile=profile, config=None, path="spec") for one in (whole, part)]  # fmt: skip
+    sized = replace(asked[1], size="soonest", bounds=SizeBounds())
+    return [
+        *(inputs_hash(request_of(one), "1") for one in asked),
+        *(inputs_hash(request_of(one), "1") for one in options(sized)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "seed"),
+    [(60, 0), *(pytest.param(1000, seed, marks=pytest.mark.soak) for seed in range(5))],
+)
+def test_blips_below_five_minutes_change_no_layout_of_any_job_and_make_no_event(number, seed):
+    """Losses of 1 to 290 s on 16 nodes, several at a time, with restarts of the operator: questions
+    of jobs of all nodes, of a stated number, and of jobs that are sized stay as they are."""
+    site = Site()
+    told, asked = site.told, hashes(site)
+    for _ in blips(site, Random(seed), number, restarts=0.05):
+        assert site.size == 16
+    assert (site.told, site.notes, hashes(site)) == (told, [], asked)
+
+
+def test_a_new_size_counts_with_the_nodes_that_the_pool_had_nearly_always():
+    """A quarter of an hour with 12 of 16 nodes is less than a tenth of six hours; an hour is more."""
+    for away, lately in ((900, None), (3600, 12)):
+        site = Site()
+        for name in ("n0", "n1", "n2", "n3"):
+            site.put(name, AWAY["not ready"](site.now))
+        site.until(START + 300 + away)
+        assert site.size == 12
+        for name in ("n0", "n1", "n2", "n3"):
+            site.put(name, facts(since=site.now))
+        site.until(site.now + 301)
+        assert site.size == 16
+        assert site.body["status"]["nodes"].get("lately") == lately
+        site.until(site.now + 7 * 3600)
+        site.look()
+        assert "earlier" not in site.body["status"]["nodes"]
 
 
 @pytest.mark.parametrize("how", AWAY)

@@ -152,10 +152,16 @@ def _without(spec: object, left_out: Sequence[str]) -> object:
 
 
 def _count(nodes: object) -> object:
-    """Nodes that advice is for: the steady number, else those that are ready."""
+    """Nodes that advice is for: the steady number, else those that are ready; and for new sizes
+    those that the pool had lately.
+    """
     ready = at(nodes, "steady")
     ready = at(nodes, "ready") if ready is None else ready
-    return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
+    if not isinstance(ready, int):
+        return nodes
+    lately = at(nodes, "lately")
+    known = {"lately": lately} if isinstance(lately, int) else {}
+    return {"total": ready, "ready": ready, **known}
 
 
 def _named(kind: Kind, name: object, spec: object) -> Written:
