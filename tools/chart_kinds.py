@@ -167,9 +167,13 @@ def _launches() -> str:
         text = textwrap.indent("\n&& ".join(parts), "    ")
         made.append(f"- name: {kind.word} # arguments of a {kind.title}\n  expression: >-\n{text}")
     sizes = [
-        f"""(variables.resource == "{kind.resource}"\n&& {kind.sized})""" for kind in KINDS if kind.sized
+        f"""(variables.resource == "{kind.resource}"\n&& {kind.sized})"""
+        for kind in KINDS
+        if kind.sized
     ]
     text = textwrap.indent("\n|| ".join(sizes), "    ")
-    made.append(f"- name: sized # a job that asks for a size and states none gets one\n  expression: >-\n{text}")
+    made.append(
+        f"- name: sized # a job that asks for a size and states none gets one\n  expression: >-\n{text}"
+    )
     any_of = " || ".join(f"variables.{kind.word}" for kind in changing)
     return "\n".join([*made, f"- name: arguments # of any kind\n  expression: {any_of}"])

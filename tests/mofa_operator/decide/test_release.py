@@ -1,5 +1,6 @@
 """Mode Apply, decided: who gets arguments, who is let go, when, and that nobody waits for ever."""
 
+import asyncio
 import copy
 import json
 import shlex
@@ -17,6 +18,8 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
 from mofa_model.launch import table
+from mofa_operator.act.release import let_go
+from mofa_operator.api_errors import Refused
 from mofa_operator.decide.job import job
 from mofa_operator.decide.release import KUEUE, NAME, deadline, is_gated, is_suspended, overdue
 from mofa_operator.decide.status import moment
@@ -500,3 +503,111 @@ def test_whatever_a_job_looks_like_its_gate_opens_and_what_was_done_is_done(case
         decision.release.note.reason != "AppliedBeforeLaunch" and not again.release.free
     )
     assert kind in kinds.KINDS
+
+
+SIZED = replace(ADVICE, nodes=2, gpus=16)
+
+
+def unsized(**more):
+    """A TrainJob that waits and says neither nodes nor GPUs."""
+    body = waiting(TRAIN_JOB, more.pop("gate", None), mode=more.pop("mode", None), **more)
+    body["metadata"]["annotations"] |= {f"{PREFIX}size": "soonest", f"{PREFIX}model": "llama3.1-8b"}
+    body["spec"]["trainer"] = {
+        "command": ["torchrun"],
+        "args": ["pretrain_gpt.py", "--tensor-model-parallel-size=1"],
+    }
+    return body
+
+
+def job_set(nodes, gpus, args):
+    """What Trainer makes of it."""
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    container = {"name": "node", "args": args, "resources": limits}
+    pods = {"template": {"spec": {"containers": [container]}}}
+    one = {"name": "node", "template": {"spec": {"parallelism": nodes, **pods}}}
+    return {"metadata": {"uid": "made"}, "spec": {"suspend": True, "replicatedJobs": [one]}}
+
+
+class Server:
+    """An API server with a TrainJob and its JobSet."""
+
+    def __init__(self, body, made, *, refuses=False):
+        self.body, self.made, self.refuses, self.done = copy.deepcopy(body), made, refuses, []
+
+    async def get(self, kind, namespace, name):
+        return self.made if kind == JOB_SET else self.body
+
+    async def patch(self, kind, namespace, name, operations):
+        self.body = patched(self.body, operations)
+        self.done.append("patch")
+        return self.body
+
+    async def delete(self, kind, namespace, name, uid, *, rehearsal=False):
+        assert (kind, uid) == (JOB_SET, "made")
+        if self.refuses:
+            raise Refused("no")
+        self.done.append("rehearsal" if rehearsal else "delete")
+
+
+def test_it_gets_nodes_gpus_and_arguments_and_its_jobset_goes_after_a_rehearsal():
+    body = unsized()
+    release = decided(TRAIN_JOB, body, SIZED).release
+    server = Server(body, job_set(1, 0, body["spec"]["trainer"]["args"]))
+    asyncio.run(let_go(release, server))
+    told = server.body["spec"]["trainer"]
+    assert (told["numNodes"], told["numProcPerNode"]) == (2, 8)
+    assert told["args"][:1] == ["pretrain_gpt.py"]
+    assert told["args"][1:3] == ["--tensor-model-parallel-size", "8"]
+    assert server.done == ["rehearsal", "patch", "delete"]
+    assert release.note.reason == "SizedBeforeAdmission"
+    assert release.note.message == "2 x 8 GPUs were written, as soonest: tp=8,pp=2"
+
+
+def test_where_the_jobset_may_not_go_nothing_is_written():
+    body = unsized()
+    server = Server(body, job_set(1, 0, []), refuses=True)
+    released = asyncio.run(let_go(decided(TRAIN_JOB, body, SIZED).release, server))
+    assert (server.done, released.writes, server.body) == ([], (), body)
+    assert released.release.note.warning
+
+
+def test_a_crash_between_the_two_is_mended_at_the_next_look_and_a_right_jobset_stays():
+    body = unsized()
+    after = patched(body, decided(TRAIN_JOB, body, SIZED).release.launch)
+    after["metadata"]["generation"] = 2
+    again = decided(TRAIN_JOB, after, SIZED).release
+    assert (again.launch, again.free, again.note) == ((), (), None)
+    for made, done in (
+        (job_set(1, 0, []), ["delete"]),
+        (job_set(2, 8, after["spec"]["trainer"]["args"]), []),
+        (None, []),
+    ):
+        server = Server(after, made)
+        asyncio.run(let_go(again, server))
+        assert server.done == done
+
+
+def test_our_own_gate_opens_with_the_size():
+    body = unsized(gate="suspend")
+    release = decided(TRAIN_JOB, body, SIZED).release
+    after = patched(patched(body, release.launch), release.free)
+    assert not is_gated(live(TRAIN_JOB, after))
+    assert (after["spec"]["suspend"], after["spec"]["trainer"]["numNodes"]) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "answer", "why"),
+    [
+        ({}, replace(SIZED, arguments=()), "no trainer is named"),
+        ({}, replace(SIZED, framework_version="9.9"), "9.9"),
+        ({"suspended": False}, SIZED, ""),
+        ({"generation": 3}, SIZED, ""),
+    ],
+    ids=["no trainer", "not verified", "it runs", "it was changed"],
+)
+def test_nothing_is_half_written_and_the_reason_is_said_once(more, answer, why):
+    found = decided(TRAIN_JOB, unsized(**more), answer)
+    assert found.release is None
+    said = [one.message for one in found.notes if one.reason == "ApplySkippedRunning"]
+    assert all(why in one for one in said)
+    assert bool(said) == bool(why)
