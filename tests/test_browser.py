@@ -22,6 +22,7 @@ from operator_objects import World, meta, node, profile_with, shown
 from ruamel.yaml import YAML
 
 from mofa_model.answers.what_if import FIRST
+from mofa_model.answers.which_form import FIRST as WHICH
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import DAY, HOUR
@@ -159,6 +160,8 @@ async def walk(desk):
     pages = {
         "what-if": f"{desk}/?{urlencode(ASKED)}",
         "what-if-wrong": f"{desk}/?{urlencode(WRONG)}",
+        "which": f"{desk}/which?{urlencode({**WHICH, 'gpu': 'l4,a10g'})}",
+        "which-wrong": f"{desk}/which?{urlencode({**WHICH, 'gpu': 'h1oo'})}",
         "jobs": f"{site}/?search=llama3",
         "jobs-many": f"{site}/?namespace=many&page=2",
         "job": job,
@@ -273,7 +276,7 @@ def seen(walked):
 
 
 def test_no_page_is_wider_than_its_window(walked):
-    assert len(seen(walked)) == 8 * len(WIDTHS) * len(SCHEMES)
+    assert len(seen(walked)) == 10 * len(WIDTHS) * len(SCHEMES)
     assert {key: one["overflow"] for key, one in seen(walked).items() if one["overflow"] > 0} == {}
 
 

@@ -15,6 +15,7 @@ examples:
   mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s
   mofa profile --gpu h100 --class pod=3.0:262 --out pool.yaml
   mofa profile --show h100-east     one that comes with the package
+  mofa profile --measure            of the machine that this runs on
   mofa profile --from-cluster       one for each kind of GPU node, by KUBECONFIG"""
 GROUP: Final = "mofa.sources"
 """Entry-point group of live sources. `pools` is a function () -> pools, each with product,
@@ -29,6 +30,11 @@ def configure(parser: ArgumentParser) -> None:
         "--from-cluster",
         action="store_true",
         help="one profile for each kind of GPU node of the cluster (needs mofa-advisor[operator])",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="the GPUs and the main memory of this machine, by nvidia-smi and the kernel",
     )
     parser.add_argument(
         "--show",
@@ -78,7 +84,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print or write the profile."""
-    if arguments.from_cluster:
+    if arguments.measure:
+        text = _measured(arguments)
+    elif arguments.from_cluster:
         text = _from_cluster(arguments)
     else:
         text = _bundled(arguments.show) if arguments.show else _made(arguments)
@@ -127,6 +135,71 @@ def _from_cluster(arguments: Namespace) -> str:
     for text in unknown:
         terminal.tell(f"left out: {text}")
     return "---\n".join(_checked(one) for one in found)
+
+
+_SMI: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+
+
+def _measured(arguments: Namespace) -> str:
+    """The profile of this machine; what its kernels and links reach is not timed here."""
+    import subprocess
+
+    from mofa_model import presets
+    from mofa_model.errors import UnknownName, why
+
+    if arguments.gpu is not None or arguments.from_cluster:
+        said = "--gpu" if arguments.gpu is not None else "--from-cluster"
+        raise InputError(f"--measure: it says what {said} would; leave one of the two out")
+    try:
+        told = subprocess.run(_SMI, capture_output=True, text=True, timeout=60, check=True).stdout
+    except FileNotFoundError:
+        raise InputError("--measure: there is no nvidia-smi here; give --gpu instead") from None
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = why(error) if isinstance(error, OSError) else "it ended with an error or was slow"
+        raise InputError(f"--measure: nvidia-smi: {reason}; give --gpu instead") from None
+    name, count, memory = gpus_of(told)
+    try:
+        gpu = presets.resolve("devices", name, field="--measure")
+    except UnknownName as error:
+        sheet = f'name = "{name}", memory = "{memory} MiB", memory_bandwidth and peak_bf16'
+        raise InputError(f"{error}, with {sheet}: --device-file of `mofa advise`") from None
+    arguments.host_memory = arguments.host_memory or _main_memory()
+    per_node = arguments.gpus_per_node or count
+    terminal.tell(
+        f"{count} x {gpu}; its kernels and links are those of the preset: "
+        f"`python -m mofa_lab.kernels.measure --device {gpu}` times them"
+    )
+    return _checked(_manifest(arguments, arguments.name or gpu, name, per_node, {}))
+
+
+def gpus_of(told: str) -> tuple[str, int, int]:
+    r"""Name, number and memory in MiB of equal GPUs, from what nvidia-smi tells.
+
+    >>> gpus_of("NVIDIA L4, 23034\nNVIDIA L4, 23034\n")
+    ('NVIDIA L4', 2, 23034)
+    """
+    rows = [line.rpartition(",") for line in told.splitlines() if line.strip()]
+    kinds = {(name.strip(), memory.strip()) for name, _, memory in rows}
+    if len(kinds) != 1:
+        there = ", ".join(sorted(name for name, _ in kinds)) or "no GPU"
+        right = "give --gpu and --gpus-per-node for one kind of them"
+        raise InputError(f"--measure: nvidia-smi tells of {there}; {right}")
+    ((name, memory),) = kinds
+    if not name or not memory.isdecimal():
+        raise InputError("--measure: what nvidia-smi tells cannot be read; give --gpu instead")
+    return name, len(rows), int(memory)
+
+
+def _main_memory() -> str | None:
+    """Main memory of this machine by its kernel; None where that does not tell it."""
+    from pathlib import Path
+
+    try:
+        first = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[0].split()
+    except (OSError, IndexError):
+        return None
+    is_told = first[0] == "MemTotal:" and first[-1] == "kB"
+    return f"{int(first[1]) // 2**20} GiB" if is_told else None
 
 
 def _pools() -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
-"""Published statements that a fine-tune fits a machine, or does not, against the chance that we give
-it. No law and no constant is fitted to them.
+"""Published statements against what we say: that a fine-tune fits a machine or does not, against the
+chance that we give it; and layouts of recipes, against the default pick, both priced alike. No law
+and no constant is fitted to them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from mofa_model.units import Bytes, Ratio
 
 FITS: Final = Path(__file__).parents[2] / "data" / "statements" / "fits.json"
 """The statements with their sources."""
+RECIPES: Final = FITS.with_name("recipes.json")
+"""Recipes with their layouts and sources."""
 TRAINER: Final = "accelerate"
 """Whose search and constants answer: most of the trainers that are spoken of stand on it."""
 
@@ -76,3 +79,17 @@ def judged(case: Mapping[str, Any]) -> Judged:
 def score(cases: Sequence[Mapping[str, Any]]) -> list[Judged]:
     """What we say of each statement."""
     return [judged(case) for case in cases]
+
+
+def slower(case: Mapping[str, Any]) -> Ratio | None:
+    """How many times as long a step of the default pick takes as one of a recipe's layout; None where
+    one of them has no answer.
+
+    What a recipe does not say of its layout is completed as we would.
+    """
+    asked = {**case["question"], "top": 0}
+    pick = advise(request_of(AdviceQuestion(**asked)))
+    recipe = advise(request_of(AdviceQuestion(**asked, constraints=tuple(case["layout"]))))
+    if pick.predicted is None or recipe.predicted is None:
+        return None
+    return pick.predicted.step_seconds.target / recipe.predicted.step_seconds.target

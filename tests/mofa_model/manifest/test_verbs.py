@@ -283,3 +283,34 @@ def test_all_examples_together_are_a_fixed_point(capsys, tmp_path):
     whole = tmp_path / "whole.yaml"
     whole.write_text(once)
     assert run(capsys, "annotate", str(whole)) == (0, once, "")
+
+
+def test_a_profile_of_this_machine_says_what_its_tools_told_or_why_there_is_none(
+    tmp_path, monkeypatch, capsys
+):
+    """The lines are what nvidia-smi printed on a machine with two L4; there is no GPU here."""
+    tool = tmp_path / "nvidia-smi"
+
+    def told(text):
+        tool.write_text(f"#!/bin/sh\nprintf '{text}'\n", encoding="utf-8")
+        tool.chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["profile", "--measure"]) == 2
+    assert "no nvidia-smi here; give --gpu" in capsys.readouterr().err
+    told("NVIDIA L4, 23034\\nNVIDIA L4, 23034\\n")
+    assert cli.main(["profile", "--measure"]) == 0
+    said = capsys.readouterr()
+    assert "gpu: l4\n" in said.out
+    assert "gpusPerNode: 2\n" in said.out
+    assert "GiB" in said.out, "main memory, by the kernel"
+    assert "2 x l4; its kernels and links are those of the preset" in said.err
+    told("NVIDIA K80, 11441\\n")
+    assert cli.main(["profile", "--measure"]) == 2
+    assert "--device-file" in capsys.readouterr().err
+    told("NVIDIA L4, 23034\\nNVIDIA A10, 23028\\n")
+    assert cli.main(["profile", "--measure"]) == 2
+    assert "NVIDIA A10, NVIDIA L4" in capsys.readouterr().err
+    told("")
+    assert cli.main(["profile", "--measure"]) == 2
+    assert "no GPU" in capsys.readouterr().err
