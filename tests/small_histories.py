@@ -53,7 +53,7 @@ class Cluster:
         self.boots = {n: [(BEGIN - r.randint(2, 30) * DAY)] for n in self.nodes}
         self.xids = {n: {} for n in self.nodes}
         self.counters, self.conditions, self.offered, self.extra = [], [], {}, []
-        self.gaps, self.pods, self.truth, self.hours = [], [], [], None
+        self.gaps, self.pods, self.truth, self.shifted = [], [], [], {}
 
     def at(self, hours):
         return int(BEGIN + hours * HOUR)
@@ -163,7 +163,13 @@ class Cluster:
             add(metric, labels, self.seen(parts, off, self.lives[n], self.dark[n]))
 
         if self.exporters:
-            parts = [(max(BEGIN, a), b, a) for a, b in pairwise([*self.boots[n], END])]
+            turns = [max(BEGIN, a) for a in self.boots[n]]
+            if n in self.shifted:  # a clock that is set moves the boot time later than it says
+                turns[-1] = self.shifted[n]
+            parts = [
+                (a, b, boot)
+                for boot, (a, b) in zip(self.boots[n], pairwise([*turns, END]), strict=True)
+            ]
             labels = f'job="node-exporter",instance="{ip}:9100",namespace="monitoring"'
             told("node_boot_time_seconds", f'{labels},nodename="{n}"', parts)
         gpu_exporter = f'job="dcgm",instance="{ip}:9400",namespace="gpu-operator",Hostname="{n}"'
@@ -209,7 +215,7 @@ class Pod:
             kind,
         )
         self.created, self.started, self.end, self.phase = created, created + 30, END, ""
-        self.exits, self.reason, self.disruption = [], "", ""
+        self.exits, self.reason, self.disruption, self.side = [], "", "", []
 
     def series(self, add, off):
         c = self.c
@@ -256,6 +262,28 @@ class Pod:
             told("kube_pod_status_phase", f',phase="{phase}"', c.bools(spans, a=self.created))
         if self.reason:
             told("kube_pod_status_reason", f',reason="{self.reason}"', [(self.end, END, 1)])
+        if self.disruption:
+            told(
+                "kube_pod_status_disruption_reason",
+                f',reason="{self.disruption}"',
+                [(self.end, END, 1)],
+            )
+        if self.side:
+            helper = ',container="logs"'
+            begins = [self.started, *(at + 10 for at in self.side)]
+            told(
+                "kube_pod_container_state_started",
+                helper,
+                [(a, b, a) for a, b in pairwise([*begins, self.end])],
+            )
+            told(
+                "kube_pod_container_status_restarts_total",
+                helper,
+                [
+                    (a, b, k)
+                    for k, (a, b) in enumerate(pairwise([self.created, *begins[1:], self.end]))
+                ],
+            )
         starts = [self.started, *(again for _, again, *_ in self.exits)]
         box = ',container="main"'
         told(

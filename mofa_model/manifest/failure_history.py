@@ -52,6 +52,8 @@ class HistoryRow(Part):
     """Recovery class."""
     failures: Zero
     """Failures counted."""
+    others: Zero | None = None
+    """Preemptions and drains, which interrupt and are no faults; missing = none was seen."""
     exposure_node_days: Decimal
     """Node-days watched."""
     window_seconds: Seconds = 0
@@ -81,12 +83,17 @@ class HistoryRow(Part):
     @property
     def evidence(self) -> FailureEvidence:
         """The evidence for advice: as it counts for the next 30 days, else all that was counted."""
-        counted = _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
+        counted = _evidence(
+            self.exposure_node_days, self.failures, None, self.recovery_seconds, self.others
+        )
         if self.present_failures is None or self.present_node_days is None:
             return counted
         return replace(
             counted,
             failures=number(self.present_failures),
+            others=counted.others * number(self.present_node_days) / counted.node_days
+            if counted.node_days
+            else 0.0,
             node_days=number(self.present_node_days),
         )
 
@@ -104,7 +111,7 @@ def evidence_in(rows: Any) -> dict[str, FailureEvidence]:
     """The evidence in rows of a status, by recovery class; what cannot be read says nothing."""
     listed = rows if isinstance(rows, list) else []
     told = {str(row.get("name")): row for row in listed if isinstance(row, Mapping)}
-    keys = ("exposureNodeDays", "failures", "recoveries", "recoverySeconds")
+    keys = ("exposureNodeDays", "failures", "recoveries", "recoverySeconds", "others")
     return {
         one.value: _evidence(*(row.get(key) for key in keys))
         for one in RecoveryClass
@@ -117,6 +124,7 @@ def as_written(evidence: FailureEvidence) -> FailureEvidence:
     return FailureEvidence(
         node_days=round(evidence.node_days, _DIGITS),
         failures=evidence.failures,
+        others=evidence.others,
         recoveries=evidence.recoveries,
         recovery_seconds=float(round(evidence.recovery_seconds)) if evidence.recoveries else 0.0,
     )
@@ -138,6 +146,8 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
         "failures": evidence.failures,
         "exposureNodeDays": as_text(evidence.node_days),
     }
+    if evidence.others:
+        row["others"] = evidence.others
     if evidence.recoveries:
         row |= {
             "recoveries": evidence.recoveries,
@@ -146,16 +156,22 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
     return row
 
 
-def _evidence(node_days: Any, failures: Any, recoveries: Any, seconds: Any) -> FailureEvidence:
+def _evidence(
+    node_days: Any, failures: Any, recoveries: Any, seconds: Any, others: Any = None
+) -> FailureEvidence:
     # A day's row has the number of timed recoveries and their time together. A row of the whole
-    # history has their mean, which counts for as many as there were failures.
-    count = int(number(failures))
+    # history has their mean, which counts for as many as there were interruptions.
+    count, more = int(number(failures)), int(number(others))
     timed, time = int(number(recoveries)), number(seconds)
     if recoveries is None and seconds is not None:
-        timed = max(1, count)
+        timed = max(1, count + more)
         time = float(timed * int(time))
     return FailureEvidence(
-        node_days=number(node_days), failures=count, recoveries=timed, recovery_seconds=time
+        node_days=number(node_days),
+        failures=count,
+        others=more,
+        recoveries=timed,
+        recovery_seconds=time,
     )
 
 
@@ -166,6 +182,8 @@ class DayRow(Part):
     """Recovery class; one that the witness cannot see is missing."""
     failures: Zero
     """Failures counted."""
+    others: Zero | None = None
+    """Preemptions and drains, which interrupt and are no faults; missing = none was seen."""
     exposure_node_days: Decimal
     """Node-days watched."""
     recoveries: Zero | None = None

@@ -150,9 +150,9 @@ def _rate(
             return FailureRate.assumed(0.0)
         failures, exposure = weight, weight / per_node_second
     elif blend and per_node_second > 0 and weight > 0:
-        failures, exposure = weight + seen.failures, weight / per_node_second + exposed
+        failures, exposure = weight + seen.interruptions, weight / per_node_second + exposed
     else:
-        failures, exposure = JEFFREYS + seen.failures, exposed
+        failures, exposure = JEFFREYS + seen.interruptions, exposed
     rounded = _two_digits(failures / exposure * DAY) / DAY
     return FailureRate(failures=failures, exposure=failures / rounded)
 

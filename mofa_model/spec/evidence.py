@@ -24,8 +24,11 @@ class FailureEvidence:
     """Exposure: node-days in which a failure would have been seen. [node d]"""
     failures: float = 0
     """Failures; no whole number where old ones count less. [1]"""
+    others: float = 0
+    """Interruptions that were no faults: preemptions, reclaimed machines, drains. They are in the
+    rates of ETTR and of the interval, and not in the check of the assumption. [1]"""
     recoveries: int = 0
-    """Recoveries whose time was seen. [1]"""
+    """Recoveries whose time was seen, from any interruption. [1]"""
     recovery_seconds: float = 0.0
     """Their time together. [s]"""
 
@@ -34,6 +37,7 @@ class FailureEvidence:
         return FailureEvidence(
             node_days=self.node_days + other.node_days,
             failures=self.failures + other.failures,
+            others=self.others + other.others,
             recoveries=self.recoveries + other.recoveries,
             recovery_seconds=self.recovery_seconds + other.recovery_seconds,
         )
@@ -43,9 +47,15 @@ class FailureEvidence:
         return FailureEvidence(
             node_days=self.node_days - other.node_days,
             failures=self.failures - other.failures,
+            others=self.others - other.others,
             recoveries=self.recoveries - other.recoveries,
             recovery_seconds=self.recovery_seconds - other.recovery_seconds,
         )
+
+    @property
+    def interruptions(self) -> float:
+        """Failures, and interruptions that were none. [1]"""
+        return self.failures + self.others
 
     @property
     def mean_recovery(self) -> float | None:

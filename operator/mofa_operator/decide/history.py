@@ -379,6 +379,8 @@ def _row(memory: History, report: RateReport) -> Written:
         "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
         "verdict": report.verdict.value,
     }
+    if seen.others:
+        row["others"] = int(seen.others)
     if report.since is not None:
         row["changedDate"] = report.since
     if (report.present.failures, report.present.node_days) != (seen.failures, seen.node_days):

@@ -83,7 +83,7 @@ def differs(old_history: History, new_history: History, least: float) -> bool:
     """Whether any figure of the evidence changed by a share of `least` or more."""
 
     def figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
-        return (None,) * 3 if one is None else (one.node_days, one.failures, one.mean_recovery)
+        return (None,) * 3 if one is None else (one.node_days, one.interruptions, one.mean_recovery)
 
     pairs: list[tuple[float | None, float | None]] = [(old_history.coverage, new_history.coverage)]
     for name in RecoveryClass:
@@ -128,7 +128,7 @@ def merged(
         day
         for key, day in sorted(kept.items())
         if since <= key[0] <= until
-        and (day.covered or any(one.failures for one in day.classes.values()))
+        and (day.covered or any(one.interruptions for one in day.classes.values()))
     )
 
 

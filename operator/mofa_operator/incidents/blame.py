@@ -24,23 +24,24 @@ REPEATED: Final = 1.5 * HOUR
 ALIKE: Final = 0.015
 """Share by which lengths of runs that end at one step differ, beside a minute. [1]"""
 WEIGHTS: Final[Mapping[str, float]] = {
-    "prior": 0.0,
-    "by_signal": 1.5,
-    "own_code": -2.8,
-    "waited": 3.0,
-    "together": 0.7,
-    "alike": -3.0,
-    "looping": -1.5,
-    "again": -1.0,
-    "survived": 1.7,
-    "lasted": 0.8,
-    "sooner": -1.0,
+    "prior": 0.5,
+    "by_signal": 1.7,
+    "own_code": -2.0,
+    "waited": 4.0,
+    "together": 0.0,
+    "alike": -2.9,
+    "looping": -2.6,
+    "again": -0.3,
+    "survived": 0.8,
+    "lasted": 0.4,
+    "sooner": -2.0,
     "program_xid": -2.0,
-    "neighbours": 2.5,
-    "node_record": 1.0,
+    "neighbours": 1.8,
+    "node_record": 0.5,
 }
-"""What each sign adds to the logarithm of the odds that the machines did it; fitted by
-lab/incidents on made histories of four kinds of launchers and seven of causes."""
+"""What each sign adds to the logarithm of the odds that the machines did it: what tools/blame.py
+fits on 51,000 stops of 3,000 made histories of three kinds of launchers, to a digit. Ours: that
+waiting is worth 4 (fitted 5.6, where no program ever waits), and a node's record 0.5 (not made)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +71,7 @@ class Signs:
     program_xid: bool = False
     """A GPU of its nodes reported an error that programs make."""
     neighbours: bool = False
-    """Another job stopped at the same moment."""
+    """Another job stopped at the same moment, and neither does so again and again."""
     node_record: bool = False
     """Its nodes had a fault, a notice or a flap close to it."""
 
@@ -100,9 +101,9 @@ def infrastructure_share(signs: Signs) -> float:
     """The chance that the machines made it stop.
 
     >>> round(infrastructure_share(Signs(survived=True)), 2)
-    0.85
+    0.79
     >>> round(infrastructure_share(Signs(alike=True, again=True)), 2)
-    0.01
+    0.06
     """
     odds = WEIGHTS["prior"] + sum(
         WEIGHTS[one.name] for one in fields(signs) if getattr(signs, one.name)

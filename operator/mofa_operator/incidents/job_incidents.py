@@ -358,7 +358,9 @@ class JobIncidents:
             lasted=before is not None and before > REPLAY,
             sooner=before is not None and before < SOON,
             program_xid=any(incident.cause is causes.USER_XID for incident in near),
-            neighbours=any(
+            neighbours=not repeats
+            and not leads
+            and any(
                 abs(at - outage.start) <= 120
                 for job, starts in self._starts.items()
                 if job != outage.job

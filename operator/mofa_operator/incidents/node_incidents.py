@@ -66,6 +66,8 @@ _MOST: Final = 0.5
 """Share of a pool's nodes above which what they share is no matter of single nodes. [1]"""
 _DOMAIN: Final = 3
 """Fewest nodes that make an outage of a domain: two may fail at once by chance. [1]"""
+_PAIR: Final = 2
+"""Nodes that do where a label is theirs alone. [1]"""
 _SIGN: Final = 240.0
 """How long before an outage a fault is its first sign, beside two samples. [s]"""
 _FALLEN_OFF: Final = 900.0
@@ -673,7 +675,7 @@ def domains(
 def _of_domains(
     group: list[Incident], labels: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Incident]:
-    """Faults that began together, as one for each set of nodes with the smallest label in common.
+    """Faults that began together as one of the smallest label that they have in common.
 
     Three at once have one cause, whether or not a label says which; two only where a label is
     theirs alone.
@@ -689,13 +691,16 @@ def _of_domains(
             and (
                 everywhere[pair] <= max(2 * count, count + 2)
                 if count >= _DOMAIN
-                else everywhere[pair] == count == 2
+                else everywhere[pair] == count == _PAIR
             )
         ]
         if shared:
             _, _, (label, value) = max(shared)
-            members = [i for i in left.values() if labels[i.name].get(label) == value]
+            members = [i for i in left.values() if labels.get(i.name, {}).get(label) == value]
             name, said = value, f"with {label}={value} "
+            if len(left) - len(members) >= _PAIR:  # several domains at once have a cause above them
+                members = list(left.values())
+                name, said = _several(members), ""
         elif len(left) >= _DOMAIN:
             members = list(left.values())
             name, said = _several(members), ""

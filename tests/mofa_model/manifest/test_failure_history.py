@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.manifest.failure_history import as_written, evidence_in, row_of
+from mofa_model.manifest.failures import _rate
 from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.reliability.observed import ObservedFailures, assess
 from mofa_model.spec.evidence import FailureEvidence
 
 STATUS = json.loads(
@@ -31,6 +33,17 @@ def test_what_is_read_is_what_was_written(node_days, failures, recoveries, secon
     rows = json.loads(json.dumps([row_of("pod", told)]))
     assert evidence_in(rows) == {"pod": as_written(told)}
     assert as_written(as_written(told)) == as_written(told)
+
+
+def test_interruptions_that_are_no_faults_are_in_the_rate_of_advice_and_not_in_the_check():
+    """10 faults and 30 preemptions in 1,000 node-days: advice counts 40, the check 10."""
+    told = FailureEvidence(node_days=1000.0, failures=10, others=30)
+    rows = json.loads(json.dumps([row_of("pod", told)]))
+    assert evidence_in(rows)["pod"] == as_written(told)
+    assert evidence_in(rows)["pod"].interruptions == 40
+    rate = _rate(0.0, told, 0.0, blend=False)
+    assert rate.failures == 40.5
+    assert assess(ObservedFailures(classes={"pod": told}), {"pod": 0.01}).rates[0].failures == 10
 
 
 @given(

@@ -9,6 +9,7 @@ import pytest
 from mofa_model.errors import BadValue
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import (
@@ -24,6 +25,7 @@ from mofa_operator.incidents.timelines import (
     Stall,
     ValueRun,
 )
+from mofa_operator.observe.history.history import _evidence
 
 JOB = "research/llama"
 START, DAY, STEP = 1_000_000.0, 86400.0, 60.0
@@ -490,3 +492,27 @@ def test_places_that_give_up_on_one_that_went_out_are_the_same_incident():
     told = [pod(slot=0, node="n0", exits=exits((20000, 137)))]
     told += [pod(slot=n, node=f"n{n}", exits=exits((20610 + n, 1))) for n in range(1, 8)]
     assert len(judged(*told)) == 1
+
+
+def test_evidence_tells_faults_from_interruptions_that_are_none():
+    def stop(cause, at):
+        return Incident(
+            kind="job",
+            name=JOB,
+            start=at,
+            end=at + 600,
+            cause=cause,
+            evidence=(),
+            recovery_class=RecoveryClass.JOB,
+        )
+
+    told = [
+        stop(causes.NODE_DOWN, 0),
+        stop(causes.PREEMPTION, 5000),
+        stop(causes.DRAIN, 9000),
+        stop(causes.RECLAIMED, 20000),
+    ]
+    seen = _evidence(100.0, told)
+    assert (seen.failures, seen.others, seen.interruptions) == (1, 3, 4)
+    assert seen.mean_recovery == 600
+    assert not causes.USER_CRASH.interrupts

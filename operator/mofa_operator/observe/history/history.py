@@ -23,7 +23,7 @@ from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_model.spec.incident_causes import NODE_LOST
+from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.evidence import PROMETHEUS, Day, date_of
@@ -206,12 +206,17 @@ def _history(found: Past, days: Sequence[Span]) -> History:
     rests_on_jobs = busy > 0 and busy >= BUSY * sum(ready.values())
     exposed = found.training_spans if rests_on_jobs else found.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
-    failures = [incident for incident in found.incidents if incident.cause.counts]
-    of_nodes = [incident for incident in failures if incident.kind != "job"]
+    fault = InterruptionClass.FAULT
+    interruptions = [
+        one
+        for one in found.incidents
+        if one.cause.interrupts and (one.cause.counts or one.cause.by is not fault)
+    ]
+    of_nodes = [one for one in interruptions if one.kind != "job" and one.cause.by is fault]
     counts_restarts = any(pod.containers for pod in found.pool_pods)
     if rests_on_jobs:
         by_class = {
-            level.value: [i for i in failures if i.kind == "job" and i.recovery_class is level]
+            level.value: [i for i in interruptions if i.kind == "job" and i.recovery_class is level]
             for level in (RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB)
             if counts_restarts or level is not RecoveryClass.PROCESS
         }
@@ -245,16 +250,18 @@ def _history(found: Past, days: Sequence[Span]) -> History:
 
 
 def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
-    """Recovery times of jobs whose end was seen. [s]"""
+    """Recovery times of jobs whose end was seen, from interruptions of any kind. [s]"""
     return tuple(i.seconds for i in incidents if i.timed and i.recovery_class)
 
 
 def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence:
     """Incidents of one class over an exposure in node-days."""
     times = _recoveries(incidents)
+    faults = sum(one.cause.by is InterruptionClass.FAULT for one in incidents)
     return FailureEvidence(
         node_days=exposure,
-        failures=len(incidents),
+        failures=faults,
+        others=len(incidents) - faults,
         recoveries=len(times),
         recovery_seconds=sum(times),
     )
