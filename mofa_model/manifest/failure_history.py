@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     ClassName: TypeAlias = str
 else:
     ClassName = Literal[tuple(one.value for one in RecoveryClass)]
-Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
+Verdict = Literal[
+    "Consistent", "Drifts", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"
+]
 
 
 Date = Annotated[

@@ -4,16 +4,19 @@ with one promise a year.
 A change of the rate may have begun on any day. Evidence R is the likelihood ratio of a changed rate
 over the assumed one, summed over the days of its beginning (Shiryaev 1963, Roberts 1966):
 
-    R(t + d) = (R(t) + d) x L(failures, expected)
+    R(t + d) = (R(t) + d) x L(failures, expected)^(1 / D)
     L = q^k exp(-(q - 1) mu)    for q times the assumed rate
 
 While the assumption holds the mean of R is the time watched, so it passes A within a year with a
 chance of at most 365 / A (Doob), however often one looks. The classes of a pool, their total, and
 both directions share one chance of a false verdict.
 
-Failures that come in batches (a rack, a switch) are fewer events than failures. How large batches
-are is learned from the days themselves: counts are negative binomial with variance `batch` x mean,
-and the largest batch that the days leave plausible divides the evidence.
+D is the variance of counts over their mean, and divides the evidence. It is learned from the pool:
+failures of one event (a rack, a switch) come on one day, so the days of a week tell how large
+events are, whatever rate that week had; and rates of real fleets move from week to week around
+their mean, which sums of 7 and of 28 days tell. Two verdicts follow. With the D of days alone the
+rate moved: it *drifts*. With the D of weeks it moved by more than such weeks do: the assumption is
+wrong.
 """
 
 from __future__ import annotations
@@ -36,21 +39,31 @@ ENOUGH: Final = 1.0
 """Expected failures under the assumption below which silence says nothing. [1]"""
 RATIOS: Final = np.array([[1.5, 2.0, 4.0, 16.0], [1 / 1.5, 1 / 2.0, 1 / 4.0, 1 / 16.0]])
 """Rates that are looked for, over the assumed one: higher, lower. [1]"""
-BATCHES: Final = np.array([1.0, 2.0, 4.0, 8.0])
-"""Failures of one event. [1]"""
-PLAUSIBLE: Final = 2.0
-"""Log likelihood below the best at which a size of batches is still plausible. [1]"""
+DISPERSIONS: Final = 2.0 ** np.arange(7)
+"""Variance of counts over their mean; of days also the failures of one event. [1]"""
+LARGEST_EVENT: Final = 3
+"""Position in DISPERSIONS of the largest event that is looked for; it counts until a week has told.
+[1]"""
+WEEK: Final = 7.0
+"""Days that are compared with each other, because one rate serves them. [d]"""
+PLAUSIBLE: Final = 1.0
+"""Log likelihood below the best at which a dispersion is still plausible. [1]"""
+SLOW: Final = ((WEEK, 2 * PLAUSIBLE), (4 * WEEK, 1.5 * PLAUSIBLE))
+"""Sums of days in which a rate that moves is seen, and how plausible a dispersion must be. [d, 1]"""
 MEMORY: Final = 1.5
 """Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict
 ends: one day does not turn it, and a rate that came back is believed soon. [1]"""
-_TELLING: Final = 2
-"""Spans from which on they tell the size of batches. [1]"""
+_SURER: Final = 1e6
+"""Logarithm by which a direction in which the assumption is wrong goes before one that drifts. [1]"""
+_NEAR: Final = 0.25
+"""By how much a sum of whole spans may be shorter than asked. [d]"""
 
 
 class Verdict(StrEnum):
     """What data say of an assumed rate."""
 
     CONSISTENT = "Consistent"
+    DRIFTS = "Drifts"
     HIGHER = "HigherThanAssumed"
     LOWER = "LowerThanAssumed"
     INSUFFICIENT = "InsufficientData"
@@ -65,9 +78,9 @@ class AssumptionCheck:
 
     verdict: Verdict
     evidence_ratio: float
-    """Evidence against the assumption over what a verdict needs. [1]"""
+    """Evidence that the assumption is wrong over what a verdict needs. [1]"""
     since: int | None
-    """Span in which the rate changed, most likely, from zero; None if it stands."""
+    """Span in which the rate changed, most likely, from zero; None where it did not."""
     ratio: float | None
     """Failures since then over those expected. [1]"""
 
@@ -92,26 +105,43 @@ def check_assumption(
         return AssumptionCheck(
             verdict=verdict, evidence_ratio=float(some), since=0 if some else None, ratio=None
         )
-    needed = needed_evidence(alarm)
-    evidence, batch = replay(lengths, expected, failures, most=needed + MEMORY)
-    against = counted(evidence, batch) - needed
-    standing = [way for way in range(len(_WAYS)) if verdict_holds(against[:, way])[-1]]
-    if not standing:
-        verdict = Verdict.CONSISTENT if total >= ENOUGH else Verdict.INSUFFICIENT
+    moved, wrong = evidence_against(lengths, expected, failures, alarm)
+    has_moved, is_wrong = (verdict_holds(against)[-1] for against in (moved, wrong))
+    if has_moved.any():  # a rate that came back is not wrong any more
+        way = int(np.argmax(np.where(has_moved, moved[-1] + _SURER * is_wrong, -np.inf)))
+        since = _change(expected, failures, RATIOS[way])
+        seen, foreseen = (float(np.sum(one[since:])) for one in (failures, expected))
         return AssumptionCheck(
-            verdict=verdict, evidence_ratio=float(np.exp(against[-1].max())), since=None, ratio=None
+            verdict=_WAYS[way] if is_wrong[way] else Verdict.DRIFTS,
+            evidence_ratio=float(np.exp(wrong[-1, way])),
+            since=since,
+            ratio=seen / max(foreseen, 1e-300),
         )
-    way = max(standing, key=lambda one: float(against[-1, one]))
-    gained = np.cumsum(log_ratio(expected[:, None], failures[:, None], RATIOS[way]), axis=0)
+    verdict = Verdict.CONSISTENT if total >= ENOUGH else Verdict.INSUFFICIENT
+    return AssumptionCheck(
+        verdict=verdict, evidence_ratio=float(np.exp(wrong[-1].max())), since=None, ratio=None
+    )
+
+
+def evidence_against(
+    lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], alarm: Ratio
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Evidence that the rate moved, and that the assumption is wrong, over what a verdict needs:
+    logarithms after each span, by direction. Ours. [1]
+    """
+    needed = needed_evidence(alarm)
+    evidence = replay(lengths, expected, failures, most=needed + MEMORY)
+    events = event_dispersion(lengths, expected, failures)
+    slow = np.maximum(events, slow_dispersion(lengths, expected, failures))
+    return counted(evidence, events) - needed, counted(evidence, slow) - needed
+
+
+def _change(expected: NDArray[Any], failures: NDArray[Any], ratios: NDArray[Any]) -> int:
+    """Span from which one of some ratios explains the failures best. [1]"""
+    gained = np.cumsum(log_ratio(expected[:, None], failures[:, None], ratios), axis=0)
     before = np.vstack([np.zeros_like(gained[:1]), gained[:-1]])
     most_likely = int(np.argmax(gained[-1] - before.min(axis=0)))
-    since = int(np.argmin(before[:, most_likely]))
-    return AssumptionCheck(
-        verdict=_WAYS[way],
-        evidence_ratio=float(np.exp(against[-1, way])),
-        since=since,
-        ratio=float(np.sum(failures[since:]) / max(float(np.sum(expected[since:])), 1e-300)),
-    )
+    return int(np.argmin(before[:, most_likely]))
 
 
 def needed_evidence(alarm: Ratio) -> float:
@@ -127,28 +157,26 @@ def needed_evidence(alarm: Ratio) -> float:
 
 def replay(
     lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Evidence after each span by batch, direction and ratio, and the batch that counts. Ours. [1]
+) -> NDArray[Any]:
+    """Evidence after each span by dispersion, direction and ratio. Ours. [1]
 
     Evidence is a logarithm, at most `most`. The first axis of `expected` and `failures` is time;
     axes behind it are independent pools.
     """
-    k, mu = (
-        np.asarray(failures, dtype=float)[..., None],
-        np.asarray(expected, dtype=float)[..., None],
-    )
-    gained = log_ratio(mu[..., None, None], k[..., None, None], RATIOS) / BATCHES[:, None, None]
+    k, mu = (np.asarray(one, dtype=float)[..., None, None, None] for one in (failures, expected))
+    gained = log_ratio(mu, k, RATIOS) / DISPERSIONS[:, None, None]
     evidence = np.empty(gained.shape)
     now: Any = np.full(gained.shape[1:], -np.inf)
     for at, span in enumerate(lengths):
         begun = np.logaddexp(now, np.log(max(float(span), 1e-9)))
         now = evidence[at] = np.minimum(begun + gained[at], most)
-    return evidence, plausible_batch(mu, k)
+    return evidence
 
 
-def counted(log_evidence: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
+def counted(log_evidence: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:
     """Logarithm of the evidence that counts, by direction: the mean over ratios. Ours. [1]"""
-    chosen = np.take_along_axis(log_evidence, batch[..., None, None, None], axis=-3)[..., 0, :, :]
+    at = dispersion[..., None, None, None]
+    chosen = np.take_along_axis(log_evidence, at, axis=-3)[..., 0, :, :]
     mean: NDArray[Any] = np.logaddexp.reduce(chosen, axis=-1) - np.log(RATIOS.shape[-1])
     return mean
 
@@ -175,35 +203,130 @@ def log_ratio(expected: Any, failures: Any, ratio: Any) -> Any:
     return failures * np.log(ratio) - (ratio - 1) * expected
 
 
-def plausible_batch(expected: NDArray[Any], failures: NDArray[Any]) -> NDArray[Any]:
-    """Position in BATCHES of the largest plausible batch of failures, after each span. Ours. [1]
+def event_dispersion(
+    lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any]
+) -> NDArray[Any]:
+    """Position in DISPERSIONS of the largest plausible event, after each span. Ours. [1]
 
-    Each batch size is judged with its best change of rate, so that a change does not look like
-    batches. Both arguments end in an axis of length one, which the batch sizes fill. A few spans
-    give 0, because they cannot tell.
+    Judged by how the failures of a week fall on its days, so that it does not matter how many there
+    were. Until a week of several spans is over, the largest counts; one span alone tells nothing.
+
+    >>> week = np.array([3, 0, 0, 0, 3, 0, 0])
+    >>> alone, threes = (np.tile(one, 8) for one in ([1, 1, 0, 1, 1, 1, 1], week))
+    >>> days = np.ones(56)
+    >>> [int(DISPERSIONS[event_dispersion(days, days, one)[-1]]) for one in (alone, threes)]
+    [1, 8]
     """
-    if len(expected) < _TELLING:
-        return np.zeros(expected.shape[:-1], dtype=int)
+    sizes = DISPERSIONS[: LARGEST_EVENT + 1]
+    weeks = [week for week in _sums(lengths, WEEK) if week[1] - week[0] > 1]
+    likelihood = np.zeros((len(weeks) + 1, *failures.shape[1:], len(sizes)))
+    for at, (start, stop) in enumerate(weeks):
+        week = _log_chance_of_days(expected[start:stop], failures[start:stop], sizes)
+        likelihood[at + 1] = likelihood[at] + week
+    several = lengths[0] < WEEK - _NEAR
+    known = _largest_plausible(likelihood, PLAUSIBLE)
+    known[0] = LARGEST_EVENT if several else 0
+    return _at_each_span(known, [stop for _, stop in weeks], len(lengths))
+
+
+def slow_dispersion(
+    lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any]
+) -> NDArray[Any]:
+    """Position in DISPERSIONS of the largest plausible dispersion of weeks and of four weeks, after
+    each span. Ours. [1]
+
+    Each dispersion is judged with its best change of rate, so that a change does not look like a
+    rate that moves. Until two sums are over, the largest counts; spans without days are taken as
+    they are.
+    """
     rates = np.append(1.0, RATIOS.ravel())
-    mean = np.maximum(expected, 1e-9)[..., None] * rates
-    each = np.cumsum(_log_likelihood(failures[..., None], mean, BATCHES[:, None]), axis=0)
-    gained = each[..., 1:] - each[..., :1]
-    changed = gained - np.minimum(np.minimum.accumulate(gained, axis=0), 0.0)
-    likelihood = each[..., 0] + changed.max(axis=-1)
-    plausible = likelihood >= likelihood.max(axis=-1, keepdims=True) - PLAUSIBLE
-    return np.asarray(len(BATCHES) - 1 - np.argmax(plausible[..., ::-1], axis=-1))
+    found = np.zeros(failures.shape, dtype=int)
+    unknown = len(DISPERSIONS) - 1 if lengths[0] < WEEK - _NEAR else 0
+    for length, plausible in SLOW:
+        sums = _sums(lengths, length)
+        likelihood = np.zeros((len(sums) + 1, *failures.shape[1:], len(DISPERSIONS)))
+        if len(sums) > 1:
+            mu, k = (
+                np.array([one[start:stop].sum(axis=0) for start, stop in sums])[..., None, None]
+                for one in (np.asarray(expected, dtype=float), failures)
+            )
+            by_rate = _log_likelihood(k, np.maximum(mu, 1e-9) * rates, DISPERSIONS[:, None])
+            each = np.cumsum(by_rate, axis=0)
+            gained = each[..., 1:] - each[..., :1]
+            changed = gained - np.minimum(np.minimum.accumulate(gained, axis=0), 0.0)
+            likelihood[1:] = each[..., 0] + changed.max(axis=-1)
+        known = _largest_plausible(likelihood, plausible)
+        known[:2] = unknown  # one sum alone does not tell
+        at = _at_each_span(known, [stop for _, stop in sums], len(lengths))
+        found = np.maximum(found, np.minimum(at, _most_dispersed(lengths, expected, length)))
+    return found
 
 
-def _log_likelihood(k: NDArray[Any], mean: NDArray[Any], batch: NDArray[Any]) -> NDArray[Any]:
-    """Negative binomial log likelihood up to a constant; Poisson for a batch of one. [1]"""
+def _most_dispersed(lengths: NDArray[Any], expected: NDArray[Any], length: float) -> NDArray[Any]:
+    """Position in DISPERSIONS of the largest that a sum of so many days [d] can have where a rate
+    moves by as much as its mean, after each span. Source: systems of LANL, whose months move by 0.2
+    to 1.1 of their mean. [1]
+    """
+    days = np.cumsum(lengths).reshape(-1, *[1] * (expected.ndim - 1))
+    mean = length * np.cumsum(expected, axis=0) / np.maximum(days, 1e-9)
+    return np.asarray(np.minimum(np.ceil(np.log2(1 + mean)), len(DISPERSIONS) - 1).astype(int))
+
+
+def _sums(lengths: NDArray[Any], length: float) -> list[tuple[int, int]]:
+    """First span, and the one behind the last, of each whole stretch of so many days. []
+
+    >>> _sums(np.array([1.0, 1.0, 1.0, 7.0, 1.0]), 3.0)
+    [(0, 3), (3, 4)]
+    """
+    found, start, days = [], 0, 0.0
+    for at, span in enumerate(lengths):
+        days += float(span)
+        if days >= length - _NEAR:
+            found.append((start, at + 1))
+            start, days = at + 1, 0.0
+    return found
+
+
+def _largest_plausible(likelihood: NDArray[Any], plausible: float) -> NDArray[Any]:
+    """Largest position on the last axis that is hardly less likely than the best. [1]"""
+    is_plausible = likelihood >= likelihood.max(axis=-1, keepdims=True) - plausible
+    return np.asarray(likelihood.shape[-1] - 1 - np.argmax(is_plausible[..., ::-1], axis=-1))
+
+
+def _at_each_span(known: NDArray[Any], stops: list[int], spans: int) -> NDArray[Any]:
+    """What was known after each span, from what was known at first and after each stop. []"""
+    return np.asarray(known[np.searchsorted(stops, np.arange(1, spans + 1), side="right")])
+
+
+def _log_chance_of_days(
+    expected: NDArray[Any], failures: NDArray[Any], sizes: NDArray[Any]
+) -> NDArray[Any]:
+    """Log chance of how failures fall on spans, given their sum, by size of events: Dirichlet and
+    multinomial, up to a constant. [1]
+    """
     from scipy.special import gammaln
 
-    more = np.maximum(batch - 1, 1e-9)
+    k = np.asarray(failures, dtype=float)[..., None]
+    mean = np.maximum(np.asarray(expected, dtype=float), 1e-9)[..., None]
+    share, total = mean / mean.sum(axis=0), k.sum(axis=0)
+    events = np.maximum(total, 1.0) / np.maximum(sizes - 1, 1e-9)
+    each = events * share
+    together = gammaln(events) - gammaln(total + events)
+    many = together + (gammaln(k + each) - gammaln(each)).sum(axis=0)
+    alone = (k * np.log(share)).sum(axis=0)
+    return np.asarray(np.where(sizes > 1, many, alone))
+
+
+def _log_likelihood(k: NDArray[Any], mean: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:
+    """Negative binomial log likelihood up to a constant; Poisson for a dispersion of one. [1]"""
+    from scipy.special import gammaln
+
+    more = np.maximum(dispersion - 1, 1e-9)
     size = mean / more
     many = (
         gammaln(k + size)
         - gammaln(size)
-        - size * np.log(batch)
-        + k * np.log(more / np.maximum(batch, 1 + 1e-9))
+        - size * np.log(dispersion)
+        + k * np.log(more / np.maximum(dispersion, 1 + 1e-9))
     )
-    return np.asarray(np.where(batch > 1, many, k * np.log(mean) - mean))
+    return np.asarray(np.where(dispersion > 1, many, k * np.log(mean) - mean))

@@ -163,6 +163,8 @@ class Reason(StrEnum):
     """Nodes are ready, and offer what the profile says."""
     CONSISTENT = "Consistent"
     """Counted failures agree with the assumption."""
+    DRIFTS = "Drifts"
+    """The rate moved away from the assumption, by no more than it moves from week to week."""
     HIGHER_THAN_ASSUMED = "HigherThanAssumed"
     """More failures were counted than the assumption allows for."""
     LOWER_THAN_ASSUMED = "LowerThanAssumed"

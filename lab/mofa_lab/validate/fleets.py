@@ -55,11 +55,7 @@ class _System:
 
 def fleet_scores(folder: str) -> list[FleetScore]:
     """Scores of every fleet of a folder with `fleets.toml` and `failures.csv`."""
-    try:
-        found, plain = _fleets(Path(folder)), _plain(Path(folder) / "plain.csv")
-    except (KeyError, TypeError, ValueError) as error:
-        told = "fleets.toml and failures.csv must agree in fleets, systems and days"
-        raise BadFile(folder, f"{told}: {type(error).__name__} {error}") from error
+    found, plain = _fleets(Path(folder)), _plain(Path(folder) / "plain.csv")
     return [
         _score(name, systems, ahead, plain.get((name, ahead), ()))
         for name, systems in found.items()
@@ -67,7 +63,23 @@ def fleet_scores(folder: str) -> list[FleetScore]:
     ]
 
 
+def daily_counts(folder: str) -> dict[str, list[NDArray[Any]]]:
+    """Failures a day of each system, by fleet; fleets that are counted by week are left out."""
+    return {
+        fleet: [one.failures for one in systems if one.span == 1]
+        for fleet, systems in _fleets(Path(folder)).items()
+    }
+
+
 def _fleets(folder: Path) -> dict[str, list[_System]]:
+    try:
+        return _read(folder)
+    except (KeyError, TypeError, ValueError) as error:
+        told = "fleets.toml and failures.csv must agree in fleets, systems and days"
+        raise BadFile(folder, f"{told}: {type(error).__name__} {error}") from error
+
+
+def _read(folder: Path) -> dict[str, list[_System]]:
     about: dict[str, Any] = from_toml(read_text(folder / "fleets.toml"), folder / "fleets.toml")
     counts: dict[tuple[str, str], dict[int, int]] = {}
     for _, row in _rows(folder / "failures.csv"):

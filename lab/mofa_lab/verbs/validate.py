@@ -38,6 +38,9 @@ _SPREAD: Final = (
 _WIDEST: Final = 30
 """Characters that a list or an object may take in a table."""
 
+_MOST_WANDER: Final = 2.0
+"""Largest standard deviation of a week's rate that is simulated. [1]"""
+
 _STEPS: Final = """\
 Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
 and MFU become step times by the case's own convention. What an allocator counted is held against the last stage without reserve
@@ -80,11 +83,13 @@ families of shapes, and compares those with it; --left-out device compares with 
 _FLEETS: Final = """\
 Forecasts of the failures of the next 7, 14 and 28 days on real fleets, from rolling origins: how many bands of 90 % held, how wide
 they are, and the mean logarithm of the chance that was given to what came; beside them what the better of two plain negative binomials
-reaches, one with a discounted rate, where the folder has it in plain.csv."""
+reaches, one with a discounted rate, where the folder has it in plain.csv. Then years of these fleets, each judged day by day at its own
+mean rate: how many are called wrong, which is false, and how many are said to drift, which is true."""
 
 _ASSUMPTIONS: Final = """\
-Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share with
-a false verdict in a year, and the days until a changed rate is found (median, and nine pools of ten)."""
+Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share whose
+assumption is called wrong within a year, the share that is said to drift, and the days until a changed rate gets its first verdict and
+until the assumption is called wrong (median, and nine pools of ten). --wander lets the rate move from week to week around the assumed."""
 
 EXAMPLES: Final = """\
 examples:
@@ -165,6 +170,13 @@ def configure(parser: ArgumentParser) -> None:
     promised.add_argument("--nodes", metavar="N[,…]", default="64,256,1024", help="nodes of a pool")
     promised.add_argument(
         "--batch", metavar="B[,…]", default="1", help="failures of one event (default: 1)"
+    )
+    promised.add_argument(
+        "--wander",
+        type=float,
+        default=0.0,
+        metavar="CV",
+        help="standard deviation of a week's rate over its mean (default: 0)",
     )
     promised.add_argument(
         "--pools", type=int, default=200, help="pools of each kind (default: 200)"
@@ -262,8 +274,10 @@ def _assumptions(arguments: Namespace) -> None:
 
     given = {name: _whole(getattr(arguments, name), f"--{name}") for name in ("nodes", "batch")}
     (pools,) = _whole(str(arguments.pools), "--pools")
+    if not 0 <= arguments.wander <= _MOST_WANDER:
+        raise BadValue("--wander", arguments.wander, f"give a number from 0 to {_MOST_WANDER:g}")
     found = [
-        output.as_data(promise(nodes, batch, pools=pools))
+        output.as_data(promise(nodes, batch, arguments.wander, pools=pools))
         for batch in given["batch"]
         for nodes in given["nodes"]
     ]
@@ -274,11 +288,14 @@ def _assumptions(arguments: Namespace) -> None:
 
 def _fleets(arguments: Namespace) -> None:
     from mofa_lab.validate.fleets import fleet_scores
+    from mofa_lab.validate.promises import fleet_years
 
     found = [output.as_data(one) for one in fleet_scores(arguments.folder)]
-    output.emit(
-        arguments.output, [_rows("Rolling origins", tuple(found[0]), found)], {"fleets": found}
-    )
+    years = [output.as_data(one) for one in fleet_years(arguments.folder)]
+    tables = [_rows("Rolling origins", tuple(found[0]), found)]
+    if years:
+        tables.append(_rows("Years at their own mean", tuple(years[0]), years))
+    output.emit(arguments.output, tables, {"fleets": found, "years": years})
 
 
 def _whole(text: str, field: str) -> list[int]:

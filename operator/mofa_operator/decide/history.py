@@ -35,7 +35,13 @@ NOBODY: Final[ByClass] = {}
 """Evidence of nobody."""
 Reports: TypeAlias = tuple[RateReport, ...]
 """A report for each class, and for their total."""
-_WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
+_WORST_FIRST: Final = (
+    Verdict.HIGHER,
+    Verdict.LOWER,
+    Verdict.DRIFTS,
+    Verdict.INSUFFICIENT,
+    Verdict.CONSISTENT,
+)
 _NINETY: Final = 1.645
 """Standard deviations on either side that hold 90 % of a normal law. [1]"""
 _HALF: Final = 0.5
@@ -286,7 +292,11 @@ def total(history: History | None, reports: Reports) -> Written:
 def verdict(history: History | None, reports: Reports) -> NewCondition:
     """The condition AssumptionsHold: the worst verdict of all classes and their total."""
     worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in reports))
-    states: dict[Verdict, State] = {Verdict.CONSISTENT: "True", Verdict.INSUFFICIENT: "Unknown"}
+    states: dict[Verdict, State] = {
+        Verdict.CONSISTENT: "True",
+        Verdict.DRIFTS: "True",
+        Verdict.INSUFFICIENT: "Unknown",
+    }
     together = total(history, reports)
     message = f"{together['assumed']} failures in a thousand node-days are assumed"
     if history is not None:

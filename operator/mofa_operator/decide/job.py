@@ -39,7 +39,13 @@ from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
-_VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
+_VERDICTS: Final = (
+    "Consistent",
+    "Drifts",
+    "HigherThanAssumed",
+    "LowerThanAssumed",
+    "InsufficientData",
+)
 
 
 def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:

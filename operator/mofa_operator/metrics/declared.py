@@ -276,12 +276,12 @@ POOLS: Final = (
         "Node-days of history in which a failure would have been seen.",
         lambda f: f.history and f.history.node_days),
     _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1",
-        "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, "
-        "LowerThanAssumed or InsufficientData.",
+        "1 for the verdict that history gives on the assumption: Consistent, Drifts, "
+        "HigherThanAssumed, LowerThanAssumed or InsufficientData.",
         lambda f: {(one.name, one.verdict.value): 1.0 for one in f.rates}),
     _gauge("mofa_pool_contradiction_ratio", CLASS, "1",
-        "Evidence against the assumption over what a verdict needs, by recovery class and of "
-        "their total; at 1 the verdict turns.",
+        "Evidence that the assumption is wrong over what that verdict needs, by recovery class "
+        "and of their total; at 1 the verdict turns.",
         lambda f: {one.name: one.evidence for one in f.rates}),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s",
         "Recovery time by recovery class; bound is lower, mean or upper.",

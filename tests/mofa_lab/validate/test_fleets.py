@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mofa_lab.validate.fleets import fleet_scores
-from mofa_lab.validate.promises import promise
+from mofa_lab.validate.promises import fleet_years, promise
 from mofa_model.errors import BadFile
 
 FLEETS = Path(__file__).resolve().parents[3] / "lab" / "data" / "fleets"
@@ -27,6 +27,14 @@ def test_a_folder_that_does_not_agree_with_itself_is_one_line(tmp_path):
     (tmp_path / "failures.csv").write_text("fleet,system,day,failures\n")
     with pytest.raises(BadFile, match="must agree"):
         fleet_scores(str(tmp_path))
+
+
+def test_years_of_lanl_at_their_own_mean_are_not_called_wrong():
+    """52 % were, when only days told how much counts scatter."""
+    years = {one.fleet: one for one in fleet_years(str(FLEETS))}
+    assert years["lanl"].years >= 80
+    assert years["lanl"].false_verdicts <= 0.05
+    assert years["lanl"].said_to_drift >= 0.3
 
 
 def test_a_few_simulated_pools_keep_the_promise_of_the_check():
