@@ -9,7 +9,6 @@ from mofa_model.reliability.assumption import (
     check_assumption,
     counted,
     evidence_against,
-    needed_evidence,
     replay,
     verdict_holds,
 )
