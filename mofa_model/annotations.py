@@ -30,7 +30,7 @@ from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import DAY, Range
+from mofa_model.units import DAY, GIB, Range
 
 PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
@@ -77,6 +77,9 @@ WITHOUT_LAYOUT: Final = tuple(key for key in OUTPUTS if key.removeprefix(PREFIX)
 """Keys of an answer without a layout; what is `UNANSWERED` has no recommendation either."""
 RECORD: Final = PREFIX + "run-record"
 """The operator's notes on a TrainingJob that runs, for its own restart. Its form may change."""
+RUNS: Final = PREFIX + "runs"
+"""What the processes of a job were seen to be told, where its manifest does not say it: options that
+decide layout, batch, sequence and shape of the model, and nothing else."""
 
 UNANSWERED: Final = tuple(
     error.status for error in (InputError, FactsMissing, FactsDisagree, NotApplicable, NotTraining)
@@ -136,6 +139,23 @@ def of_bad_input(
     }
 
 
+def of_batches(
+    message: str, digest: str, model_version: str, now: str, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Annotations of a job that says all but its batch: a row for each batch that was tried."""
+    short = ", ".join(
+        f"{row['global_batch']} sequences {_digits(row['step_seconds'], 3)} s "
+        f"{row['memory_bytes'] / GIB:.0f} GiB"
+        for row in rows
+        if "strategy" in row
+    )
+    told = f"{message}; a step and its memory by batch: {short}" if short else message
+    written = of_bad_input(told, digest, model_version, now, FactsMissing.status)
+    table = {"version": 1, "status": FactsMissing.status, "batches": list(rows)}
+    written[PREFIX + "recommendation"] = _json(table)
+    return {key: written[key] for key in OUTPUTS if key in written}
+
+
 def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, str | None]:
     """The change to write: none while the hash is equal, else fresh keys, and None for stale ones.
 
@@ -145,7 +165,8 @@ def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, 
     key = PREFIX + "inputs-hash"
     if previous.get(key) == fresh.get(key) and is_whole(previous):
         return {}
-    stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in fresh}
+    kept = {*fresh, RUNS}  # what was seen to run is an input of the next answer
+    stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in kept}
     return {**fresh, **stale}
 
 

@@ -10,7 +10,13 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from mofa_model import kinds
-from mofa_model.kinds import BATCH_JOB, CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
+from mofa_model.kinds import (
+    BATCH_JOB,
+    CLUSTER_TRAINING_RUNTIME,
+    JOB_SET,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+)
 
 TESTS = Path(__file__).parent
 KINDS = tuple(kind for kind in kinds.KINDS if kind != BATCH_JOB)
@@ -35,6 +41,55 @@ def example(kind, namespace=None):
     if namespace is not None:
         found["metadata"]["namespace"] = namespace
     return found
+
+
+READS = {
+    "name": "LAUNCH_ARGS",
+    "valueFrom": {
+        "fieldRef": {"fieldPath": "metadata.annotations['advisor.mofa.dev/launch-args']"}
+    },
+}
+"""The variable by which a container reads the launch arguments out of its pod's annotation."""
+RUNTIME = {
+    "apiVersion": CLUSTER_TRAINING_RUNTIME.api_version,
+    "kind": CLUSTER_TRAINING_RUNTIME.kind,
+    "metadata": {"name": "torch-distributed"},
+    "spec": {
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "template": {
+                            "spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}
+                        },
+                    }
+                ]
+            }
+        }
+    },
+}
+"""The runtime that the example of a TrainJob names."""
+
+
+def reading(kind, body):
+    """A job whose container reads the launch arguments out of its pod's annotation, where its kind has them there."""
+    if kind == TRAIN_JOB:
+        every = [body["spec"]["trainer"]]
+    elif kind == BATCH_JOB:
+        every = body["spec"]["template"]["spec"]["containers"]
+    elif kind == JOB_SET:
+        every = [
+            container
+            for one in body["spec"]["replicatedJobs"]
+            for container in one["template"]["spec"]["template"]["spec"]["containers"]
+        ]
+    else:
+        return body
+    for one in every:
+        line = " ".join([*one.get("command", ()), *one["args"], "$LAUNCH_ARGS"])
+        one |= {"command": ["bash", "-c"], "args": [line], "env": [READS]}
+    return body
 
 
 def job(kind, namespace, name, **metadata):

@@ -27,7 +27,7 @@ from reference_python import python_page
 from transcripts import annotations
 
 from mofa_model import presets
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, RUNS
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
@@ -139,7 +139,7 @@ def examples() -> dict[str, str]:
 
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
-    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD)]
+    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, RUNS)]
     given = told(source()["annotations"], names, "annotations")
     printed = examples()
 
@@ -158,7 +158,7 @@ def annotation_page() -> str:
         "## Written by people\n", THEIRS,
         table(headings, rows(INPUTS)), "", "## Written by us\n",
         OURS,
-        table(headings, rows((*OUTPUTS, RECORD))), "",
+        table(headings, rows((*OUTPUTS, RECORD, RUNS))), "",
     ])  # fmt: skip
 
 

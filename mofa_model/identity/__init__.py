@@ -16,7 +16,13 @@ command and operator.
 from mofa_model.identity.classes import JobClass
 from mofa_model.identity.devices import Devices, agrees
 from mofa_model.identity.facts import Fact, Facts, masked, model_preset
-from mofa_model.identity.identity import ConfigMaps, Identity, LaunchFound, identify
+from mofa_model.identity.identity import (
+    ConfigMaps,
+    Identity,
+    LaunchFound,
+    identify,
+    launch_in_pod,
+)
 from mofa_model.identity.pods import pods_of
 
 __all__ = [
@@ -29,6 +35,7 @@ __all__ = [
     "LaunchFound",
     "agrees",
     "identify",
+    "launch_in_pod",
     "masked",
     "model_preset",
     "pods_of",

@@ -27,6 +27,7 @@ _VARIABLE: Final = re.compile(
     r"\$\{(?P<braced>[A-Za-z_]\w*)(?P<default>:?[-=][^}]*)?\}"
     r"|\$\((?P<kubernetes>[A-Za-z_]\w*)\)|\$(?P<plain>[A-Za-z_]\w*)"
 )
+_KUBERNETES: Final = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WRITES: Final = re.compile(r">>?\s*([\w./${}-]+\.\w+)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash)$")
@@ -127,12 +128,25 @@ def read_container(
 ) -> Said:
     """What a container says; `files` are those of ConfigMaps, by their path."""
     said = Said(variables=dict(variables))
-    words = [*_listed(command, f"{where}.command"), *_listed(args, f"{where}.args")]
+    words = [
+        word._replace(text=_substituted(word.text, variables))
+        for word in (*_listed(command, f"{where}.command"), *_listed(args, f"{where}.args"))
+    ]
     reader = _Reader(said, files)
     if words:
         reader.command(words, 0)
     reader.rest()
     return said
+
+
+def _substituted(text: str, variables: Mapping[str, PlacedVariable]) -> str:
+    """A word as Kubernetes hands it over: `$(NAME)` is a variable's value, before any shell."""
+
+    def value(found: re.Match[str]) -> str:
+        known = variables.get(found[1])
+        return found.group() if known is None else known.value
+
+    return _KUBERNETES.sub(value, text) if "$(" in text else text
 
 
 def read_text(

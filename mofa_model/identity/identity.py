@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from mofa_model.annotations import RUNS
 from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import (
     ClassVerdict,
@@ -135,6 +137,12 @@ def identify(
     facts = dict(reading.facts)
     if launch is not None:
         facts = {**_of_launch(launch), **facts}
+    ran = _seen_to_run(body)
+    if ran is not None:
+        launch = launch_of(ran) or launch
+        learned = read_facts(seen._replace(settings=settings_of(ran), words=[], fetched=[])).facts
+        own = {} if launch is None else _of_launch(launch)
+        facts = {**_stated(learned), **own, **facts}
     reading = replace(reading, facts=facts)
     verdict = _verdict(
         body, evidence, reading, seen, speaking, containers, makes=bool(pods or entry)
@@ -160,6 +168,36 @@ def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
     except InputError:  # who needs the demand is told why
         return []
     return [read_container(list(demand.words), None, demand.said, {}, {})] if demand.words else []
+
+
+_LEARNED: Final = frozenset(
+    {
+        "model",
+        "shape",
+        "sequence_length",
+        "global_batch",
+        "micro_batch",
+        "accumulation",
+        "precision",
+    }
+)
+"""Facts that are learned from what a job's processes are told."""
+
+
+def _stated(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    return {name: fact for name, fact in facts.items() if name in _LEARNED}
+
+
+def _seen_to_run(body: Mapping[str, Any]) -> Said | None:
+    """What the processes of an object were seen to be told, as its annotation has it."""
+    line = part(body, "metadata", "annotations").get(RUNS)
+    if not isinstance(line, str):
+        return None
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return None
+    return read_container(words, None, f"annotation {RUNS}", {}, {}) if words else None
 
 
 class LaunchFound(NamedTuple):
@@ -196,6 +234,13 @@ def launch_of(said: Said) -> LaunchFound | None:
             continue
         return LaunchFound(found, (), source.where)
     return None
+
+
+def launch_in_pod(pod: Mapping[str, Any]) -> LaunchFound | None:
+    """What a known trainer is told in a pod as it runs: its variables have their values."""
+    template = {"metadata": part(pod, "metadata"), "spec": part(pod, "spec")}
+    reader = _Reader({})
+    return launch_of(merged([reader.pod(one) for one in pods_of(template, "")]))
 
 
 def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) -> str:
@@ -434,13 +479,13 @@ class _Reader:
             one.name: one
             for pod in pods
             for container in pod.containers
-            for one in _variables(container)
+            for one in _variables(pod, container)
         }
         return [read_text(line, "spec.entrypoint", variables, files)]
 
     def _container(self, pod: PodForm, container: WrittenContainer) -> Said:
         body = container.body
-        variables = {one.name: one for one in _variables(container)}
+        variables = {one.name: one for one in _variables(pod, container)}
         for name, key, value in self._from_maps(body):
             variables.setdefault(key, PlacedVariable(key, value, f"ConfigMap/{name}: data.{key}"))
         return read_container(
@@ -474,10 +519,10 @@ class _Reader:
         return files
 
 
-def _variables(container: WrittenContainer) -> list[PlacedVariable]:
+def _variables(pod: PodForm, container: WrittenContainer) -> list[PlacedVariable]:
     return [
         PlacedVariable(name, value, where)
-        for name, value, where in container.variables()
+        for name, value, where in container.variables(pod.annotations)
         if not is_secret(name, value)
     ]
 

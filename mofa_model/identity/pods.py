@@ -7,6 +7,7 @@ CronJob, an AppWrapper, a Workflow, a Deployment) are looked into alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -23,6 +24,8 @@ _MOST: Final = 256
 _COUNTS: Final = ("replicas", "parallelism", "numOfHosts")
 """Fields beside a pod template that say how many pods it makes."""
 _TRAINER_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+_ANNOTATION: Final = re.compile(r"""metadata\.annotations\[['"](.+)['"]\]""")
+"""One annotation of a pod as the downward API names it."""
 _TEMPLATES: Final = ("template", "leaderTemplate", "workerTemplate")
 _SUBMITS: Final = ("submitterPodTemplate", "headGroupSpec")
 
@@ -60,16 +63,22 @@ class WrittenContainer:
         probes = (self.body.get(name) for name in ("readinessProbe", "livenessProbe"))
         return any(isinstance(one, dict) and {"httpGet", "grpc"} & one.keys() for one in probes)
 
-    def variables(self) -> Iterator[tuple[str, str, str]]:
-        """Its variables with plain values, and where each stands."""
+    def variables(self, annotations: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+        """Its variables with their values, and where each stands.
+
+        A value is plain, or one of the `annotations` of its pod, by the downward API.
+        """
         rows = self.body.get("env")
         for number, row in enumerate(rows if isinstance(rows, list) else []):
-            if isinstance(row, dict) and isinstance(row.get("value"), str | int | float):
-                yield (
-                    _text(row.get("name")),
-                    _text(row["value"]),
-                    f"{self.where}.env[{number}].value",
-                )
+            if not isinstance(row, dict):
+                continue
+            name, place = _text(row.get("name")), f"{self.where}.env[{number}]"
+            if isinstance(row.get("value"), str | int | float):
+                yield name, _text(row["value"]), f"{place}.value"
+            field_ = part(row, "valueFrom", "fieldRef").get("fieldPath")
+            key = _ANNOTATION.fullmatch(field_) if isinstance(field_, str) else None
+            if key is not None:
+                yield name, _text(annotations.get(key[1])), f"{place}.valueFrom"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +93,8 @@ class PodForm:
     counted: str = ""
     """The last field that says so."""
     labels: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    """Its annotations, which the downward API tells its containers."""
 
     @property
     def containers(self) -> list[WrittenContainer]:
@@ -164,6 +175,7 @@ def _found(
     counted: str,
     labels: Mapping[str, Any],
     depth: int,
+    annotations: Mapping[str, Any] | None = None,
 ) -> Iterator[PodForm]:
     if depth > _DEEPEST:
         return
@@ -174,7 +186,14 @@ def _found(
     if not isinstance(value, Mapping):
         return
     if isinstance(value.get("containers"), list):
-        yield PodForm(where=where, spec=value, count=count, counted=counted, labels=labels)
+        yield PodForm(
+            where=where,
+            spec=value,
+            count=count,
+            counted=counted,
+            labels=labels,
+            annotations=annotations or {},
+        )
         return
     for name in ("container", "script"):  # a step of a workflow is a pod of one container
         if isinstance(value.get(name), Mapping):
@@ -191,7 +210,15 @@ def _found(
             pods = number(size)
             others = None if pods is None else pods - ("leaderTemplate" in value)
             mine, field_ = _product(count, others), f"{where}.size"
-        yield from _found(inner, f"{where}.{key}", mine, field_, _labels(value, labels), depth + 1)
+        yield from _found(
+            inner,
+            f"{where}.{key}",
+            mine,
+            field_,
+            _labels(value, labels),
+            depth + 1,
+            part(value, "metadata", "annotations"),
+        )
 
 
 def _times(

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import Conditioned, Counter, JobKind, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, same_pods
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
+from mofa_model.kinds.reads import read_by
+from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
+    Body,
+    Count,
+    Shape,
+    Tally,
+    at,
+    glance,
+    read,
+    text_of,
+)
 from mofa_model.spec.recovery_classes import RecoveryClass
+
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+"""Label of the pods of a Job."""
 
 
 class _Spec(Shape):
@@ -60,11 +76,19 @@ class BatchJob(JobKind):
             },
         )
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """Annotations of its pod template."""
+    def pod_selector(self, body: Body) -> str:
+        """Its pods."""
+        return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
+
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
+        """Annotations of its pod template, whose container reads them."""
+        del beside
         template = read(_Spec, body.get("spec")).template
         if template is None:
             raise InputError("spec.template: is missing")
+        read_by([("spec.template", at(body, "spec", "template"))])
         return annotated("/spec/template", template, pod_annotations(arguments, steps))
 
 
@@ -74,7 +98,7 @@ BATCH_JOB = BatchJob(
     title="batch Job",
     witness=False,
     holds="spec.template",
-    place="the annotations of a JobSet",
+    place="the annotations of a JobSet, where its container reads them",
     changes="template",
     admits=same_pods("variables.old.template", "variables.new.template"),
 )  # fmt: skip

@@ -28,7 +28,10 @@ from mofa_model.kinds.patches import (
     test,
 )
 from mofa_model.kinds.pods import PodTemplate
+from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
     Body,
     Count,
     Many,
@@ -36,12 +39,16 @@ from mofa_model.kinds.shape import (
     Tallies,
     Tally,
     Text,
+    at,
     glance,
+    items,
     read,
     under,
 )
 from mofa_model.spec.recovery_classes import RecoveryClass
 
+JOB_SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+"""Label of a JobSet's pods."""
 _TRAINER: Final = "trainer"
 """The Job, and the container, of a JobSet that is made here."""
 
@@ -134,26 +141,44 @@ class JobSet(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """Annotations of its pod templates."""
-        wanted, made, found = pod_annotations(arguments, steps), list[Operation](), False
-        for number, one in enumerate(read(_Spec, body.get("spec")).replicated_jobs):
-            if one.pods is None:
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
+        """Annotations of its pod templates, of those whose containers read them."""
+        del beside
+        spec = read(_Spec, body.get("spec"))
+        wanted, made = pod_annotations(arguments, steps), list[Operation]()
+        if all(one.pods is None for one in spec.replicated_jobs):
+            raise InputError("spec.replicatedJobs: holds no pod template")
+        reading = read_by(_templates(body))
+        for number, (one, (where, _)) in enumerate(
+            zip(spec.replicated_jobs, _templates(body), strict=True)
+        ):
+            if one.pods is None or where not in reading:
                 continue
-            found, path = True, pointer("spec", "replicatedJobs", number)
+            path = pointer("spec", "replicatedJobs", number)
             added = annotated(path + "/template/spec/template", one.pods, wanted)
             made += [test(path + "/name", one.name or None), *added] if added else []
-        if not found:
-            raise InputError("spec.replicatedJobs: holds no pod template")
         return made
+
+
+def _templates(body: Body) -> list[tuple[str, object]]:
+    """Its pod templates as they were written, and where each stands."""
+    return [
+        (
+            f"spec.replicatedJobs[{number}].template.spec.template",
+            at(one, "template", "spec", "template"),
+        )
+        for number, one in enumerate(items(at(body, "spec", "replicatedJobs")))
+    ]
 
 
 _JOBS = ("variables.old.replicatedJobs", "variables.new.replicatedJobs")
 JOB_SET = JobSet(
     "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets",
     holds="spec.replicatedJobs[].template.spec.template",
-    place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, "
-    "`advisor.mofa.dev/checkpoint-interval-steps`",
+    place="annotations of the pod templates whose containers read them: "
+    "`advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
     changes="replicatedJobs",
     admits=f"""\
 {_JOBS[0]}.map(r, r.name) == {_JOBS[1]}.map(r, r.name)
@@ -163,7 +188,7 @@ JOB_SET = JobSet(
 {indent("&& " + same("o.template.spec", "r.template.spec", "template"), "  ")}
 {indent("&& " + same_pods("o.template.spec.template", "r.template.spec.template"), "  ")}))""",
     labels=PodLabels(
-        job="jobset.sigs.k8s.io/jobset-name",
+        job=JOB_SET_NAME,
         attempt="jobset.sigs.k8s.io/restart-attempt",
         slot=("jobset.sigs.k8s.io/job-global-index", "batch.kubernetes.io/job-completion-index"),
     ),

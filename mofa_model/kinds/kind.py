@@ -13,7 +13,19 @@ from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.pods import CLAIMED, MAPPED
-from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, Many, Moment, Shape, Text, glance
+from mofa_model.kinds.shape import (
+    NOTHING,
+    Beside,
+    Body,
+    Kind,
+    Many,
+    Moment,
+    Shape,
+    Text,
+    at,
+    glance,
+    text_of,
+)
 from mofa_model.launch import on_nodes
 from mofa_model.records import dataclass
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -264,6 +276,11 @@ class JobKind(Kind):
         del body
         return frozenset({RecoveryClass.POD, RecoveryClass.JOB})
 
+    def pod_selector(self, body: Body) -> str:
+        """The labels by which the pods are found that run its command; empty = by none."""
+        name = text_of(at(body, "metadata", "name"))
+        return f"{self.labels.job}={name}" if self.labels is not None and name else ""
+
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """Tokens per second, and steps, where the trainer reports them to the status. [1/s]"""
         del body
@@ -293,12 +310,15 @@ class JobKind(Kind):
         del body, child
         return False
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
         """The patch that writes launch arguments and the checkpoint interval, in steps, into a job.
 
-        It is empty where they are there already. An `InputError` says why they cannot be written.
+        It is empty where they are there already. An `InputError` says why they cannot be written,
+        or that nothing would read them; `beside` holds the objects that the job names.
         """
-        del body, arguments, steps
+        del body, arguments, steps, beside
         raise InputError(
             f"launch arguments cannot be written into a {self.kind} of {self.group}: "
             "none of its fields can change after it is made; write them into its manifest"

@@ -10,8 +10,9 @@ from typing import Any, Final
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation, PodLabels, Sign
-from mofa_model.kinds.patches import Operation, pointer, replaced, same
-from mofa_model.kinds.pods import PodTemplate
+from mofa_model.kinds.patches import ARGUMENTS, Operation, pointer, replaced, same
+from mofa_model.kinds.pods import Container, PodTemplate
+from mofa_model.kinds.reads import readers
 from mofa_model.kinds.shape import (
     NOTHING,
     Beside,
@@ -21,6 +22,7 @@ from mofa_model.kinds.shape import (
     Shape,
     Tally,
     Whole,
+    at,
     glance,
     read,
     under,
@@ -73,6 +75,21 @@ def roles(
             made = replace(made, least=elastic.min_replicas, most=elastic.max_replicas)
         found.append(made)
     return found
+
+
+def _trainers(body: Body, path: tuple[str, str]) -> list[tuple[int, Container]]:
+    """The containers of a role whose args are to be replaced.
+
+    One that reads the arguments out of an annotation as well is refused: it would get them twice.
+    """
+    template = at(body, "spec", *path, "template")
+    for one in readers(template, ".".join(("spec", *path, "template"))):
+        raise InputError(
+            f"{one.container}: its {one.by} reads the annotation {ARGUMENTS}, and the arguments of "
+            "this kind are written into args; take one of the two away"
+        )
+    containers = read(PodTemplate, template).spec.containers
+    return [pair for pair in enumerate(containers) if pair[1].name == _CONTAINER]
 
 
 class _Pods(Shape):
@@ -142,24 +159,18 @@ class PyTorchJob(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
         """The args of its containers called pytorch."""
-        del steps
+        del steps, beside
         made, found = list[Operation](), False
-        for role, replica in read(_Spec, body.get("spec")).roles.items():
-            for number, container in enumerate(replica.template.spec.containers):
-                if container.name == _CONTAINER:
-                    found = True
-                    path = (
-                        "spec",
-                        "pytorchReplicaSpecs",
-                        role,
-                        "template",
-                        "spec",
-                        "containers",
-                        number,
-                    )
-                    made += replaced(pointer(*path), container, arguments)
+        for role in read(_Spec, body.get("spec")).roles:
+            path = ("pytorchReplicaSpecs", role)
+            for number, container in _trainers(body, path):
+                found = True
+                place = pointer("spec", *path, "template", "spec", "containers", number)
+                made += replaced(place, container, arguments)
         if not found:
             raise InputError(
                 f"no container is called {_CONTAINER}, as the trainer's of a PyTorchJob must be"

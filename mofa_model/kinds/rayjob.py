@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.batch import JOB_NAME
 from mofa_model.kinds.demand import Demand, PodSet, named, total
 from mofa_model.kinds.kind import MOUNTED, Counter, JobKind, NewJob, Observation, PodLabels, Sign
 from mofa_model.kinds.patches import Operation, test
@@ -22,8 +23,10 @@ from mofa_model.kinds.shape import (
     Shape,
     Tally,
     Text,
+    at,
     glance,
     read,
+    text_of,
     under,
 )
 from mofa_model.launch import TORCHRUN, rewritten_line
@@ -143,9 +146,15 @@ class RayJob(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+    def pod_selector(self, body: Body) -> str:
+        """The pods of the Job that submits its entrypoint, which has its name."""
+        return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
+
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
         """Its entrypoint."""
-        del steps
+        del steps, beside
         stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
         if not stands.strip():
             raise InputError(

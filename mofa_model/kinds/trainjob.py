@@ -14,10 +14,11 @@ from typing import Any, Final
 from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, named, total
-from mofa_model.kinds.jobset import JOB_SET, ReplicatedJob, replicated
+from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
 from mofa_model.kinds.pods import GPU, Container, Devices, Others, PodSpec, PodTemplate, torchrun
+from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
     NOTHING,
     Beside,
@@ -36,7 +37,10 @@ from mofa_model.kinds.shape import (
     Whole,
     at,
     glance,
+    items,
+    part,
     read,
+    text_of,
     under,
 )
 from mofa_model.launch import rewritten
@@ -118,7 +122,8 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
     if above is not None or asked.missing:
         return asked
     if asked.gpus and (found.nodes is not None or torchrun(asked.words) is not None):
-        return asked
+        # enough for an answer; whether a container reads launch arguments, the runtime says
+        return replace(asked, missing=(wanted,)) if found.runtime else asked
     if found.runtime:
         return named(replace(asked, gpus=0, gpus_per_pod=0), wanted, "spec.runtimeRef.name")
     field = (
@@ -332,10 +337,22 @@ class TrainJob(JobKind):
         args = next((one.args for one in pods.containers if one.name == TRAINER), None)
         return (made.parallelism, gpus, args) != (found.nodes, found.gpus, found.args)
 
-    def launch_patch(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
-        """The patch that sets our entry of `runtimePatches`, which annotates the trainer's pods."""
+    def pod_selector(self, body: Body) -> str:
+        """The pods of its JobSet, which has its name."""
+        return f"{JOB_SET_NAME}={text_of(at(body, 'metadata', 'name'))}"
+
+    def launch_patch(
+        self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
+    ) -> list[Operation]:
+        """The patch that sets our entry of `runtimePatches`, which annotates the trainer's pods.
+
+        Its args are left alone: Trainer makes the JobSet at once, suspended, and that one's
+        containers never change; with other args here it would not be resumed any more.
+        """
+        job, template = _trainer_pods(body, beside)
+        read_by([("spec.trainer", template)])
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
-        trainer = {"name": TRAINER, "template": {"spec": {"template": pods}}}
+        trainer = {"name": job, "template": {"spec": {"template": pods}}}
         runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
         wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
         path, patches = "/spec/runtimePatches", read(TrainSpec, body.get("spec")).runtime_patches
@@ -355,6 +372,32 @@ class TrainJob(JobKind):
         ]
 
 
+def _trainer_pods(body: Body, beside: Beside) -> tuple[str, object]:
+    """The job of a TrainJob's runtime that trains, and its pods with the trainer's section."""
+    found = read(TrainSpec, body.get("spec"))
+    named_ = TRAINING_RUNTIME if found.runtime_kind == TRAINING_RUNTIME.kind else None
+    wanted = Reference(named_ or CLUSTER_TRAINING_RUNTIME, found.runtime)
+    above = beside.spec(wanted) if found.runtime else None
+    if above is None:
+        raise InputError(
+            f"spec.runtimeRef.name: {wanted} is not here, so nobody can tell whether its container "
+            "reads the launch arguments; create it, and let the operator read it"
+        )
+    number = _trainer(glance(_Runtime, above).jobs)
+    if number is None:
+        raise InputError(f"{wanted}: it has no job for the trainer's nodes")
+    job = items(at(above, "template", "spec", "replicatedJobs"))[number]
+    pods = part(job, "template", "spec", "template", "spec")
+    containers = items(pods.get("containers")) or [{"name": TRAINER}]
+    names = [text_of(one.get("name")) for one in containers]
+    mine = names.index(TRAINER) if TRAINER in names else 0
+    own = part(body, "spec", "trainer")
+    env = [*items(containers[mine].get("env")), *items(own.get("env"))]
+    said = {key: own[key] for key in ("command", "args") if own.get(key)}
+    containers[mine] = {**containers[mine], **said, "env": env}
+    return text_of(job.get("name")), {"spec": {**pods, "containers": containers}}
+
+
 def _patches(which: str, by: str) -> str:
     return f'variables.{which}.?runtimePatches.orValue([]).filter(p, p.manager {by} "{NAME}")'
 
@@ -366,7 +409,7 @@ TRAIN_JOB = TrainJob(
     title="TrainJob",
     names=("runtimeRef",),
     holds="spec.trainer.resourcesPerNode",
-    place="the annotations of a JobSet, on the pods of `node`, "
+    place="the annotations of a JobSet, on the pods of `node` where their container reads them, "
     "in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changes="runtimePatches",
     child=JOB_SET,

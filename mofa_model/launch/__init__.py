@@ -25,7 +25,7 @@ from mofa_model.launch.answer import (
     program_of,
     shell_lines,
 )
-from mofa_model.launch.rewrite import rewritten, rewritten_line
+from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
 from mofa_model.launch.table import unverified
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 
@@ -43,5 +43,6 @@ __all__ = [
     "rewritten",
     "rewritten_line",
     "shell_lines",
+    "told_words",
     "unverified",
 ]

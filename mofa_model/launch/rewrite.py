@@ -42,6 +42,11 @@ _STATED: Final = frozenset(
 """Names that decide no layout: they go only where the new arguments say them too."""
 _DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
 """What sends tokens to experts; a command that chose `flex`, with flags of its own, keeps it."""
+_SHAPE: Final = frozenset(
+    {"hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups", "vocab-size"}
+    | {"global-batch-size", "num-experts", "moe-ffn-hidden-size", "moe-router-topk", "bf16", "fp16"}
+)
+"""Arguments of Megatron that say what is trained, and not how; those without a value at the end."""
 _REDIRECTS: Final = re.compile(r"(?:\\\n)*[<>]")
 
 
@@ -84,6 +89,28 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
         *arguments,
         *(words[at] for at in kept if at >= spot),
     )
+
+
+def told_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command that say layout, batch, sequence and shape of its model; none where a
+    trainer reads them from a file.
+
+    No other word is among them, so paths, names and tokens are not.
+
+    >>> told_words(["t.py", "--api-key", "x", "--tensor-model-parallel-size=4", "--bf16"])
+    ('--tensor-model-parallel-size=4', '--bf16')
+    """
+    try:
+        trainer = _trainer_of(words)
+        places = _layout(words, trainer, [f"--{name}" for name in sorted(_STATED)])
+    except InputError:
+        return ()
+    for at, word in enumerate(words):
+        if word.startswith("--") and word[2:].partition("=")[0].replace("_", "-") in _SHAPE:
+            following = words[at + 1 : at + 2]
+            valued = "=" not in word and following and not following[0].startswith("-")
+            places |= {at, at + 1} if valued and following[0].isdigit() else {at}
+    return tuple(words[at] for at in sorted(places))
 
 
 def rewritten_line(line: str, arguments: Sequence[str]) -> str:

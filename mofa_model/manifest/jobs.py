@@ -9,13 +9,14 @@ states is an error that names it.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
 from mofa_model.advice.sizes import OBJECTIVES, of_size
-from mofa_model.annotations import CLASS, PREFIX, SIZE
+from mofa_model.annotations import CLASS, PREFIX, RUNS, SIZE
 from mofa_model.errors import (
     BadValue,
     FactsDisagree,
@@ -44,7 +45,7 @@ from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of, to_inputs
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of, profile_with
-from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
+from mofa_model.manifest.training_job import ClusterPart, CurrentLayout, TrainingJobSpec
 from mofa_model.records import dataclass
 from mofa_model.spec.cluster import places
 from mofa_model.strategy_text import format_strategy
@@ -56,6 +57,29 @@ _MODEL_ANNOTATION: Final = f"the annotation {PREFIX}model"
 _ELSEWHERE: Final = (
     f"an AdvisorPolicy of the namespace, or in the spec behind the annotation {PREFIX}config-ref"
 )
+
+
+class BatchMissing(FactsMissing):
+    """A job that says all but its batch; `batches` are worth a row of a table. [1]"""
+
+    def __init__(self, message: str, batches: tuple[int, ...]) -> None:
+        """A message, and the batches."""
+        super().__init__(message)
+        self.batches = batches
+
+
+_LARGEST_BATCH: Final = 16 * 2**20
+"""Tokens of the largest batch of a published run. Source: Llama 3, arXiv 2407.21783, 3.4. [1]"""
+
+
+def batches_of(gpus: int, sequence: int) -> tuple[int, ...]:
+    """Batches in sequences, from one on each device on, each four times the one before. [1]
+
+    >>> batches_of(8, 4096)
+    (8, 32, 128, 512)
+    """
+    every = [gpus * 4**step for step in range(4 if gpus else 0)]
+    return tuple(one for one in every if one == gpus or one * sequence <= _LARGEST_BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +184,11 @@ class SpecDraft:
         if missing:
             nouns = " and no ".join(_FACTS[field] for field in missing)
             fields = " and ".join(f"training.{field}" for field in missing)
-            raise FactsMissing(f"{said}: {command} no {nouns}; give {fields} in {_ELSEWHERE}")
+            message = f"{said}: {command} no {nouns}; give {fields} in {_ELSEWHERE}"
+            sequence = training.get("sequenceLength")
+            if missing != ["globalBatchSize"] or not isinstance(sequence, int):
+                raise FactsMissing(message)
+            raise BatchMissing(message, batches_of(self._demand.gpus, sequence))
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -226,8 +254,19 @@ def identity_of(item: Item, around: Surroundings) -> Identity:
     return found.as_person_says(JobClass(given), f"the annotation {CLASS}")
 
 
-def question_of(item: Item, around: Surroundings) -> JobQuestion:
-    """The TrainingJob that an existing job amounts to, on its profile."""
+def by_batch(item: Item, around: Surroundings, error: BatchMissing) -> dict[int, Request | str]:
+    """The question of a job that does not say its batch at some batches, or why there is none."""
+    requests: dict[int, Request | str] = {}
+    for batch in error.batches:
+        try:
+            requests[batch] = request_of(question_of(item, around, batch))
+        except InputError as why:
+            requests[batch] = str(why)
+    return requests
+
+
+def question_of(item: Item, around: Surroundings, batch: int | None = None) -> JobQuestion:
+    """The TrainingJob that an existing job amounts to, on its profile; `batch` is tried. [1]"""
     if why := around.refused.get((POLICY, item.namespace)):
         raise InputError(why)
     beside = around.around(item.namespace)
@@ -250,6 +289,8 @@ def question_of(item: Item, around: Surroundings) -> JobQuestion:
     if _MODEL in item.annotations:
         _agree_on_model(item.annotations[_MODEL], facts.get("model"))
         draft.add({"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
+    tried = {} if batch is None else {"training": {"globalBatchSize": batch}}
+    draft.add(tried, "the table over batches")
     stated = part_of(draft.spec, "cluster")
     size = size_wanted(item)
     bounds = SizeBounds() if policy is None else policy.spec.sizing
@@ -521,10 +562,24 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
     )
 
 
+def with_seen(spec: TrainingJobSpec, annotations: Mapping[str, Any]) -> TrainingJobSpec:
+    """A TrainingJob's spec with the layout that its processes were seen to run as today's."""
+    line = annotations.get(RUNS)
+    try:
+        words = shlex.split(line) if isinstance(line, str) else []
+    except ValueError:
+        return spec
+    if not words:
+        return spec
+    current = CurrentLayout(arguments=[word[:_WORD] for word in words[:256]])
+    return spec.model_copy(update={"current": current})
+
+
 def _training_job(item: Item, around: Surroundings) -> JobQuestion:
     job = training_job(item.value)
     path = f"TrainingJob {job.name}: spec"
     ref = job.spec.model.config_map_ref
     config = around.text(job.namespace, ref.name, ref.key) if ref is not None else None
     profile = around.profile(job.spec.cluster.profile, f"{path}.cluster.profile")
-    return JobQuestion(spec=job.spec, profile=profile, config=config, path=path)
+    spec = with_seen(job.spec, item.annotations)
+    return JobQuestion(spec=spec, profile=profile, config=config, path=path)

@@ -24,6 +24,7 @@ from mofa_model.annotations import (
     is_whole,
     of_advice,
     of_bad_input,
+    of_batches,
     removal,
     settled,
 )
@@ -99,6 +100,34 @@ def table_of(
             }
         )
     return rows
+
+
+def batch_rows(requests: Mapping[int, Request | str], answer: Answer) -> list[dict[str, Any]]:
+    """A row for each batch that was tried: layout, seconds of a step, memory, or a reason."""
+    rows: list[dict[str, Any]] = []
+    for batch, request in requests.items():
+        advice = None if isinstance(request, str) else answer(replace(request, top=0))
+        if advice is None or advice.strategy is None or advice.predicted is None:
+            why = str(request) if advice is None else advice.explanation
+            rows.append({"global_batch": batch, "reason": why[:200]})
+            continue
+        rows.append(
+            {
+                "global_batch": batch,
+                "strategy": format_strategy(advice.strategy),
+                "step_seconds": float(f"{advice.predicted.step_seconds.target:.4g}"),
+                "memory_bytes": int(float(f"{advice.predicted.memory_bytes.target:.4g}")),
+            }
+        )
+    return rows
+
+
+def batches_digest(base: str, requests: Mapping[int, Request | str], version: str) -> str:
+    """Hash of a question without a batch, with all that its table depends on."""
+    asked = [
+        one if isinstance(one, str) else inputs_hash(one, version) for one in requests.values()
+    ]
+    return hash_of([base, asked], version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +223,11 @@ class Annotator:
             spec = asked_of(item.value.get("spec"))
             digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
+            if isinstance(error, jobs.BatchMissing):
+                requests = jobs.by_batch(item, around, error)
+                digest = batches_digest(digest, requests, self.model_version)
+                rows = batch_rows(requests, self.answer)
+                return of_batches(message, digest, self.model_version, self.now, rows)
             return of_bad_input(message, digest, self.model_version, self.now, error.status)
 
     def _annotations(self, item: Item, found: JobQuestion) -> dict[str, str]:

@@ -134,6 +134,8 @@ class OperatorSettings:
     """Existing kinds to watch, where the cluster has them."""
     admission_checks: bool = False
     """Answer the AdmissionChecks of Kueue whose controller is mofa.dev/advisor."""
+    pods: bool = False
+    """Read the pods of advised jobs once they run: what they are told, and nothing else of them."""
     dry_run: bool = False
     """Decide and log, but write nothing."""
     log_format: str = "text"

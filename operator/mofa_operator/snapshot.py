@@ -114,6 +114,20 @@ class Alive:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SeenLaunch:
+    """What the running pods of a job are told, after variables and the downward API."""
+
+    where: str
+    """The pod and its container."""
+    words: tuple[str, ...] = ()
+    """Options that say layout, batch and sequence, and no others; empty = they say none."""
+    stated: bool = False
+    """Whether the job's own manifest says the same."""
+    trouble: str = ""
+    """Why it is no one layout: pods differ, or a program gets all arguments as one word."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobSnapshot:
     """A job of any kind, and what surrounds it."""
 
@@ -126,6 +140,8 @@ class JobSnapshot:
     owned_by: str | None = None
     """Name of the object answered instead: a TrainingJob whose targetRef names this job or the
     same target, or the job of another kind that made this one."""
+    beside: tuple[Body, ...] = ()
+    """Objects that it or its target names, as far as they exist: runtimes, claims of pods."""
     profile: LiveProfile | None = None
     """The ClusterProfile that a TrainingJob names; its verdicts and conditions are shown with the
     job."""
@@ -135,6 +151,10 @@ class JobSnapshot:
     """That it is there to train; None = it waits, is suspended, has ended, or that is unknown."""
     looked: bool = False
     """Whether somebody looked at it lately, since the operator started."""
+    launch: SeenLaunch | None = None
+    """What its running pods are told; None = none runs, or pods may not be read."""
+    launch_told: bool = True
+    """Whether the Event about that was posted."""
     unseen: str = ""
     """Why it cannot be seen, where its own spec is the reason."""
     asks_anew: bool = False

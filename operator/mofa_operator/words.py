@@ -28,7 +28,7 @@ class Aspect(StrEnum):
     """The device memory that is seen agrees with what was predicted, and leaves room."""
     LAUNCH_VERIFIED = "LaunchVerified"
     """In mode Apply: the trainer's own checks took such launches in the version that the target
-    names, so it may be written."""
+    names, so it may be written; once it runs, its pods are told them."""
     ASSUMPTIONS_HOLD = "AssumptionsHold"
     """The failures that were counted agree with those that the ClusterProfile assumes."""
     NODES_EXCLUSIVE = "NodesExclusive"
@@ -145,6 +145,11 @@ class Reason(StrEnum):
     NOT_VERIFIED = "NotVerified"
     """They were not asked, or the target names no version; its launch is left as it is, and the
     message says what to name."""
+    RUNS_ADVISED = "RunsAdvised"
+    """It runs, and its pods are told the advised layout."""
+    RUNS_OTHER = "RunsOther"
+    """It runs, and its pods are told another layout, with which it is compared; the message says
+    which."""
     NOT_LAUNCHED = "NotLaunched"
     """There is no advice, no target, or no trainer whose arguments could be written."""
     # ClusterProfile
@@ -222,6 +227,11 @@ class Happened(StrEnum):
     APPLIED_BEFORE_LAUNCH = "AppliedBeforeLaunch"
     """The advised arguments were written into a job that waits in mode Apply; the message says to
     which field."""
+    STARTED_AS_ADVISED = "StartedAsAdvised"
+    """A job in mode Apply runs, and its pods are told the advised arguments."""
+    STARTED_OTHERWISE = "StartedOtherwise"
+    """A job in mode Apply runs another layout than the advised one; the message says which, and in
+    which pod."""
     APPLY_SKIPPED = "ApplySkippedRunning"
     """The launch of a job in mode Apply was left alone, because it did not wait for it."""
     SIZED = "SizedBeforeAdmission"

@@ -112,6 +112,15 @@ def test_what_kueue_asks_is_answered_and_may_be_only_where_that_is_switched_on(r
     assert ({"workloads/status", "admissionchecks/status"} <= written) is asked
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_pods_may_be_listed_only_where_that_is_switched_on(asked):
+    found = list(template({"rbac": {"pods": asked}}))
+    rules = [rule for one in found if one["kind"] == "ClusterRole" for rule in one["rules"]]
+    given = [rule["verbs"] for rule in rules if rule.get("resources") == ["pods"]]
+    assert given == ([["list"]] if asked else [])
+    assert ("--pods" in container(found)["args"]) is asked
+
+
 def test_scrapers_are_asked_who_they_are(rendered):
     found = documents(rendered["scrapers are asked who they are"])
     assert "--authenticate" in container(found)["args"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from advisor import USER, Advisor, ours, until
-from foreign import example, install
+from foreign import RUNTIME, example, install, reading
 from pools import EXAMPLES, pool, settled
 from ruamel.yaml import YAML
 
@@ -31,6 +31,7 @@ POLICY = "admissionregistration.k8s.io/v1"
 @pytest.fixture(scope="module")
 def advisor(cluster, processes):
     install(cluster)
+    cluster.apply(RUNTIME)
     made = Advisor(cluster, processes, "apply")
     made.start(*QUICK)
     yield made
@@ -64,7 +65,7 @@ def place(cluster, namespace, profile):
 
 
 def waiting(kind, namespace, gate="suspend", *, suspended=True, **annotations):
-    body = example(kind, namespace)
+    body = reading(kind, example(kind, namespace))
     told = {f"{PREFIX}mode": "Apply"} | ({f"{PREFIX}gate": gate} if gate else {}) | annotations
     body["metadata"]["annotations"] |= {VERSION: "0.19.2"} | told
     if kind == PYTORCH_JOB:  # of the trainer that was asked

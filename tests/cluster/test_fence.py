@@ -8,7 +8,7 @@ from door import ADVISOR, APPLY, JSON, MERGE, PATCH, administrator, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, RUNS
 from mofa_model.kinds import JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB, Kind
 from mofa_operator.act.events import EVENT
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, FAILURE_LEDGER, NODE, TRAINING_JOB
@@ -387,7 +387,7 @@ def test_the_policies_know_the_keys_that_the_code_knows():
     }
     quoted = {name: re.findall(r'"([^"]+)"', expression) for name, expression in variables.items()}
     assert quoted["people"] == list(INPUTS)
-    assert [PREFIX + key for key in quoted["known"]] == [*INPUTS, *OUTPUTS, RECORD]
+    assert [PREFIX + key for key in quoted["known"]] == [*INPUTS, *OUTPUTS, RECORD, RUNS]
     wanted = {f"{kind.group}/{kind.plural}" for kind in (TRAINING_JOB, *KINDS)} | {"batch/jobs"}
     assert set(re.findall(r'"([a-z0-9.-]+/[a-z]+)"', variables["job"])) == wanted
 

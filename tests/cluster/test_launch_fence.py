@@ -4,7 +4,7 @@ import json
 
 import pytest
 from door import PATCH, administrator, path
-from foreign import example, install
+from foreign import RUNTIME, example, install, reading
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB
@@ -30,7 +30,7 @@ def answer(kind):
 
 
 def job(kind, name, *, suspend=True, **annotations):
-    body = batch() if kind == BATCH_JOB else example(kind)
+    body = reading(kind, batch() if kind == BATCH_JOB else example(kind))
     body["metadata"] = {"name": name, "namespace": PLACE, "annotations": annotations}
     place = body["spec"].setdefault("runPolicy", {}) if kind == PYTORCH_JOB else body["spec"]
     place["suspend"] = suspend
@@ -81,7 +81,7 @@ def tried(door, kind, name, operations):
 @pytest.mark.parametrize("name", ["waits", "consents", "queued"])
 def test_arguments_are_written_into_what_waits_and_consents(door, cluster, kind, name):
     body = read(cluster, kind, name)
-    status, said = door.ask("PATCH", path(kind, PLACE, name), list(written(live(kind, body), answer(kind))), content=PATCH, dryRun="All")  # fmt: skip
+    status, said = door.ask("PATCH", path(kind, PLACE, name), list(written(live(kind, body), answer(kind), [RUNTIME])), content=PATCH, dryRun="All")  # fmt: skip
     assert status == 200, said
 
 
@@ -89,7 +89,7 @@ def test_arguments_are_written_into_what_waits_and_consents(door, cluster, kind,
 @pytest.mark.parametrize("name", ["silent", "runs"])
 def test_arguments_are_not_written_into_what_runs_or_does_not_consent(door, cluster, kind, name):
     status, said = tried(
-        door, kind, name, written(live(kind, read(cluster, kind, name)), answer(kind))
+        door, kind, name, written(live(kind, read(cluster, kind, name)), answer(kind), [RUNTIME])
     )
     assert status in {403, 422}, said
     if (kind, name) not in {
@@ -118,7 +118,7 @@ def test_nothing_is_resumed_that_did_not_wait_at_our_own_gate(door, cluster, kin
         assert tried(door, kind, name, resume)[0] == 403, name
     with_arguments = [
         *opened(live(kind, read(cluster, kind, "waits"))),
-        *written(live(kind, read(cluster, kind, "waits")), answer(kind)),
+        *written(live(kind, read(cluster, kind, "waits")), answer(kind), [RUNTIME]),
     ]
     assert tried(door, kind, "waits", with_arguments)[0] == 403
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from advisor import ours, until
-from foreign import example
+from foreign import example, reading
 from kind_site import KindSite
 from mofa_local import nodes
 from mofa_local.cluster import KubectlFailed
@@ -36,6 +36,7 @@ from queued import (
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import (
+    JOB_SET,
     LEADER_WORKER_SET,
     MPI_JOB,
     PYTORCH_JOB,
@@ -229,7 +230,10 @@ def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_
         f"{PREFIX}gate": "suspend",
         f"{PREFIX}framework-version": "0.19.2",
     }
-    site.cluster.apply(job_set(place, "set", 2, **asks), train_job(place, "train", 2, **asks))
+    site.cluster.apply(
+        reading(JOB_SET, job_set(place, "set", 2, **asks)),
+        reading(TRAIN_JOB, train_job(place, "train", 2, **asks)),
+    )
     pods = site.running(place, "set", 2)
     for pod in pods:
         assert "--tensor-model-parallel-size 8" in ours(pod)["launch-args"]

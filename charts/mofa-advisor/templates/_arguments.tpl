@@ -28,6 +28,9 @@
 - --authenticate
 {{- end }}
 {{- end }}
+{{- if .Values.rbac.pods }}
+- --pods
+{{- end }}
 - --kinds={{ join "," .Values.rbac.kinds }}
 {{- with .Values.watchNamespaces }}
 - --namespace={{ join "," . }}

@@ -40,6 +40,12 @@
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+{{- if .Values.rbac.pods }}
+# What running jobs are told: pods of one job after another, by their label.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+{{- end }}
 # What a job and its pods name: its runtime, what they claim; one by one.
 {{- include "mofa.named" (list . "mofa.beside") }}
 # What happened, for `kubectl describe`. A repeat has the same name, so nothing is ever patched.

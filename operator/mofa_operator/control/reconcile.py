@@ -149,7 +149,7 @@ class Reconciler:
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same."""
             question = snapshot.question
-            named = Named(config_maps=question.config_maps, beside=question.beside)
+            named = Named(config_maps=question.config_maps, beside=snapshot.beside)
             fresh = self.store.snapshot(key, time.time(), named)
             if isinstance(fresh, JobSnapshot) and fresh.question == question:
                 return fresh
@@ -174,6 +174,8 @@ class Reconciler:
             if answer is not None:
                 self.enqueuer.enqueue(self.store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
+            if now.launch is not None and performed.outcome != WAITS and not performed.refused:
+                self.store.told_launch(key)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:

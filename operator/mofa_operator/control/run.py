@@ -26,6 +26,7 @@ from mofa_operator.control.gates import AdmissionChecks, GateDeadlines
 from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Probes
 from mofa_operator.control.http_server import AccessCheck, Server
+from mofa_operator.control.launches import LaunchObserver
 from mofa_operator.control.lease import Lease, identity
 from mofa_operator.control.observers import JobObserver, PoolObserver, history_queue
 from mofa_operator.control.pages import Pages
@@ -138,6 +139,7 @@ class Operator:
             interval=interval,
             succeeded=partial(exporter.success, Loop.SIGHTINGS),
         )
+        self._launches = LaunchObserver(store=store, enqueuer=enqueuer, api=api, interval=interval)
         self._pool_observer = PoolObserver(
             store=store,
             enqueuer=enqueuer,
@@ -250,6 +252,8 @@ class Operator:
                 "job-observer": self._job_observer.run,
                 "pool-observer": self._pool_observer.run,
             }
+            if self._settings.pods:
+                parts["launches"] = self._launches.run
             if self._history is not None:
                 parts["history"] = self._history.run
             running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]

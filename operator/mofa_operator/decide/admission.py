@@ -24,7 +24,8 @@ from mofa_model.annotations import PREFIX, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind
 from mofa_model.kinds.patches import INTERVAL, NAME, pod_annotations
-from mofa_model.kinds.shape import at, part, text_of
+from mofa_model.kinds.reads import read_by
+from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_model.manifest.advisor_policy import AdmissionRules
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_operator.decide.policy import Handling, handling_of, wants_apply
@@ -152,7 +153,11 @@ def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]
     job = subject_of(snapshot.job)
     try:
         why = "its job is not there" if job is None else unproven(job, answer)
-        return (words, why) if why else (words | pod_annotations(answer.arguments, ""), "")
+        if why:
+            return words, why
+        sets = items(at(snapshot.workload.body, "spec", "podSets"))
+        read_by((f"podSets {text_of(one.get('name'))}", one.get("template")) for one in sets)
+        return words | pod_annotations(answer.arguments, ""), ""
     except InputError as error:
         return words, str(error)
 

@@ -6,12 +6,20 @@ NotTraining and its like, with its message. Only our own faults are raised.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, advise
-from mofa_model.annotations import ASKED, PREFIX, hash_of, of_advice, of_bad_input
+from mofa_model.annotations import (
+    ASKED,
+    PREFIX,
+    hash_of,
+    of_advice,
+    of_bad_input,
+    of_batches,
+)
 from mofa_model.errors import (
     FactsDisagree,
     FactsMissing,
@@ -25,14 +33,28 @@ from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
-from mofa_model.manifest.jobs import JobQuestion, request_of
+from mofa_model.manifest.jobs import BatchMissing, JobQuestion, by_batch, request_of
 from mofa_model.manifest.sizing import options, sized
-from mofa_model.manifest.stream import Sizes, digest_of, sizes_of, table_of
+from mofa_model.manifest.stream import (
+    Sizes,
+    batch_rows,
+    batches_digest,
+    digest_of,
+    sizes_of,
+    table_of,
+)
 from mofa_model.page import AdviceView, view_of
 from mofa_model.spec import Cluster
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.job import HASH
-from mofa_operator.decide.question import NoProfile, by_parameter, changed, example, parsed_question
+from mofa_operator.decide.question import (
+    NoProfile,
+    by_parameter,
+    changed,
+    example,
+    parsed_question,
+    placed,
+)
 from mofa_operator.decide.stored_answer import axes_of, ready_reason
 from mofa_operator.decision import Answer
 from mofa_operator.objects import figure, predicted_ranges, texts
@@ -78,6 +100,8 @@ def answer(question: Question) -> Answer:
             for oldest in list(FOUND)[:-MOST]:
                 del FOUND[oldest]
         made = FOUND[known.digest]
+    except BatchMissing as error:
+        return _by_batch(question, error, advise)
     except MofaError as error:
         return _invalid_input_answer(question, error)
     return replace(
@@ -93,6 +117,8 @@ def unsearched(question: Question) -> Answer:
     try:
         job_question = parsed_question(question)
         return _before_search(job_question)
+    except BatchMissing as error:
+        return _by_batch(question, error, None)
     except MofaError as error:
         return _invalid_input_answer(question, error)
 
@@ -211,6 +237,21 @@ def _invalid_input_answer(question: Question, error: MofaError) -> Answer:
     status = error.status if isinstance(error, InputError) else InputError.status
     reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else REASONS[status]
     return _without_advice(message, reason, _digest(question), status)
+
+
+def _by_batch(
+    question: Question, error: BatchMissing, answer: Callable[[Request], Advice] | None
+) -> Answer:
+    """The answer to a job that does not say its batch; without outcome where nobody searches."""
+    item, around = placed(question)
+    requests = by_batch(item, around, error)
+    digest = batches_digest(_digest(question), requests, VERSION)
+    made = _without_advice(str(error), Reason.FACTS_MISSING, digest, error.status)
+    if answer is None:
+        return replace(made, outcome="", explanation="", annotations={})
+    annotations = of_batches(str(error), digest, VERSION, "", batch_rows(requests, answer))
+    del annotations[PREFIX + "computed-at"]
+    return replace(made, explanation=annotations[PREFIX + "explanation"], annotations=annotations)
 
 
 def _digest(question: Question, **more: bool) -> str:

@@ -41,6 +41,7 @@ from mofa_model.calibrate.system import (
 )
 from mofa_model.manifest.advisor_policy import MOST_INFLUENCE
 from mofa_model.units import DAY, Range
+from mofa_operator.decide.launched import runs_another
 from mofa_operator.decide.observation import (
     FARTHEST,
     doubted,
@@ -230,6 +231,8 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
     if not isinstance(snapshot.job, LiveTrainingJob) or running is None:
+        return None
+    if runs_another(snapshot, answer):
         return None
     if (
         not seen

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.annotations import PREFIX, RECORD, UNANSWERED, removal
+from mofa_model.annotations import PREFIX, RECORD, RUNS, UNANSWERED, removal
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
+from mofa_operator.decide.launched import launch_note, runs_annotation
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
 from mofa_operator.decide.policy import Handling, handling_of, is_paused
 from mofa_operator.decide.release import launch_verified, with_release
@@ -39,6 +40,8 @@ from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
+_AT_ONCE: Final = 0.5
+"""After which time a job is looked at again that asks anew. [s]"""
 _VERDICTS: Final = (
     "Consistent",
     "Drifts",
@@ -63,7 +66,8 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     is_ours = isinstance(job, LiveTrainingJob)
-    made, target = _held(job, answer, computed, seen.record if is_ours else ""), None
+    runs = runs_annotation(snapshot, answer)
+    made, target = _held(job, answer, computed, seen.record if is_ours else "", runs), None
     changed = _overwritten(job, answer, computed)
     if snapshot.target is not None and _takes(snapshot.target):
         target = _held(snapshot.target, answer, computed)
@@ -74,11 +78,15 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     made = replace(made, target_decision=target, status=status)
     return replace(
         made,
-        notes=() if made.is_silent else news(snapshot, answer, seen, changed, settings.material),
+        notes=(
+            *(() if made.is_silent else news(snapshot, answer, seen, changed, settings.material)),
+            *launch_note(snapshot, answer),
+        ),
         figures=_figures(snapshot, answer, seen),
         outcome=answer.reason,
         digest=answer.digest,
-        requeue_after=seen.requeue_after,
+        # the answer is asked for anew, with what was seen
+        requeue_after=_AT_ONCE if runs != job.annotations.get(RUNS, "") else seen.requeue_after,
         taught=taught(snapshot, answer, settings),
     )
 
@@ -153,18 +161,19 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     return next(dated, moment(snapshot.now))
 
 
-def _held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> Decision:
+def _held(
+    job: LiveObject, answer: Answer, computed: str, record: str = "", runs: str = ""
+) -> Decision:
     """The annotations to write; none where they stand whole and untouched.
 
-    A new record of a run joins what stands.
+    A new record of a run, and what it runs, join what stands.
     """
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
-        if stands.get(RECORD, "") == record:
+        if stands.get(RECORD, "") == record and stands.get(RUNS, "") == runs:
             return Decision(key=job.key, uid=job.uid)
         hold = {name: stands[name] for name in hold}
-    if record:
-        hold[RECORD] = record
+    hold |= {name: text for name, text in ((RECORD, record), (RUNS, runs)) if text}
     stale = tuple(name for name in removal(stands) if name not in hold)
     return Decision(key=job.key, uid=job.uid, hold=hold, drop=stale)
 

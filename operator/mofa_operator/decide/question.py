@@ -9,6 +9,7 @@ from typing import Any, Final
 from mofa_model import units
 from mofa_model.advice import Request
 from mofa_model.errors import InputError, MofaError
+from mofa_model.kinds.shape import part
 from mofa_model.manifest import jobs
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.documents import Item
@@ -54,6 +55,7 @@ def _training_job(question: Question) -> JobQuestion:
     Errors name `spec` and not the job, because equal specs share one answer.
     """
     spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
+    spec = jobs.with_seen(spec, part(question.job, "metadata", "annotations"))
     if not question.profiles:
         name = spec.cluster.profile
         raise NoProfile(
@@ -67,6 +69,13 @@ def _training_job(question: Question) -> JobQuestion:
 
 def _existing(question: Question) -> JobQuestion:
     """A job of another kind as the TrainingJob that it amounts to; a wrong mode is an error."""
+    item, around = placed(question)
+    jobs.mode_of(item, around)
+    return jobs.question_of(item, around)
+
+
+def placed(question: Question) -> tuple[Item, Surroundings]:
+    """A job of another kind, and what surrounds it, as the command reads them from files."""
     item = Item(question.job, None)
     around = Surroundings(
         profiles={profile.name: profile for profile in map(cluster_profile, question.profiles)},
@@ -75,8 +84,7 @@ def _existing(question: Question) -> JobQuestion:
         beside={item.namespace: question.beside},
         opted_in=frozenset({item.namespace} if question.opted_in else ()),
     )
-    jobs.mode_of(item, around)
-    return jobs.question_of(item, around)
+    return item, around
 
 
 PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
@@ -103,8 +111,8 @@ def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
             where = ".".join(("spec", *parts, last))
             raise InputError(f"{where}: {str(error).partition(': ')[2]}") from None
         inner = spec
-        for part in parts:
-            inner = inner.setdefault(part, {})
+        for step in parts:
+            inner = inner.setdefault(step, {})
         inner[last] = value
     if "nodes" in changes:
         spec["cluster"].pop("maxNodes", None)

@@ -18,6 +18,7 @@ at generation 1: then nobody has changed its spec, so it cannot have run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,14 +27,15 @@ from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
-from mofa_model.kinds.shape import part
+from mofa_model.kinds.shape import Beside, Body, part
 from mofa_model.launch import unverified
+from mofa_operator.decide.launched import runs_advised, told
 from mofa_operator.decide.policy import Handling, handling_of, is_paused, wants_apply
 from mofa_operator.decide.status import NewCondition, State, sentence
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Happened, Reason
 
 KUEUE: Final = "kueue.x-k8s.io/admission-gated-by"
@@ -70,8 +72,11 @@ def guard(job: LiveObject) -> tuple[Operation, ...]:
     return (meant, test(pointer(*_suspend(job.key.kind)), True)) if is_suspended(job) else (meant,)
 
 
-def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
-    """The patch that writes the arguments; empty where they stand already."""
+def written(job: LiveObject, answer: Answer, beside: Sequence[Body] = ()) -> tuple[Operation, ...]:
+    """The patch that writes the arguments; empty where they stand already.
+
+    `beside` holds the objects that the job names.
+    """
     kind = job.key.kind
     if not isinstance(kind, JobKind):
         raise InputError(
@@ -82,7 +87,8 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
             "training.framework: no trainer is named, so the layout cannot be written as "
             "arguments; name one"
         )
-    made = kind.launch_patch(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
+    steps = answer.annotations.get(INTERVAL, "")
+    made = kind.launch_patch(job.body, answer.arguments, steps, Beside(beside))
     return (*guard(job), *made) if made else ()
 
 
@@ -154,10 +160,10 @@ def with_release(
         if wait > 0:
             again = wait if decision.requeue_after is None else min(wait, decision.requeue_after)
             return replace(decision, requeue_after=again)
-        return replace(decision, release=_gated(job, wants, answer, snapshot.now, settings))
+        return replace(decision, release=_gated(snapshot, job, wants, answer, settings))
     if not wants or answer is None or not answer.strategy or is_paused(job):
         return decision
-    made, why = _ungated(job, answer)
+    made, why = _ungated(snapshot, job, answer)
     if made is None and why and decision.annotate:  # said once, with the advice
         note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
         return replace(decision, notes=(*decision.notes, note))
@@ -219,10 +225,17 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:
         return [NewCondition(aspect, "Unknown", Reason.NOT_LAUNCHED)]
+    same = runs_advised(snapshot, answer)
+    if same is not None:
+        reason = Reason.RUNS_ADVISED if same else Reason.RUNS_OTHER
+        return [NewCondition(aspect, "True" if same else "False", reason, told(snapshot, answer))]
     try:
         why = unproven(job, answer)
     except InputError as error:
         why = str(error)
+    if not why and not is_suspended(job):
+        why = "what its pods run is not seen: none runs, or pods may not be read (rbac.pods)"
+        return [NewCondition(aspect, "True", Reason.VERIFIED, why)]
     state: State = "False" if why else "True"
     return [NewCondition(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
 
@@ -234,7 +247,8 @@ def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | No
     """
     if not is_gated(job) or job.is_going or now < deadline(job, settings):
         return None
-    return _gated(job, False, None, now, settings)
+    nothing = JobSnapshot(job=job, question=Question(job={}, profiles=()), now=now)
+    return _gated(nothing, job, False, None, settings)
 
 
 def subject_of(snapshot: JobSnapshot) -> LiveObject | None:
@@ -262,10 +276,14 @@ def _wait(
 
 
 def _gated(
-    job: LiveObject, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
+    snapshot: JobSnapshot,
+    job: LiveObject,
+    wants: bool,
+    answer: Answer | None,
+    settings: LoopSettings,
 ) -> Release:
     """The release of a job at a gate of ours."""
-    created = job.created
+    created, now = job.created, snapshot.now
     waited = None if created is None else max(0.0, now - created)
     free = opened(job)
     if not is_suspended(job):
@@ -273,7 +291,7 @@ def _gated(
         note = Note(reason=Happened.APPLY_SKIPPED, message=why)
         return Release(key=job.key, uid=job.uid, free=free, note=note)
     late = now >= deadline(job, settings)
-    launch, why = _launch(job, wants, answer)
+    launch, why = _launch(snapshot, job, wants, answer)
     if late:
         launch, why = (), f"the longest wait, {settings.gate_longest:g} s, is over"
     note = _applied(launch, answer)
@@ -291,7 +309,7 @@ def _gated(
     )
 
 
-def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
+def _ungated(snapshot: JobSnapshot, job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     """The release of a suspended job without a gate of ours, or why there is none."""
     if not is_suspended(job):
         return None, "it runs already, or cannot wait: the advice is for its next launch"
@@ -303,14 +321,14 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
         return None, why
     if job.generation != 1:
         return None, ""  # we have written, or it may have run
-    launch, why = _launch(job, True, answer)
+    launch, why = _launch(snapshot, job, True, answer)
     if not launch:
         return None, why
     return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(launch, answer)), ""
 
 
 def _launch(
-    job: LiveObject, wants: bool, answer: Answer | None
+    snapshot: JobSnapshot, job: LiveObject, wants: bool, answer: Answer | None
 ) -> tuple[tuple[Operation, ...], str]:
     """The patch that writes the arguments, or why there is none; neither where they stand."""
     if not wants or answer is None:
@@ -318,7 +336,7 @@ def _launch(
     if not answer.strategy or keeps(answer.says.odds.beats) or _runs_already(answer):
         return (), answer.explanation
     try:
-        made = written(job, answer)
+        made = written(job, answer, snapshot.beside)
         why = unproven(job, answer) if made else ""
     except InputError as error:
         return (), str(error)

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from foreign import KINDS, example
+from foreign import KINDS, READS, RUNTIME, example, reading
 from hypothesis import given
 from hypothesis import strategies as st
 from json_patch import Unfit, patched
@@ -15,7 +15,14 @@ from operator_objects import NOW, SETTINGS, policy, profile, ref, standing, trai
 
 from mofa_model import kinds
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+from mofa_model.kinds import (
+    BATCH_JOB,
+    JOB_SET,
+    PYTORCH_JOB,
+    RAY_JOB,
+    TRAIN_JOB,
+    VOLCANO_JOB,
+)
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
 from mofa_model.launch import table
 from mofa_operator.act.release import let_go
@@ -27,6 +34,7 @@ from mofa_operator.decision import Answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
+from mofa_operator.snapshot import Named
 
 MODE, GATE = f"{PREFIX}mode", f"{PREFIX}gate"
 ADVICE = Answer(
@@ -80,7 +88,7 @@ def waiting(
     kind, gate="suspend", *, kueue=None, mode="Apply", suspended=True, age=10.0, **metadata
 ):
     """The example of a kind, as it waits for us since `age` seconds. [s]"""
-    body = example(kind, "ns")
+    body = reading(kind, example(kind, "ns"))
     told = body["metadata"].setdefault("annotations", {})
     told |= {key: value for key, value in {MODE: mode, GATE: gate, KUEUE: kueue}.items() if value}
     body["metadata"] |= {
@@ -100,7 +108,8 @@ def decided(kind, body, answer=ADVICE, now=NOW, policies=()):
     for one in policies:
         store.put(ADVISOR_POLICY, one)
     store.put(kind, body)
-    snapshot = store.snapshot(Key(kind, "ns", body["metadata"]["name"]), now)
+    named = Named(beside=(RUNTIME,))
+    snapshot = store.snapshot(Key(kind, "ns", body["metadata"]["name"]), now, named)
     return job(snapshot, answer, SETTINGS)
 
 
@@ -421,7 +430,8 @@ def test_the_target_of_a_training_job_is_let_go_by_it(mode, outcome):
     store = Store()
     for kind, one in ((CLUSTER_PROFILE, profile()), (TRAIN_JOB, body), (TRAINING_JOB, owner)):
         store.put(kind, one)
-    decision = job(store.snapshot(Key(TRAINING_JOB, "ns", "a"), NOW), ADVICE, SETTINGS)
+    named = Named(beside=(RUNTIME,))
+    decision = job(store.snapshot(Key(TRAINING_JOB, "ns", "a"), NOW, named), ADVICE, SETTINGS)
     assert decision.release.key == Key(TRAIN_JOB, "ns", "llama3-70b")
     assert decision.release.outcome == outcome
     alone = job(store.snapshot(decision.release.key, NOW), None, SETTINGS)
@@ -611,3 +621,48 @@ def test_nothing_is_half_written_and_the_reason_is_said_once(more, answer, why):
     said = [one.message for one in found.notes if one.reason == "ApplySkippedRunning"]
     assert all(why in one for one in said)
     assert bool(said) == bool(why)
+
+
+def unread(change):
+    """What is said of a JobSet whose container is changed, so that it does not read the arguments."""
+    body = waiting(JOB_SET)
+    change(body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0])  # fmt: skip
+    release = decided(JOB_SET, body).release
+    assert release.launch == ()
+    assert (release.note.reason, release.outcome) == ("GateReleased", "unadvised")
+    return release.note.message
+
+
+def test_arguments_that_no_container_would_read_are_not_written_and_one_line_says_what_is_missing():
+    def silent(container):
+        del container["env"]
+
+    def one_word(container):
+        container |= {"command": ["torchrun", "pretrain_gpt.py"], "args": ["$(LAUNCH_ARGS)"]}
+
+    def quoted(container):
+        container["args"] = ['exec torchrun pretrain_gpt.py "$LAUNCH_ARGS"']
+
+    assert "no container reads the annotation advisor.mofa.dev/launch-args" in unread(silent)
+    assert "metadata.annotations['advisor.mofa.dev/launch-args']" in unread(silent)
+    assert "hands all launch arguments over as one word" in unread(one_word)
+    assert '"$LAUNCH_ARGS" in quotes' in unread(quoted)
+
+
+def test_a_trainjob_whose_runtime_is_not_here_is_let_go_without():
+    store, body = Store(), waiting(TRAIN_JOB)
+    store.put(CLUSTER_PROFILE, profile())
+    store.put(TRAIN_JOB, body)
+    key = Key(TRAIN_JOB, "ns", body["metadata"]["name"])
+    release = job(store.snapshot(key, NOW), ADVICE, SETTINGS).release
+    assert release.launch == ()
+    assert "ClusterTrainingRuntime 'torch-distributed' is not here" in release.note.message
+
+
+def test_arguments_are_never_written_twice_into_a_pytorchjob():
+    body = waiting(PYTORCH_JOB)
+    for role in body["spec"]["pytorchReplicaSpecs"].values():
+        role["template"]["spec"]["containers"][0]["env"] = [READS]
+    release = decided(PYTORCH_JOB, body, TITAN).release
+    assert release.launch == ()
+    assert "take one of the two away" in release.note.message

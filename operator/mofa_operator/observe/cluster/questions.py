@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.annotations import ASKED
+from mofa_model.annotations import ASKED, RUNS
 from mofa_model.kinds import Kind, asked_of
 from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
@@ -50,8 +50,15 @@ def training_question(
     spec = job.body.get("spec")
     asked = _without(spec, _NOT_ASKED)
     profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
+    asks: Written = {
+        "apiVersion": job.body.get("apiVersion"),
+        "kind": TRAINING_JOB.kind,
+        "spec": asked,
+    }
+    if RUNS in job.annotations:
+        asks["metadata"] = {"annotations": {RUNS: job.annotations[RUNS]}}
     return Question(
-        job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
+        job=asks,
         profiles=profiles,
         config_maps=texts_of(job.key, dependencies, job.body, named),
     )
@@ -76,7 +83,9 @@ def existing_question(
             "kind": job.key.kind.kind,
             "metadata": {
                 "labels": {name: labels[name] for name in sorted(chosen_by) if name in labels},
-                "annotations": {name: annotations[name] for name in ASKED if name in annotations},
+                "annotations": {
+                    name: annotations[name] for name in (*ASKED, RUNS) if name in annotations
+                },
             },
             "spec": asked_of(job.body.get("spec")),
         },

@@ -22,6 +22,7 @@ from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
+    CONFIG_MAP,
     FAILURE_LEDGER,
     JOBS,
     NAMESPACE,
@@ -71,6 +72,7 @@ from mofa_operator.snapshot import (
     ProfileSnapshot,
     Question,
     Running,
+    SeenLaunch,
 )
 from mofa_operator.workloads import LiveWorkload
 
@@ -168,6 +170,15 @@ class Store:
         is_new = key in self._entries and self._measured.set_running(key, running, alive, unseen)
         return frozenset({key} if is_new else ())
 
+    def set_launch(self, key: Key, launch: SeenLaunch | None) -> frozenset[Key]:
+        """Take in what a job's pods are told; returns its key where that is new."""
+        is_new = key in self._entries and self._measured.set_launch(key, launch)
+        return frozenset({key} if is_new else ())
+
+    def told_launch(self, key: Key) -> None:
+        """The Event about what a job's pods are told was posted."""
+        self._measured.told_launch(key)
+
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a job says of its profile; returns the profile's key where it is new."""
         known = evidence if key in self._entries else None
@@ -240,10 +251,17 @@ class Store:
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
         """Objects that a job or its pods name, that its answer needs, and that are not read yet."""
-        if not self.names_others(key):
-            return []
-        body = unpacked(self._entries[key].raw)
-        return objects_named(key, self._dependents.dependencies(key), body, named)
+        dependencies, found = self._dependents.dependencies(key), list[Key]()
+        if self.names_others(key):
+            body = unpacked(self._entries[key].raw)
+            found = objects_named(key, dependencies, body, named)
+        if dependencies.target is not None and (body_ := self.body(dependencies.target)):
+            # the runtime of a TrainJob says whether its container reads the arguments
+            named_by_target = objects_named(
+                dependencies.target, Dependencies(asks=True), body_, named
+            )
+            found += [one for one in named_by_target if one.kind != CONFIG_MAP]
+        return found
 
     def names_others(self, key: Key) -> bool:
         """Whether a job that asks may name others on which its answer depends."""
@@ -292,6 +310,7 @@ class Store:
             target=self.live(target) if target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
+            beside=named.beside,
             asks_anew=profile is not None and not profile.is_asked,
             **self._measured.of_job(job.key),
             now=now,
@@ -305,6 +324,7 @@ class Store:
             job=job,
             question=existing_question(job, meant, policies, dependencies, named, opted_in=opted),
             owned_by=self.owner(job.key),
+            beside=named.beside,
             asks_anew=not all(profile.is_asked for profile in meant),
             **self._measured.of_job(job.key),
             now=now,
@@ -368,6 +388,7 @@ class Measurements:
         self._histories: dict[str, History | NoHistory] = {}
         self._watched: dict[str, tuple[Day, ...]] = {}
         self._jobs: dict[Key, dict[str, Any]] = {}
+        self._launches: dict[Key, dict[str, Any]] = {}
         self._taught: dict[Key, tuple[str, JobEvidence]] = {}
 
     def of_profile(self, profile: str) -> dict[str, Any]:
@@ -380,7 +401,22 @@ class Measurements:
 
     def of_job(self, key: Key) -> dict[str, Any]:
         """What the last look at a job brought, as fields of its snapshot."""
-        return self._jobs.get(key, {})
+        return self._jobs.get(key, {}) | self._launches.get(key, {})
+
+    def set_launch(self, key: Key, launch: SeenLaunch | None) -> bool:
+        """Take in what a job's pods are told; None = none runs."""
+        before = self._launches.get(key, {}).get("launch")
+        if before == launch:
+            return False
+        self._launches[key] = {"launch": launch, "launch_told": False}
+        if launch is None:
+            self._launches.pop(key)
+        return True
+
+    def told_launch(self, key: Key) -> None:
+        """The Event about what a job's pods are told was posted."""
+        if key in self._launches:
+            self._launches[key]["launch_told"] = True
 
     def set_history(self, profile: str, history: History | NoHistory) -> bool:
         """Take in a history; a later moment alone is not new."""
@@ -428,6 +464,7 @@ class Measurements:
     def forget(self, key: Key) -> None:
         """Forget a job."""
         self._jobs.pop(key, None)
+        self._launches.pop(key, None)
         self._taught.pop(key, None)
 
     def forget_profile(self, profile: str) -> None:

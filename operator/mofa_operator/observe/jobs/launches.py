@@ -1,0 +1,67 @@
+"""What the running pods of a job are told: pure, and without anything but the layout's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from mofa_model.identity import identify, launch_in_pod
+from mofa_model.kinds.reads import readers
+from mofa_model.kinds.shape import Beside, Body, at, items, text_of
+from mofa_model.launch import told_words
+from mofa_operator.objects import LiveObject
+from mofa_operator.snapshot import SeenLaunch
+
+_MOST: Final = 16
+"""Pods of different form that are read. [1]"""
+_RUNS: Final = "Running"
+
+
+def running(pods: Iterable[Body]) -> list[Body]:
+    """Pods whose processes run, by name."""
+    found = [
+        pod
+        for pod in pods
+        if at(pod, "status", "phase") == _RUNS and at(pod, "metadata", "deletionTimestamp") is None
+    ]
+    return sorted(found, key=_name)
+
+
+def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -> SeenLaunch | None:
+    """What the running pods of a job are told; None where none of them runs a known trainer."""
+    told: dict[tuple[str, ...], str] = {}
+    forms: set[str] = set()
+    for pod in running(pods):
+        form = repr([at(pod, "metadata", "annotations"), _commands(pod)])
+        if form in forms or len(forms) >= _MOST:
+            continue
+        forms.add(form)
+        for reader in readers(pod, ""):
+            if reader.trouble:
+                return SeenLaunch(where=f"pod {_name(pod)}", trouble=reader.trouble)
+        found = launch_in_pod(pod)
+        if found is not None and (words := told_words(found.words)):
+            told.setdefault(words, f"pod {_name(pod)}")
+    if not told:
+        return None
+    if len(told) > 1:
+        names = " and ".join(list(told.values())[:2])
+        return SeenLaunch(where=names, trouble="they are told different layouts")
+    ((words, where),) = told.items()
+    return SeenLaunch(where=where, words=words, stated=words == _stated(job, beside))
+
+
+def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
+    """The same words as the manifest of a job has them."""
+    body = {**job.body, "metadata": {}}  # without what was seen before
+    found = identify(body, Beside(beside)).launch_found
+    return () if found is None else told_words(found.words)
+
+
+def _commands(pod: Body) -> list[object]:
+    containers = items(at(pod, "spec", "containers"))
+    return [[one.get("command"), one.get("args"), one.get("env")] for one in containers]
+
+
+def _name(pod: Body) -> str:
+    return text_of(at(pod, "metadata", "name"))

@@ -1,0 +1,151 @@
+"""What pods really run, against what was advised: condition, Event, annotation, and what a job teaches."""
+
+import shlex
+from dataclasses import replace
+
+import pytest
+from foreign import READS, example, reading
+from operator_objects import NOW, SETTINGS, profile, training_job
+
+from mofa_model.annotations import PREFIX, RUNS
+from mofa_model.kinds import JOB_SET
+from mofa_model.kinds.patches import ARGUMENTS
+from mofa_operator.decide.job import job
+from mofa_operator.decide.launched import runs_advised, runs_annotation, runs_another, told
+from mofa_operator.decision import Answer
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.objects import live
+from mofa_operator.observe.cluster.store import Store
+from mofa_operator.observe.jobs.launches import seen_launch
+from mofa_operator.snapshot import SeenLaunch
+
+ADVISED = ("--tensor-model-parallel-size", "8", "--micro-batch-size", "2")
+OTHER = ("--tensor-model-parallel-size", "4", "--micro-batch-size", "2")
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyz012345"
+ANSWER = Answer(
+    digest="d",
+    outcome="Recommended",
+    annotations={f"{PREFIX}status": "Recommended", f"{PREFIX}inputs-hash": "d"},
+    status={"recommendation": {"strategy": "tp=8"}},
+    reason="Recommended",
+    strategy={"tp": "8"},
+    trainer="megatron",
+    arguments=ADVISED,
+)
+
+
+def pod(line, *, annotation="", phase="Running", name="a-0"):
+    """A pod of which a shell starts the trainer with the arguments of its annotation."""
+    secret = {"name": "HF_TOKEN", "value": TOKEN}
+    container = {"name": "t", "command": ["bash", "-c"], "args": [line], "env": [READS, secret]}
+    metadata = {"name": name, "annotations": {ARGUMENTS: annotation}}
+    return {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": phase}}
+
+
+LINE = f"torchrun pretrain_gpt.py --hf-token {TOKEN} --data-path /d $LAUNCH_ARGS"
+
+
+def seen(*pods, body=None):
+    return seen_launch(live(JOB_SET, body or example(JOB_SET, "ns")), pods, ())
+
+
+def snapshot(launch, mode="Apply", **annotations):
+    body = example(JOB_SET, "ns")
+    body["metadata"]["annotations"] |= {f"{PREFIX}mode": mode, **annotations}
+    body["metadata"]["uid"] = "u"
+    store = Store()
+    store.put(CLUSTER_PROFILE, profile())
+    store.put(JOB_SET, body)
+    key = Key(JOB_SET, "ns", body["metadata"]["name"])
+    store.set_launch(key, launch)
+    return store.snapshot(key, NOW)
+
+
+def test_pods_are_read_after_the_downward_api_and_nothing_but_the_layout_is_kept():
+    found = seen(pod(LINE, annotation=shlex.join(ADVISED)))
+    assert found == SeenLaunch(where="pod a-0", words=ADVISED)
+    assert TOKEN not in repr(found)
+
+
+def test_what_does_not_run_yet_says_nothing():
+    assert seen(pod(LINE, phase="Pending")) is None
+    assert seen() is None
+
+
+def test_a_manifest_that_says_the_same_needs_no_annotation():
+    body = reading(JOB_SET, example(JOB_SET, "ns"))
+    template = body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    template["metadata"] = {"annotations": {ARGUMENTS: shlex.join(ADVISED)}}
+    line = template["spec"]["containers"][0]["args"][0]
+    found = seen(pod(line, annotation=shlex.join(ADVISED)), body=body)
+    assert found.stated
+    assert runs_annotation(snapshot(found), ANSWER) == ""
+
+
+def test_pods_that_differ_and_arguments_that_are_one_word_are_no_layout():
+    found = seen(
+        pod(LINE, annotation=shlex.join(ADVISED)),
+        pod(LINE, annotation=shlex.join(OTHER), name="a-1"),
+    )
+    assert found.trouble == "they are told different layouts"
+    one = pod(LINE, annotation=shlex.join(ADVISED))
+    one["spec"]["containers"][0] |= {"command": ["python", "pretrain_gpt.py"], "args": ["$(LAUNCH_ARGS)"]}  # fmt: skip
+    assert "as one word" in seen(one).trouble
+    assert runs_advised(snapshot(seen(one)), ANSWER) is False
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [(ADVISED, "StartedAsAdvised"), (OTHER, "StartedOtherwise")],
+    ids=["advised", "other"],
+)
+def test_the_event_says_what_runs_once(words, reason):
+    shot = snapshot(SeenLaunch(where="pod a-0", words=words))
+    (note,) = [one for one in job(shot, ANSWER, SETTINGS).notes if one.reason.startswith("Started")]
+    assert note.reason == reason
+    assert ("--tensor-model-parallel-size 4" in note.message) == (words == OTHER)
+    again = job(replace(shot, launch_told=True), ANSWER, SETTINGS)
+    assert not [one for one in again.notes if one.reason.startswith("Started")]
+
+
+def test_nothing_is_said_of_pods_that_were_not_seen_or_that_nobody_wanted_to_change():
+    assert told(snapshot(None), ANSWER) == ""
+    shot = snapshot(SeenLaunch(where="pod a-0", words=OTHER), mode="Annotate")
+    assert not [one for one in job(shot, ANSWER, SETTINGS).notes if one.reason.startswith("Started")]  # fmt: skip
+
+
+def test_a_layout_that_nobody_stated_is_written_down_and_asked_about_at_once():
+    shot = snapshot(SeenLaunch(where="pod a-0", words=OTHER))
+    decision = job(shot, ANSWER, SETTINGS)
+    assert decision.hold[RUNS] == shlex.join(OTHER)
+    assert decision.requeue_after == 0.5
+    assert runs_another(shot, ANSWER), "until it is answered anew, it teaches nothing"
+    after = snapshot(SeenLaunch(where="pod a-0", words=OTHER), **{RUNS: shlex.join(OTHER)})
+    assert job(after, ANSWER, SETTINGS).hold[RUNS] == shlex.join(OTHER)
+    assert not runs_another(after, ANSWER)
+    assert after.question.job["metadata"]["annotations"][RUNS] == shlex.join(OTHER)
+    gone = snapshot(None, **{RUNS: shlex.join(OTHER)})
+    assert job(gone, ANSWER, SETTINGS).hold[RUNS] == shlex.join(OTHER), "a restart forgets nothing"
+
+
+def test_the_condition_of_a_trainingjob_follows_what_its_pods_run():
+    target = example(JOB_SET, "ns")
+    target["metadata"]["uid"] = "u"
+    named = {"apiVersion": JOB_SET.api_version, "kind": "JobSet", "name": "llama3-70b"}
+    store = Store()
+    for kind, one in (
+        (CLUSTER_PROFILE, profile()),
+        (JOB_SET, target),
+        (TRAINING_JOB, training_job(targetRef=named, mode="Apply")),
+    ):
+        store.put(kind, one)
+    key = Key(TRAINING_JOB, "ns", "a")
+    for launch, state, reason in (
+        (None, "False", "NotVerified"),
+        (SeenLaunch(where="pod a-0", words=ADVISED), "True", "RunsAdvised"),
+        (SeenLaunch(where="pod a-0", words=OTHER), "False", "RunsOther"),
+    ):
+        store.set_launch(key, launch)
+        status = job(store.snapshot(key, NOW), ANSWER, SETTINGS).status
+        (found,) = [one for one in status["conditions"] if one["type"] == "LaunchVerified"]
+        assert (found["status"], found["reason"]) == (state, reason)
