@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted
@@ -12,12 +12,14 @@ from mofa_model.advice.answer import Frontier
 from mofa_model.advice.reasons import gained
 from mofa_model.bands.evidence import Basis
 from mofa_model.bands.odds import in_percent
-from mofa_model.launch import Launch
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table, bars, table_of
 from mofa_model.units import DAY, GIB, Range
+
+if TYPE_CHECKING:
+    from mofa_model.launch import Launch
 
 _DISTANCE: Final = (
     "The error is predicted over measured step time - 1, by a fit without the run's group; `there` is"

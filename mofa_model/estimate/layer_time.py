@@ -23,9 +23,10 @@ from mofa_model.estimate.block_time import (
     tokens_per_rank,
 )
 from mofa_model.estimate.terms import LayerTime
+from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
-from mofa_model.units import Ratio, Seconds
+from mofa_model.units import Bytes, Ratio, Seconds
 
 _INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
 """Modules that chunks of experts contain."""
@@ -43,34 +44,79 @@ _WITHIN: Final[Mapping[str, frozenset[str]]] = {
 """Modules that contain another whole."""
 
 
-def layer_times(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    priced_blocks: Sequence[BlockTime] | None = None,
-) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32). `priced_blocks` are times of the blocks,
-    where they are known.
+@dataclass(frozen=True, eq=False)
+class LayerWork:
+    """Forward work and messages of one layer, whatever of it is done again, copied to the host, or
+    hidden by other micro-batches. [s]
     """
-    model = workload.model
-    transfers = _host_transfers(workload, cluster, strategy)
-    if priced_blocks is None:
-        priced_blocks = block_times(workload, cluster, strategy)
-    times = {id(block): time for block, time in zip(model.blocks, priced_blocks, strict=True)}
+
+    layer: Layer
+    blocks: Sequence[BlockTime]
+    scale: Ratio
+    """Factor on the times of blocks and stream. [1]"""
+    stream: Seconds
+    """Norms, residuals, and work on tensors as wide as the residual stream."""
+    linear: Seconds
+    core: Seconds
+    elementwise: Seconds
+    weight: Seconds
+    """Products of weight gradients."""
+    sent_forward: Seconds
+    """Messages of tensor ranks."""
+    sent_backward: Seconds
+    tensor: Seconds
+    """What compute leaves of them."""
+    tensor_backward: Seconds
+    ring: Seconds
+    """Messages of context ranks."""
+    context: Seconds
+    """What compute leaves of them."""
+    context_backward: Seconds
+    dispatch: Seconds
+    """Messages of expert ranks."""
+    accumulate: Seconds
+    """The sum of gradients."""
+
+
+WORK: Final = ("sequence_parallel", "tensor_overlap", "context_mode")
+"""Features of a strategy on which a `LayerWork` depends."""
+
+
+def layer_works(
+    workload: Workload, cluster: Cluster, strategy: Strategy, blocks: Sequence[BlockTime]
+) -> tuple[LayerWork, ...]:
+    """Work of every kind of layer, from the times of all blocks of the model."""
+    times = {id(block): time for block, time in zip(workload.model.blocks, blocks, strict=True)}
+    precision = workload.training.precision
+    # Half of the messages gather inputs, half scatter sums. Inputs are gathered as narrow as the
+    # products read them, sums are not. Source: Transformer Engine, gather_along_first_dim; torchao,
+    # Float8ColwiseParallel.
+    gather = scatter = _tensor_message(workload, cluster, strategy, precision.activation)
+    if strategy.sequence_parallel and precision.gathered != precision.activation:
+        gather = _tensor_message(workload, cluster, strategy, precision.gathered)
     return tuple(
-        _layer(workload, cluster, strategy, kind, [times[id(block)] for block in kind.blocks], time)
-        for kind, time in zip(model.kinds, transfers, strict=True)
+        _work(
+            workload,
+            cluster,
+            strategy,
+            kind,
+            [times[id(block)] for block in kind.blocks],
+            gather,
+            scatter,
+        )
+        for kind in workload.model.kinds
     )
 
 
-def _layer(
+def _work(
     workload: Workload,
     cluster: Cluster,
     strategy: Strategy,
     layer: Layer,
     blocks: Sequence[BlockTime],
-    transfer: Seconds,
-) -> LayerTime:
+    gather: Seconds,
+    scatter: Seconds,
+) -> LayerWork:
     s, precision = strategy, workload.training.precision
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, layer)
@@ -83,27 +129,68 @@ def _layer(
     trained = 1.0 if workload.training.adapters is None else 0.0
     weight = trained * linear
 
-    # Half of the messages gather inputs, half scatter sums. With sequence parallelism the inputs of
-    # weight gradients are gathered again.
-    gather, scatter = (
-        _tensor_message(workload, cluster, s, inputs=inputs) for inputs in (True, False)
-    )
+    # With sequence parallelism the inputs of weight gradients are gathered again.
     halves = 0.5 * _sum(block.gathers for block in blocks)
     sent_forward = halves * (gather + scatter)
     sent_backward = sent_forward + halves * gather * float(s.sequence_parallel)
     tails = (k.tensor_overlapped,) * 2 if s.tensor_overlap else (k.tensor, k.tensor_backward)
-    tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
-    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
 
     ring = _sum(block.context_seconds for block in blocks)
-    dispatch = _sum(block.all_to_all for block in blocks)
     # Attention begins when all keys and values are there: nothing runs beside an all-gather.
     beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
-    context = overlap.context_exposed(ring, beside_ring * core, s.cp, k.context)
-    context_backward = overlap.context_exposed(
-        2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
+    return LayerWork(
+        layer=layer,
+        blocks=blocks,
+        scale=scale,
+        stream=stream,
+        linear=linear,
+        core=core,
+        elementwise=elementwise,
+        weight=weight,
+        sent_forward=sent_forward,
+        sent_backward=sent_backward,
+        tensor=overlap.tensor_exposed(sent_forward, linear, tails[0]),
+        tensor_backward=overlap.tensor_exposed(sent_backward, linear + weight, tails[1]),
+        ring=ring,
+        context=overlap.context_exposed(ring, beside_ring * core, s.cp, k.context),
+        context_backward=overlap.context_exposed(
+            2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
+        ),
+        dispatch=_sum(block.all_to_all for block in blocks),
+        accumulate=(
+            trained
+            * _sum(block.parameters for block in blocks)
+            * (2.0 * precision.gradient + precision.activation)
+            / memory_rate(cluster)
+        ),
     )
 
+
+def layer_times(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    works: Sequence[LayerWork] | None = None,
+) -> tuple[LayerTime, ...]:
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `works` where they are known."""
+    if works is None:
+        blocks = block_times(workload, cluster, strategy)
+        works = layer_works(workload, cluster, strategy, blocks)
+    transfers = _host_transfers(workload, cluster, strategy)
+    return tuple(
+        _layer(cluster, strategy, work, transfer)
+        for work, transfer in zip(works, transfers, strict=True)
+    )
+
+
+def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
+    s, layer, blocks, scale = strategy, work.layer, work.blocks, work.scale
+    c, k = cluster.calibration.compute, cluster.calibration.overlap
+    linear, core, elementwise, weight = work.linear, work.core, work.elementwise, work.weight
+    sent_forward, sent_backward = work.sent_forward, work.sent_backward
+    tensor, tensor_backward = work.tensor, work.tensor_backward
+    ring, context, context_backward = work.ring, work.context, work.context_backward
+    dispatch = work.dispatch
     forward_work, more_passes = linear + elementwise + core, exchanges_again(s, layer)
 
     # Work that hides other messages hides no exchange of tokens.
@@ -129,7 +216,7 @@ def _layer(
         """Forward work done again by a layer that is not recomputed as a whole."""
         modules = {
             "core_attn": core,
-            "layernorm": 0.25 * stream * scale,
+            "layernorm": 0.25 * work.stream * scale,
             EACH: linear + elementwise,
             ALL: forward_work,
         } | modules_again(layer, blocks, scale, expert)
@@ -139,13 +226,7 @@ def _layer(
     # Passes of one micro-batch run beside those of another: the messages of each pass see their
     # share of all work.
     expert = exposed(again(0.0, forward_work) if s.expert_overlap else 0.0, more_passes)
-    accumulate = (
-        trained
-        * _sum(block.parameters for block in blocks)
-        * (2.0 * precision.gradient + precision.activation)
-        / memory_rate(cluster)
-    )
-    busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + accumulate
+    busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + work.accumulate
     busy = overlap.slowed(busy, sent_backward - tensor_backward + dispatch - expert, k.slow_down)
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
     forward = forward_busy + core + elementwise + tensor + context + expert
@@ -179,14 +260,10 @@ def _layer(
     )
 
 
-def _tensor_message(workload: Workload, cluster: Cluster, s: Strategy, *, inputs: bool) -> Seconds:
-    """A gather of a layer's inputs among tensor ranks, else a scatter of sums. [s]
-
-    Inputs are gathered as narrow as the products read them, sums are not. Source: Transformer
-    Engine, gather_along_first_dim; torchao, Float8ColwiseParallel.
+def _tensor_message(workload: Workload, cluster: Cluster, s: Strategy, width: Bytes) -> Seconds:
+    """A gather of a layer's inputs among tensor ranks, or a scatter of sums, in elements of such a
+    width. [s]
     """
-    precision = workload.training.precision
-    width = precision.gathered if inputs and s.sequence_parallel else precision.activation
     size = tokens_per_rank(workload, s) * workload.model.hidden * width
     traffic = 2.0 * size * cluster.calibration.links.message_copies
     copies = compute.elementwise_time(traffic, memory_rate(cluster))

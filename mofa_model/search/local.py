@@ -19,7 +19,7 @@ from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
 from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
 from mofa_model.estimate.block_time import BlockTime, block_times
-from mofa_model.estimate.layer_time import layer_times
+from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import groups, row_of_each
@@ -79,6 +79,7 @@ class LocalShapes:
         """The local shape of every row of the table; -1 for others than the members."""
         self.position[members] = place
         self._priced: dict[Hashable, Any] = {}
+        self._known: dict[Hashable, tuple[LayerWork, ...]] = {}
 
     def narrowed(self, members: Array) -> LocalShapes:
         """Shapes of these rows alone if they are few; for many it pays to price all at once."""
@@ -112,10 +113,19 @@ class LocalShapes:
 
     def _times(self, mode: int, work: Strategy) -> Times:
         w, c = self._workload, self._cluster
-        layers = layer_times(w, c, work, self._blocks[mode])
+        layers = layer_times(w, c, work, self._works(mode, work, whole=False))
         if self._some:
-            layers += layer_times(w, c, varied(work, chunks=1), self._whole_blocks[mode])
+            whole = varied(work, chunks=1)
+            layers += layer_times(w, c, whole, self._works(mode, whole, whole=True))
         return tuple(map(_sums, layers)), self._heads[mode]
+
+    def _works(self, mode: int, work: Strategy, *, whole: bool) -> tuple[LayerWork, ...]:
+        """Work of layers under the features of a strategy, of all local shapes of a mode."""
+        key = mode, whole, *(getattr(work, name) for name in WORK)
+        if key not in self._known:
+            blocks = (self._whole_blocks if whole else self._blocks)[mode]
+            self._known[key] = layer_works(self._workload, self._cluster, work, blocks)
+        return self._known[key]
 
     def _stored(self, _: int, work: Strategy) -> tuple[StoredLayer, ...]:
         constants = self._cluster.calibration.memory
