@@ -96,10 +96,10 @@ def price(
                 states = optimizer_states(axes, context, whole)
                 layered = with_recomputed_layers(axes, shapes, whole)
                 if states is not None:
-                    _price_block(axes, context, whole, states, local, leaders)
+                    _price_block(axes, context, whole, states, local, bounds, leaders)
                     if layered is not None:
                         states = states.of(layered.origin)
-                        _price_block(axes, context, layered, states, local, leaders)
+                        _price_block(axes, context, layered, states, local, bounds, leaders)
             advance(len(group) * share)
 
 
@@ -109,6 +109,7 @@ def _price_block(
     block: ShapeBlock,
     states: OptimizerStates,
     local: LocalShapes,
+    bounds: Array,
     leaders: Leaders,
 ) -> None:
     """Every option of a micro-batch beside every state."""
@@ -130,7 +131,8 @@ def _price_block(
             if not leaders.searched:
                 _remember_leanest(block, states, option, overlaps, fit, leaders)
             wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
-            columns = np.flatnonzero(wanted.any(axis=0))
+            beatable = bounds[block.members] <= leaders.horizon
+            columns = np.flatnonzero(wanted.any(axis=0) & beatable)
             if len(columns):
                 leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
                 _time(context, block, states, option, overlaps, fit, local, columns, leaders)

@@ -170,19 +170,22 @@ class Leaders:
         memory_bytes: Array,
     ) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
-        chosen = fits & (step <= self.cut)
-        if chosen.any():
-            state, column = np.nonzero(chosen)
-            at = (state, column_indices[column])
-            scores = self.score(step[chosen], states.checkpoint_bytes[at], states.replicas[at])
-            index = index[column] + states.offset[state, 0]
-            counted = (
-                np.max(states.device_bytes[state, :, column_indices[column]], axis=1)
-                - states.reserve
-            )
-            self._take(
-                scores, step[chosen], memory_bytes[chosen], counted, index, shape_indices[column]
-            )
+        state, column = np.nonzero(fits & (step <= self.cut))
+        if not len(state):
+            return
+        memory, index = memory_bytes[state, column], index[column] + states.offset[state, 0]
+        factor, step = self.factor(index, memory), step[state, column]
+        if len(self.expected) == self.keep:  # a score costs most: the bound on it first
+            better = np.flatnonzero(step * self.least_score * factor <= self.expected[-1])
+            state, column, memory = state[better], column[better], memory[better]
+            index, factor, step = index[better], factor[better], step[better]
+        if not len(step):
+            return
+        at = (state, column_indices[column])
+        scores = self.score(step, states.checkpoint_bytes[at], states.replicas[at])
+        held = states.device_bytes[state, :, column_indices[column]]
+        counted = np.max(held, axis=1) - states.reserve
+        self._take(scores, scores * factor, step, memory, counted, index, shape_indices[column])
 
     def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
         """Remember the fastest that almost fits; `near_bytes` is zero elsewhere."""
@@ -200,13 +203,14 @@ class Leaders:
     def _take(
         self,
         scores: Array,
+        expected: Array,
         steps: Array,
         memory: Array,
         counted: Array,
         index: Array,
         shapes: Array,
     ) -> None:
-        expected = np.concatenate([self.expected, scores * self.factor(index, memory)])
+        expected = np.concatenate([self.expected, expected])
         scores, steps = (
             np.concatenate([self.scores, scores]),
             np.concatenate([self.step_seconds, steps]),
