@@ -153,6 +153,34 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     return cast("_Terms", values)
 
 
+def joined(parts: Sequence[_Terms], sizes: Sequence[int]) -> _Terms:
+    """Values of several families with so many rows, one after the other; a number that all share
+    stays one.
+
+    >>> joined([(np.array([5.0, 7.0]), 3.0), (2.0, 3.0)], [2, 1])
+    (array([5., 7., 2.]), 3.0)
+    """
+    given: Any = parts
+    first = given[0]
+    if len(given) == 1:
+        return cast("_Terms", first)
+    if isinstance(first, float | int | np.generic | np.ndarray):
+        if all(np.ndim(part) == 0 and part == first for part in given):
+            return cast("_Terms", first)
+        wide = max((np.shape(part)[:-1] for part in given), key=len)
+        values: Any = np.concatenate(
+            [np.broadcast_to(part, (*wide, size)) for part, size in zip(given, sizes, strict=True)],
+            axis=-1,
+        )
+    elif isinstance(first, tuple):
+        values = tuple(joined(group, sizes) for group in zip(*given, strict=True))
+    else:
+        values = first.__class__(
+            **{name: joined([getattr(part, name) for part in given], sizes) for name in vars(first)}
+        )
+    return cast("_Terms", values)
+
+
 _Patterns = tuple[tuple[int, ...], ...]
 """Kinds of the layers of every run."""
 

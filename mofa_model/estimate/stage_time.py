@@ -44,6 +44,18 @@ class StageTime:
     """Part of the total that computes weight gradients."""
 
 
+@dataclass(frozen=True)
+class StageWork:
+    """What features make of a stage beside the times of its layers."""
+
+    launches: tuple[Seconds, ...]
+    """Host time of a layer of every kind, as many as there are times of layers. [s]"""
+    head_launch: Seconds
+    """Host time of head and loss. [s]"""
+    again: Ratio
+    """Share of a stage's layers that are recomputed; of some layers by kinds of stages. [1]"""
+
+
 def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> Mapping[str, Seconds]:
     """Head and loss of a micro-batch, forward and backward, by part: products, traffic of logits,
     exposed collectives, and the sum of gradients. [s]
@@ -123,6 +135,20 @@ def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> 
     return kinds
 
 
+def stage_work(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages, layers: int
+) -> StageWork:
+    """Launches and recomputation of stages, for so many times of layers."""
+    launches = layer_launches(workload, cluster, strategy)
+    if layers > len(launches):
+        launches += layer_launches(workload, cluster, replace(strategy, chunks=1))
+    return StageWork(
+        launches=tuple(launches),
+        head_launch=cluster.calibration.host.head * _left_by_graphs(cluster, strategy),
+        again=_recomputed_layers(strategy, stage_kinds),
+    )
+
+
 def stage_times(
     workload: Workload,
     cluster: Cluster,
@@ -130,21 +156,20 @@ def stage_times(
     stage_kinds: Stages,
     layer_times: Sequence[LayerTime],
     head: Seconds,
+    work: StageWork | None = None,
 ) -> StageTime:
     """Time of every kind of stage, from the layers, embedding and head that it holds.
 
-    `layer_times` has every kind of layer twice where not all layers of a stage run in chunks: the second
-    time with whole experts.
+    `layer_times` has every kind of layer twice where not all layers of a stage run in chunks: the
+    second time with whole experts. With `work`, `strategy` states degrees and schedule alone.
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
-    again = _recomputed_layers(s, stage_kinds)
+    work = work or stage_work(workload, cluster, s, stage_kinds, len(layer_times))
+    again, launches, head_launch = work.again, work.launches, work.head_launch
     modules, beside = model.prediction_modules, forward_passes(workload)
-    launches = layer_launches(workload, cluster, s)
-    head_launch = c.head * _left_by_graphs(cluster, s)
     kinds, numbers = model.kinds, list[Count](stage_kinds.held)
     if len(layer_times) > len(kinds):
         kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stage_kinds, numbers)
-        launches = [*launches, *layer_launches(workload, cluster, replace(s, chunks=1))]
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0

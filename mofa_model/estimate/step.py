@@ -199,7 +199,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
         micro_batches=m,
         slowest=stage.slowest,
         pipeline=pipeline,
-        hops=exposed_hops(workload, cluster, s, flow, pipeline),
+        hops=exposed_hops(s, flow, pipeline, hop_time(workload, cluster, s)),
         exchange=gradient_exchange(workload, cluster, s, stages, m),
     )
     return Estimate(
@@ -233,11 +233,8 @@ def pipeline_flow(strategy: Strategy, stage: StageTime, micro_batches: Count) ->
     )
 
 
-def exposed_hops(
-    workload: Workload, cluster: Cluster, strategy: Strategy, flow: Flow, pipeline: Seconds
-) -> Seconds:
-    """Exposed hops of a flow that takes `pipeline` seconds without them, Eq. (23). [s]"""
-    hop = hop_time(workload, cluster, strategy)
+def exposed_hops(strategy: Strategy, flow: Flow, pipeline: Seconds, hop: Seconds) -> Seconds:
+    """Exposed hops of `hop` seconds, of a flow that takes `pipeline` without them, Eq. (23). [s]"""
     with_hops = varied(flow, hop=hop, blocking=not strategy.pipeline_overlap)
     return strategy.schedule.exposed_hops(pipeline, with_hops)
 

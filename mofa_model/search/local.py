@@ -8,7 +8,6 @@ and spread over the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from mofa_model.estimate.block_time import BlockTime, block_times
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.placement import groups, row_of_each
+from mofa_model.placement import groups, joined, row_of_each
 from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
@@ -108,7 +107,7 @@ class LocalShapes:
             parts = [
                 price(mode, varied(shapes, **features)) for mode, shapes in enumerate(self._shapes)
             ]
-            self._priced[key] = _joined(parts, [len(shapes) for shapes in self._shapes])
+            self._priced[key] = joined(parts, [len(shapes) for shapes in self._shapes])
         return self._priced[key]
 
     def _times(self, mode: int, work: Strategy) -> Times:
@@ -159,20 +158,3 @@ def _sums(layer: LayerTime) -> LayerTime:
         weight=layer.weight,
         recompute=layer.recompute,
     )
-
-
-def _joined(parts: list[Any], sizes: list[int]) -> Any:
-    """Prices of several families of shapes, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], float | int | np.ndarray):
-        if all(np.ndim(part) == 0 and part == parts[0] for part in parts):
-            return parts[0]  # the terms of a layer, of which only the sums are asked
-        whole = [np.broadcast_to(part, size) for part, size in zip(parts, sizes, strict=True)]
-        return np.concatenate(whole)
-    if isinstance(parts[0], tuple):
-        return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
-    kind = type(parts[0])
-    names = [item.name for item in fields(kind)]
-    joined = {name: _joined([getattr(part, name) for part in parts], sizes) for name in names}
-    return kind(**joined)

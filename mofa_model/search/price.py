@@ -18,7 +18,7 @@ are taken at their best.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import reduce
 from itertools import product
 from operator import and_
@@ -29,10 +29,16 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.stage_time import stage_times
-from mofa_model.estimate.step import StepInputs, exposed_hops, pipeline_flow, step_time
-from mofa_model.placement import spread, stages_of
-from mofa_model.records import varied
+from mofa_model.estimate.stage_time import stage_times, stage_work
+from mofa_model.estimate.step import (
+    StepInputs,
+    exposed_hops,
+    hop_time,
+    pipeline_flow,
+    step_time,
+)
+from mofa_model.placement import joined, spread, stages_of
+from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import (
@@ -53,12 +59,35 @@ from mofa_model.strategy import Strategy
 
 Array = NDArray[Any]
 
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Columns of a block in which something fits, beside one option and one choice of overlap."""
+
+    columns: Array
+    """Rows of the block."""
+    strategy: Strategy
+    """Their layouts, without their states."""
+    index: Array
+    """Their raw indices, without their states."""
+    fits: Array
+    """Which states fit, [states, columns]."""
+    peak: Array
+    """Bytes on the fullest device, likewise. [B]"""
+    near_bytes: Array
+    """The same where it almost fits, else zero. [B]"""
+
+
 BLOCK: Final = 2048
 """Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation
 stay in the cache."""
 FIRST: Final = 512
 """Shapes in the first block of a schedule: enough to find a step time that most others cannot
 beat."""
+TOGETHER: Final = 4096
+"""Columns that wait, over all options, until their stages are timed: as many as a block has."""
+AT_ONCE: Final = 512
+"""Columns whose steps are priced before the leaders' cut is asked again."""
 SLACK: Final = 1.0 - 1e-9
 """Rounding by which a bound may be too high."""
 
@@ -66,6 +95,10 @@ _ADDED: Final = ("recompute", "offload")
 """Features that only add to a micro-batch's work."""
 _TIMED: Final = tuple(axis for axis in within(Scope.WORK, Scope.LAYER) if axis.name not in _ADDED)
 """Features that can make a stage faster."""
+_OF_STEPS: Final = tuple(
+    name for axis in within(Scope.PIPELINE, Scope.STEP) for name in axis.fields
+)
+"""Fields that change what is made of the times of stages."""
 
 
 def price(
@@ -121,9 +154,11 @@ def _price_block(
     if len(alive) < len(block.index):
         block = block.of(alive)
         states = states.of(alive)
+    waiting: dict[Hashable, list[Choice]] = {}
     for option in micro_batch_options(axes, block):
         leaders.effort.spend(WORK)
         every = fits_of(context, block, states, option, local, leaders.rejected)
+        beatable = bounds[block.members] <= leaders.horizon
         for overlaps, fit in zip(block.overlaps, every, strict=True):
             if fit is None:
                 continue
@@ -131,11 +166,41 @@ def _price_block(
             if not leaders.searched:
                 _remember_leanest(block, states, option, overlaps, fit, leaders)
             wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
-            beatable = bounds[block.members] <= leaders.horizon
-            columns = np.flatnonzero(wanted.any(axis=0) & beatable)
+            columns = np.flatnonzero(wanted.any(axis=0))
             if len(columns):
                 leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
-                _time(context, block, states, option, overlaps, fit, local, columns, leaders)
+                columns = columns[beatable[columns]]
+            for overlap in overlaps.values if len(columns) else ():
+                choice = _choice(block, option, overlap, fit, columns)
+                apart = tuple(overlap.fields[name] for name in _OF_STEPS)
+                some = waiting.setdefault(apart, [])
+                some.append(choice)
+                if sum(len(one.columns) for one in some) >= TOGETHER:
+                    _time(context, block, states, waiting.pop(apart), local, leaders)
+    for some in waiting.values():
+        _time(context, block, states, some, local, leaders)
+
+
+def _choice(
+    block: ShapeBlock, option: FeatureValues, overlap: FeatureValues, fit: Fit, columns: Array
+) -> Choice:
+    """What fits of some columns beside an option, under a choice of overlap."""
+    columns = columns[overlap.ok[columns]]
+    features = {**option.fields, **overlap.fields}
+    degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
+    if np.ndim(layers := features["recompute_layers"]):
+        features["recompute_layers"] = layers[columns]
+    near = fit.near_bytes
+    return Choice(
+        columns=columns,
+        strategy=varied(block.layout, **degrees, **features),
+        index=block.index[columns] + (option.offset + overlap.offset[columns]),
+        fits=fit.fits.take(columns, axis=1),
+        peak=fit.peak.take(columns, axis=1),
+        near_bytes=np.zeros((len(fit.peak), len(columns)))
+        if near is None
+        else near.take(columns, axis=1),
+    )
 
 
 def _remember_leanest(
@@ -159,50 +224,56 @@ def _time(
     context: AxisContext,
     block: ShapeBlock,
     states: OptimizerStates,
-    option: FeatureValues,
-    overlaps: Overlaps,
-    fit: Fit,
+    choices: list[Choice],
     local: LocalShapes,
-    columns: Array,
     leaders: Leaders,
 ) -> None:
-    """Step times of the columns in which something fits, under every choice of overlap."""
-    w, c, stages = context.workload, context.cluster, block.stage_kinds
-    base = varied(block.layout, **option.fields)
-    if len(columns) < len(block.index):
-        stages = stages.of(columns)
-        degrees = (*DEGREES, "recompute_layers")
-        base = varied(base, **{name: _picked(getattr(base, name), columns) for name in degrees})
-    m, position = block.micro_batches[columns], local.position[block.members[columns]]
-    for overlap in overlaps.values:
-        s = varied(base, **overlap.fields)
-        stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
-        flow = pipeline_flow(s, stage, m)
-        pipeline = s.schedule.time(flow)
-        hops = exposed_hops(w, c, s, flow, pipeline)
+    """Step times of choices, which share what is of the whole step, the shortest pipelines first."""
+    w, c = context.workload, context.cluster
+    sizes = [len(one.columns) for one in choices]
+    columns = np.concatenate([one.columns for one in choices])
+    stages, m = block.stage_kinds.of(columns), block.micro_batches[columns]
+    degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
+    s = varied(choices[0].strategy, **degrees)
+    timed, works = [], []
+    for one in choices:
+        layers, head = local.times(one.strategy)
+        timed.append(spread((layers, head), local.position[block.members[one.columns]]))
+        kinds = block.stage_kinds.of(one.columns)
+        works.append(stage_work(w, c, one.strategy, kinds, len(layers)))
+    stage = stage_times(w, c, s, stages, *joined(timed, sizes), joined(works, sizes))
+    flow = pipeline_flow(s, stage, m)
+    pipeline = s.schedule.time(flow)
+    hop = joined([hop_time(w, c, one.strategy) for one in choices], sizes)
+    hops = exposed_hops(s, flow, pipeline, hop)
+    least = pipeline + hops
+    index = np.concatenate([one.index for one in choices])
+    fits, peak, near = (
+        np.concatenate([getattr(one, name) for one in choices], axis=1)
+        for name in ("fits", "peak", "near_bytes")
+    )
+    rising = np.argsort(least, kind="stable")
+    for first in range(0, len(rising), AT_ONCE):
+        some = rising[first : first + AT_ONCE]
         # A pipeline that alone takes longer than the last of the leaders cannot be among them.
-        hopeful = np.flatnonzero(overlap.ok[columns] & (pipeline + hops <= leaders.horizon))
-        if not len(hopeful):
-            continue
-        rows = columns[hopeful]
-        index = block.index[rows] + (option.offset + overlap.offset[rows])
-        slowest, micro_batches = _picked(stage.slowest, hopeful), m[hopeful]
-        pipeline, hops = _picked(pipeline, hopeful), _picked(hops, hopeful)
+        some = some[least[some] <= leaders.horizon]
+        if not len(some):
+            return
+        rows = columns[some]
         inputs = StepInputs(
             workload=w,
             cluster=c,
-            strategy=varied(s, **{name: _picked(getattr(s, name), hopeful) for name in DEGREES}),
-            micro_batches=micro_batches,
-            slowest=slowest,
-            pipeline=pipeline,
-            hops=hops,
+            strategy=varied(s, **{name: degrees[name][some] for name in DEGREES}),
+            micro_batches=m[some],
+            slowest=stage.slowest[some],
+            pipeline=pipeline[some],
+            hops=_picked(hops, some),
             exchange=states.sent(rows),
         )
         step = np.asarray(step_time(inputs).total)
-        fitting, peak = np.take(fit.fits, rows, axis=1), np.take(fit.peak, rows, axis=1)
-        leaders.offer(step, index, block.shape_indices[rows], states, rows, fitting, peak)
-        if fit.near_bytes is not None:
-            leaders.miss(step, index, states, np.take(fit.near_bytes, rows, axis=1))
+        fitting, held = fits.take(some, axis=1), peak.take(some, axis=1)
+        leaders.offer(step, index[some], block.shape_indices[rows], states, rows, fitting, held)
+        leaders.miss(step, index[some], states, near.take(some, axis=1))
 
 
 def _picked(value: Any, columns: Array) -> Any:

@@ -10,7 +10,7 @@ from shapes import deeper
 from strategies import clusters, workloads
 
 from mofa_model.estimate import estimate
-from mofa_model.estimate.step import exposed_hops, pipeline_flow
+from mofa_model.estimate.step import exposed_hops, hop_time, pipeline_flow
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.replay import replay
 from mofa_model.strategy import Strategy
@@ -103,5 +103,7 @@ def test_with_equal_stages_the_estimate_is_the_replay(workload, cluster, layout,
     equal = replace(found.stage_time, all_stages=p * found.stage_time.slowest)
     flow = pipeline_flow(strategy, equal, found.micro_batches)
     pipeline = strategy.schedule.time(flow)
-    closed = pipeline + exposed_hops(workload, cluster, strategy, flow, pipeline)
+    closed = pipeline + exposed_hops(
+        strategy, flow, pipeline, hop_time(workload, cluster, strategy)
+    )
     assert float(closed) == pytest.approx(replayed(found, strategy, m, hop, alike=True), rel=1e-9)
