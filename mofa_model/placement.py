@@ -154,30 +154,33 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
 
 
 def joined(parts: Sequence[_Terms], sizes: Sequence[int]) -> _Terms:
-    """Values of several families with so many rows, one after the other; a number that all share
-    stays one.
+    """Values of several families of such sizes, one after the other; what all share stays one.
 
     >>> joined([(np.array([5.0, 7.0]), 3.0), (2.0, 3.0)], [2, 1])
     (array([5., 7., 2.]), 3.0)
     """
     given: Any = parts
     first = given[0]
-    if len(given) == 1:
-        return cast("_Terms", first)
-    if isinstance(first, float | int | np.generic | np.ndarray):
+    if len(given) == 1 or (
+        not isinstance(first, np.ndarray) and all(part is first for part in given)
+    ):
+        values: Any = first
+    elif isinstance(first, float | int | np.generic | np.ndarray):
         if all(np.ndim(part) == 0 and part == first for part in given):
             return cast("_Terms", first)
         wide = max((np.shape(part)[:-1] for part in given), key=len)
-        values: Any = np.concatenate(
+        values = np.concatenate(
             [np.broadcast_to(part, (*wide, size)) for part, size in zip(given, sizes, strict=True)],
             axis=-1,
         )
     elif isinstance(first, tuple):
         values = tuple(joined(group, sizes) for group in zip(*given, strict=True))
+    elif isinstance(first, Mapping):
+        values = {name: joined([part[name] for part in given], sizes) for name in first}
     else:
-        values = first.__class__(
-            **{name: joined([getattr(part, name) for part in given], sizes) for name in vars(first)}
-        )
+        names = field_names(first.__class__)
+        terms = {name: joined([getattr(part, name) for part in given], sizes) for name in names}
+        values = first.__class__(**terms)
     return cast("_Terms", values)
 
 

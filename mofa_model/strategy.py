@@ -41,7 +41,7 @@ from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomput
 from mofa_model.checks import not_negative, whole
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, V_HALF, Schedule
 from mofa_model.units import Numeric
 
@@ -370,13 +370,13 @@ AXES: Final = (
 
 def acting(strategy: Strategy) -> tuple[Axis, ...]:
     """The axes that have something to act on in a layout."""
-    degrees = (*(getattr(strategy, name) for name in DEGREES), strategy.data_ranks)
-    return _acting_at(*map(float, (*degrees, strategy.expert_data_ranks)))
+    return _acting_at(*(getattr(strategy, name) for name in DEGREES))
 
 
 @lru_cache(maxsize=4096)
 def _acting_at(*degrees: float) -> tuple[Axis, ...]:
     """The axes that have something to act on; candidates of a search share few shapes."""
+    layout = varied(Strategy(), **dict(zip(DEGREES, map(float, degrees), strict=True)))
     names = (*DEGREES, "data_ranks", "expert_data_ranks")
-    rows = {name: np.asarray(value) for name, value in zip(names, degrees, strict=True)}
+    rows = {name: np.asarray(float(getattr(layout, name))) for name in names}
     return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))

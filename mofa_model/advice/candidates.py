@@ -169,7 +169,8 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     found = sorted(best, key=lambda one: (one.expected, one.nodes, one.index))
     known = [*request.tried, *today(request)]
     tried = {_layout(run.coordinates) for run in known}
-    fresh = [(one, at) for one in found if _layout(at := _at(one)) not in tried]
+    placed = ((one, _at(one)) for one in found)
+    fresh = [(one, at) for one, at in placed if not tried or _layout(at) not in tried]
     ran = [
         (_tried(request, run, place), run.coordinates)
         for place, run in enumerate(known)

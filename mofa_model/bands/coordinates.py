@@ -83,7 +83,7 @@ def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
     """Where a run of this would stand; what has nothing to act on in a layout is not said."""
-    said = {word.key: word.write(strategy) for axis in acting(strategy) for word in axis.words}
+    said = ((word.key, word.write(strategy)) for axis in acting(strategy) for word in axis.words)
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,
@@ -92,7 +92,7 @@ def coordinates(
         gpus=f"{float(cluster.gpus):g}",
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
-        layout={key: text for key, text in said.items() if text != PLAIN[key]},
+        layout={key: text for key, text in said if text != PLAIN[key]},
         estimated=estimated,
     )
 

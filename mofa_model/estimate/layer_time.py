@@ -14,7 +14,7 @@ from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
 from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, overlap, parameters
-from mofa_model.estimate.activation_memory import stored_layers
+from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
 from mofa_model.estimate.block_time import (
     BlockTime,
     block_times,
@@ -51,7 +51,7 @@ class LayerWork:
     """
 
     layer: Layer
-    blocks: Sequence[BlockTime]
+    blocks: tuple[BlockTime, ...]
     scale: Ratio
     """Factor on the times of blocks and stream. [1]"""
     stream: Seconds
@@ -78,8 +78,8 @@ class LayerWork:
     """The sum of gradients."""
 
 
-WORK: Final = ("sequence_parallel", "tensor_overlap", "context_mode")
-"""Features of a strategy on which a `LayerWork` depends."""
+WORK: Final = ("sequence_parallel", "tensor_overlap")
+"""Features of a strategy on which a `LayerWork` depends, beside its shape."""
 
 
 def layer_works(
@@ -100,7 +100,7 @@ def layer_works(
             cluster,
             strategy,
             kind,
-            [times[id(block)] for block in kind.blocks],
+            tuple(times[id(block)] for block in kind.blocks),
             gather,
             scatter,
         )
@@ -113,7 +113,7 @@ def _work(
     cluster: Cluster,
     strategy: Strategy,
     layer: Layer,
-    blocks: Sequence[BlockTime],
+    blocks: tuple[BlockTime, ...],
     gather: Seconds,
     scatter: Seconds,
 ) -> LayerWork:
@@ -171,12 +171,15 @@ def layer_times(
     cluster: Cluster,
     strategy: Strategy,
     works: Sequence[LayerWork] | None = None,
+    stored: Sequence[StoredLayer] | None = None,
 ) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `works` where they are known."""
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `works` and `stored` activations
+    where they are known.
+    """
     if works is None:
         blocks = block_times(workload, cluster, strategy)
         works = layer_works(workload, cluster, strategy, blocks)
-    transfers = _host_transfers(workload, cluster, strategy)
+    transfers = _host_transfers(workload, cluster, strategy, stored)
     return tuple(
         _layer(cluster, strategy, work, transfer)
         for work, transfer in zip(works, transfers, strict=True)
@@ -289,7 +292,12 @@ def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Laye
     return compute.elementwise_time(traffic, memory_rate(cluster))
 
 
-def _host_transfers(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
+def _host_transfers(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stored: Sequence[StoredLayer] | None,
+) -> list[Seconds]:
     """Time in which one layer of each kind sends activations to the host, or takes them back.
     [s]
     """
@@ -297,7 +305,7 @@ def _host_transfers(workload: Workload, cluster: Cluster, strategy: Strategy) ->
         return [0.0 for _ in workload.model.kinds]
     link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
     times = []
-    for layer in stored_layers(workload, cluster.calibration.memory, strategy):
+    for layer in stored or stored_layers(workload, cluster.calibration.memory, strategy):
         moved = layer.kept - layer.input if ACTIVATIONS in strategy.offload else layer.moved
         if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
             some = np.asarray(strategy.recompute_layers) > 0

@@ -101,10 +101,20 @@ class ShapeBlock:
     layers: Array | None
     """Layers of a stage that are recomputed, [rows]; None = as the option of a micro-batch says."""
     stage_kinds: Stages
-    allowed: Mapping[str, Array]
-    """For each axis of features the values that each row can have, [bundles, values, rows]."""
+    sort: NDArray[np.int64]
+    """The sort of each row's shape, [rows]."""
+    features: Mapping[str, Array]
+    """For each axis of features the values that each sort can have, [bundles, values, sorts]."""
+    some_layers: Array | None
+    """Where the layers that are recomputed are legal, [bundles, 1, rows]; None without `layers`."""
     overlaps: tuple[Overlaps, ...]
     """Choices of overlap, for all bundles."""
+
+    def allowed(self, axis: str) -> Array:
+        """Values of an axis of features that each row can have, [bundles, values, rows]."""
+        if axis == "recompute" and self.some_layers is not None:
+            return self.some_layers
+        return self.features[axis].take(self.sort, axis=-1)
 
     def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
         """Some of its rows."""
@@ -118,7 +128,9 @@ class ShapeBlock:
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
             stage_kinds=self.stage_kinds.of(rows),
-            allowed={name: ok.take(rows, axis=-1) for name, ok in self.allowed.items()},
+            sort=self.sort[rows],
+            features=self.features,
+            some_layers=None if self.some_layers is None else self.some_layers.take(rows, axis=-1),
             overlaps=tuple(some.of(rows) for some in self.overlaps),
         )
 
@@ -128,7 +140,6 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
     schedule = axes["pipeline"][int(shapes.rows["pipeline"][members[0]])].schedule
     degrees = {name: shapes.rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
-    allowed = {name: ok.take(members, axis=-1) for name, ok in shapes.allowed.items()}
     model, placement = context.workload.model, context.cluster.calibration.placement
     return ShapeBlock(
         members=members,
@@ -139,8 +150,10 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
         index=shapes.index[members],
         layers=None,
         stage_kinds=stages_of(model, layout, placement, 1),
-        allowed=allowed,
-        overlaps=tuple(_overlaps(axes, shapes, members, allowed)),
+        sort=(sort := shapes.sort[members]),
+        features=shapes.allowed,
+        some_layers=None,
+        overlaps=tuple(_overlaps(axes, shapes, sort)),
     )
 
 
@@ -150,20 +163,19 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
     Such numbers are degrees as well: all of them stand in one column, which is cheaper than an
     option for each.
     """
-    can = reduce(np.logical_or, block.allowed["recompute"])
+    allowed = block.allowed("recompute")
+    can = reduce(np.logical_or, allowed)
     numbers = [at for at, value in enumerate(axes["recompute"]) if _some_layers(value)]
     rows = [np.flatnonzero(can[at]) for at in numbers]
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     if not len(origin):
         return None
     at = np.repeat(numbers, [len(some) for some in rows])
-    members, every = block.members[origin], np.arange(len(origin))
-    allowed = {name: ok.take(origin, axis=-1) for name, ok in block.allowed.items()}
-    allowed["recompute"] = allowed["recompute"][:, at, every][:, None]
+    sort = block.sort[origin]
     degrees = {name: getattr(block.layout, name)[origin] for name in DEGREES}
     layers = np.array([float(value.layers) for value in axes["recompute"]])
     return ShapeBlock(
-        members=members,
+        members=block.members[origin],
         origin=origin,
         layout=varied(block.layout, **degrees),
         micro_batches=block.micro_batches[origin],
@@ -171,8 +183,10 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         index=block.shape_indices[origin] + at * axes.strides["recompute"],
         layers=layers[at],
         stage_kinds=block.stage_kinds.of(origin),
-        allowed=allowed,
-        overlaps=tuple(_overlaps(axes, shapes, members, allowed)),
+        sort=sort,
+        features=block.features,
+        some_layers=allowed[:, at, origin][:, None],
+        overlaps=tuple(_overlaps(axes, shapes, sort)),
     )
 
 
@@ -181,18 +195,19 @@ def _some_layers(value: Recomputation) -> bool:
     return value.mode is Recompute.FULL and value.layers > 0
 
 
-def _overlaps(
-    axes: Axes, shapes: Shapes, members: Array, allowed: Mapping[str, Array]
-) -> Iterator[Overlaps]:
-    """Bundles with their choices of overlap, those with the same ones together."""
+def _overlaps(axes: Axes, shapes: Shapes, sort: NDArray[np.int64]) -> Iterator[Overlaps]:
+    """Bundles with their choices of overlap for rows of some sorts, those with the same ones
+    together.
+    """
+    allowed = {axis.name: shapes.allowed[axis.name].take(sort, axis=-1) for axis in OVERLAPS}
     alike: dict[bytes, list[int]] = {}
-    for at in range(len(allowed["recompute"])):
+    for at in range(len(shapes.allowed["recompute"])):
         key = b"".join(allowed[axis.name][at].tobytes() for axis in OVERLAPS)
         alike.setdefault(key, []).append(at)
     for bundles in alike.values():
         values = [
             _overlap_values(
-                axes, axis, allowed[axis.name][bundles[0]], shapes.idle[axis.name][members]
+                axes, axis, allowed[axis.name][bundles[0]], shapes.idle[axis.name][sort]
             )
             for axis in OVERLAPS
         ]
@@ -218,7 +233,7 @@ def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list
 
 def feature_values(axes: Axes, block: ShapeBlock, axis: Axis) -> list[FeatureValues]:
     """The values of an axis of features that some row of a block can have."""
-    allowed, stride = block.allowed[axis.name], axes.strides[axis.name]
+    allowed, stride = block.allowed(axis.name), axes.strides[axis.name]
     if axis.name == "recompute" and block.layers is not None:
         full = axis.chosen(Recomputation(Recompute.FULL, NO_MODULES, 0))
         values = [FeatureValues(full | {"recompute_layers": block.layers}, 0, allowed[:, 0])]

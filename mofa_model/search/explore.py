@@ -15,7 +15,7 @@ from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.blocks import least_checkpoint
 from mofa_model.search.constraints import Constraint, constrained, require_words
@@ -41,6 +41,7 @@ from mofa_model.units import Bytes, Ratio, Seconds
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
 """Rules that a constraint on an axis lifts."""
 
+_PLAINEST: Final = Strategy()
 KEEP = 64
 """Strategies that are kept for every number of nodes: what is shown, and room for the replay to
 reorder."""
@@ -336,4 +337,5 @@ def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:
     if made["shard"] == IN_NODE:
         made["shard"] = int(np.floor(cluster.domain / made["tp"]))
     gpus = chosen["nodes"] * int(cluster.gpus_per_node)
-    return Strategy(dp=gpus // (made["tp"] * made["pp"] * made["cp"]), **made)
+    dp = gpus // (made["tp"] * made["pp"] * made["cp"])
+    return varied(_PLAINEST, dp=dp, **made)  # the rules of the axes have checked it

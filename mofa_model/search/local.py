@@ -78,7 +78,6 @@ class LocalShapes:
         """The local shape of every row of the table; -1 for others than the members."""
         self.position[members] = place
         self._priced: dict[Hashable, Any] = {}
-        self._known: dict[Hashable, tuple[LayerWork, ...]] = {}
 
     def narrowed(self, members: Array) -> LocalShapes:
         """Shapes of these rows alone if they are few; for many it pays to price all at once."""
@@ -88,50 +87,69 @@ class LocalShapes:
 
     def times(self, strategy: Strategy) -> Times:
         """Times of layers and head under the features of a strategy, on every local shape."""
-        times: Times = self._on_every_shape(_TIMES, strategy, self._times)
+        times: Times = self._once(_TIMES, strategy, self._times)
         return times
 
     def stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
         """Activations of layers under the features of a strategy, on every local shape."""
-        stored: tuple[StoredLayer, ...] = self._on_every_shape(_STORED, strategy, self._stored)
+        stored: tuple[StoredLayer, ...] = self._once(_STORED, strategy, self._stored)
         return stored
 
-    def _on_every_shape(
-        self, names: tuple[str, ...], work: Strategy, price: Callable[[int, Strategy], Any]
+    def _once(
+        self, names: tuple[str, ...], work: Strategy, price: Callable[[dict[str, Any]], Any]
     ) -> Any:
+        """What is priced under the features of these names, once for equal ones."""
         features = {name: getattr(work, name) for name in names}
         if "recompute_layers" in features:
             features["recompute_layers"] = float(np.any(features["recompute_layers"]))
-        key = tuple(features.values())
+        key = names, *features.values()
         if key not in self._priced:
-            parts = [
-                price(mode, varied(shapes, **features)) for mode, shapes in enumerate(self._shapes)
-            ]
-            self._priced[key] = joined(parts, [len(shapes) for shapes in self._shapes])
+            self._priced[key] = price(features)
         return self._priced[key]
 
-    def _times(self, mode: int, work: Strategy) -> Times:
+    def _joined(self, parts: list[Any]) -> Any:
+        """Prices of the families of shapes, one after the other."""
+        return joined(parts, [len(shapes) for shapes in self._shapes])
+
+    def _times(self, features: dict[str, Any]) -> Times:
         w, c = self._workload, self._cluster
-        layers = layer_times(w, c, work, self._works(mode, work, whole=False))
+        work = varied(self._every, **features)
+        known = self._once(WORK, work, self._works)
+        stored, many = self.stored(work) if work.offload else None, len(w.model.kinds)
+        layers = layer_times(w, c, work, known[:many], stored and stored[:many])
         if self._some:
             whole = varied(work, chunks=1)
-            layers += layer_times(w, c, whole, self._works(mode, whole, whole=True))
-        return tuple(map(_sums, layers)), self._heads[mode]
+            layers += layer_times(w, c, whole, known[many:], stored and stored[many:])
+        return tuple(map(_sums, layers)), self._head
 
-    def _works(self, mode: int, work: Strategy, *, whole: bool) -> tuple[LayerWork, ...]:
-        """Work of layers under the features of a strategy, of all local shapes of a mode."""
-        key = mode, whole, *(getattr(work, name) for name in WORK)
-        if key not in self._known:
-            blocks = (self._whole_blocks if whole else self._blocks)[mode]
-            self._known[key] = layer_works(self._workload, self._cluster, work, blocks)
-        return self._known[key]
+    def _works(self, features: dict[str, Any]) -> tuple[LayerWork, ...]:
+        """Work of layers; then of those with whole experts."""
+        w, c, parts = self._workload, self._cluster, []
+        for at, shapes in enumerate(self._shapes):
+            works = layer_works(w, c, varied(shapes, **features), self._blocks[at])
+            if self._some:
+                whole = varied(shapes, chunks=1, **features)
+                works += layer_works(w, c, whole, self._whole_blocks[at])
+            parts.append(works)
+        found: tuple[LayerWork, ...] = self._joined(parts)
+        return found
 
-    def _stored(self, _: int, work: Strategy) -> tuple[StoredLayer, ...]:
-        constants = self._cluster.calibration.memory
-        layers = stored_layers(self._workload, constants, work)
-        if self._some:
-            layers += stored_layers(self._workload, constants, varied(work, chunks=1))
-        return layers
+    def _stored(self, features: dict[str, Any]) -> tuple[StoredLayer, ...]:
+        constants, parts = self._cluster.calibration.memory, []
+        for shapes in self._shapes:
+            work = varied(shapes, **features)
+            layers = stored_layers(self._workload, constants, work)
+            if self._some:
+                layers += stored_layers(self._workload, constants, varied(work, chunks=1))
+            parts.append(layers)
+        found: tuple[StoredLayer, ...] = self._joined(parts)
+        return found
+
+    @cached_property
+    def _every(self) -> Strategy:
+        """All local shapes as one family, whatever the modes of context parallelism."""
+        degrees = {name: [getattr(one, name) for one in self._shapes] for name in LOCAL}
+        return varied(Strategy(), **{name: np.concatenate(one) for name, one in degrees.items()})
 
     @cached_property
     def _blocks(self) -> list[list[BlockTime]]:
@@ -143,11 +161,9 @@ class LocalShapes:
         return [block_times(self._workload, self._cluster, shapes) for shapes in whole]
 
     @cached_property
-    def _heads(self) -> list[Seconds]:
-        return [
-            sum(head_time(self._workload, self._cluster, shapes).values())
-            for shapes in self._shapes
-        ]
+    def _head(self) -> Seconds:
+        head: Seconds = sum(head_time(self._workload, self._cluster, self._every).values())
+        return head
 
 
 def _sums(layer: LayerTime) -> LayerTime:

@@ -355,7 +355,7 @@ def _values(
     """Fields and rows of every value that the least time can have."""
     values = axes[axis.name]
     if axis.scope is Scope.WORK:
-        legal = shapes.in_some_bundle(axis.name)[:, members]
+        legal = shapes.in_some_bundle(axis.name, members)
         return [(axis.chosen(value), ok) for value, ok in zip(values, legal, strict=True)]
     best = (True,) if never_slower(axis, context.cluster) and True in values else values
     return [(axis.chosen(value), True) for value in best]

@@ -28,7 +28,7 @@ from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext, Mask, Rows, Violations
 from mofa_model.errors import TooLarge
-from mofa_model.placement import stages_of
+from mofa_model.placement import groups, row_of_each, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.spec import Cluster
@@ -59,19 +59,22 @@ class Shapes:
     stuck: tuple[str, Rejection] | None = None
     """Where no shape is left: the axis at which the last ones fell, and the reason of most of
     them."""
+    sort: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The sort of each shape: shapes of one sort have the same features, [rows]."""
     idle: Mapping[str, Mask] = field(default_factory=dict)
-    """For each axis of features, [rows]: True where all its values say the same."""
+    """For each axis of features, [sorts]: True where all its values say the same."""
     allowed: Mapping[str, Mask] = field(default_factory=dict)
-    """For each axis of features, [bundles, values, rows]: True where a value is legal, tried, and
+    """For each axis of features, [bundles, values, sorts]: True where a value is legal, tried, and
     no duplicate."""
     strategies: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Strategies of each shape, whose memory and time are to be computed, [rows]."""
     pruned: int = 0
     """Raw strategies left out because another one is proved to be at least as good."""
 
-    def in_some_bundle(self, axis: str) -> Mask:
-        """Values that a shape has in some bundle, [values, rows]."""
-        return reduce(or_, self.allowed[axis])
+    def in_some_bundle(self, axis: str, members: NDArray[np.int64]) -> Mask:
+        """Values that some shapes have in some bundle, [values, members]."""
+        legal: Mask = reduce(or_, self.allowed[axis]).take(self.sort[members], axis=-1)
+        return legal
 
 
 def shapes_of(axes: Axes, context: AxisContext, nodes: int, rejected: Counter[Rejection]) -> Shapes:
@@ -225,27 +228,49 @@ def with_features(
     axes: Axes, context: AxisContext, shapes: Shapes, rejected: Counter[Rejection]
 ) -> Shapes:
     """The shapes with the features that each can have; the others are counted."""
-    idle = idle_rows(shapes.rows)
-    violations = violations_of(axes, context, shapes.rows)
-    total, pruned = np.zeros(len(shapes.index), dtype=np.int64), Counter[str]()
+    every = idle_rows(shapes.rows), violations_of(axes, context, shapes.rows)
+    sort = _sorts(*every, len(shapes.index))
+    first = row_of_each(sort)
+    idle = {name: mask[first] for name, mask in every[0].items()}
+    violations = {
+        name: [[(reason, _of_each(bad, first)) for reason, bad in value] for value in values]
+        for name, values in every[1].items()
+    }
+    alike = np.bincount(sort)
+    total, pruned = np.zeros(len(first), dtype=np.int64), Counter[str]()
     by_bundle = []
     for bundle in bundles_of(axes, context.framework, idle, violations):
-        strategies = np.ones(len(shapes.index), dtype=np.int64)
+        strategies = alike.copy()
         allowed = _in_bundle(axes, context, bundle, idle, violations, strategies, rejected, pruned)
         if strategies.any():
             by_bundle.append(allowed)
         total += strategies
     return replace(
         shapes,
+        sort=sort,
         idle=idle,
         allowed={
             axis.name: np.stack([allowed[axis.name] for allowed in by_bundle])
             for axis in FEATURES
             if by_bundle
         },
-        strategies=total,
+        strategies=(total // alike)[sort],
         pruned=pruned.total(),
     )
+
+
+def _sorts(
+    idle: Mapping[str, Mask], violations: Mapping[str, Sequence[Violations]], shapes: int
+) -> NDArray[np.int64]:
+    """The sort of each shape: those of one sort are idle and violated alike, [rows]."""
+    against = (bad for values in violations.values() for value in values for _, bad in value)
+    masks = {id(mask): mask for mask in (*idle.values(), *against) if np.ndim(mask)}
+    told = [mask for mask in masks.values() if mask.any() and not mask.all()]
+    return groups([np.zeros(shapes), *told])
+
+
+def _of_each(mask: Mask, rows: NDArray[np.int64]) -> Mask:
+    return mask[rows] if np.ndim(mask) else mask
 
 
 def _in_bundle(
@@ -258,9 +283,9 @@ def _in_bundle(
     rejected: Counter[Rejection],
     pruned: Counter[str],
 ) -> dict[str, Mask]:
-    """Values that each shape can have in a bundle, [values, rows].
+    """Values that each sort of shapes can have in a bundle, [values, sorts].
 
-    `strategies` is multiplied by how many they are.
+    `strategies` has the shapes of each sort, and is multiplied by how many values they can have.
     """
     left = 1
     for axis in FEATURES:
