@@ -48,9 +48,6 @@ _STORED: Final = tuple(
     if name not in DEGREES and axis.name != _NO_WORK
 )
 """Features on which its activations depend."""
-FEW: Final = 16
-"""Rows are few where the table has so many times more."""
-
 Array = NDArray[Any]
 
 
@@ -59,31 +56,22 @@ Times = tuple[tuple[LayerTime, ...], Seconds]
 
 
 class LocalShapes:
-    """The distinct local shapes of some rows; what was priced of them is kept."""
+    """The distinct local shapes of a table's rows; what was priced of them is kept."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, table: Rows, members: Array) -> None:
-        self._workload, self._cluster, self._table = workload, cluster, table
+    def __init__(self, workload: Workload, cluster: Cluster, table: Rows) -> None:
+        self._workload, self._cluster = workload, cluster
         self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
-        rows = {name: table[name][members] for name in ("mode", *LOCAL)}
-        place = groups([rows["mode"], *(rows[name] for name in LOCAL)])
-        first = row_of_each(place)
+        self.position = groups([table["mode"], *(table[name] for name in LOCAL)])
+        """The local shape of every row."""
+        first = row_of_each(self.position)
         # `groups` goes by the first column first: one mode stands behind the other.
         self._shapes = [
-            varied(Strategy(), **{name: rows[name][some] for name in LOCAL}, context_mode=mode)
+            varied(Strategy(), **{name: table[name][some] for name in LOCAL}, context_mode=mode)
             for at, mode in enumerate(ContextMode)
-            if len(some := first[rows["mode"][first] == at])
+            if len(some := first[table["mode"][first] == at])
         ]
         """One family for each mode of context parallelism."""
-        self.position = np.full(len(table["mode"]), -1)
-        """The local shape of every row of the table; -1 for others than the members."""
-        self.position[members] = place
         self._priced: dict[Hashable, Any] = {}
-
-    def narrowed(self, members: Array) -> LocalShapes:
-        """Shapes of these rows alone if they are few; for many it pays to price all at once."""
-        if not len(members) or FEW * len(members) > len(self.position):
-            return self
-        return LocalShapes(self._workload, self._cluster, self._table, members)
 
     def times(self, strategy: Strategy) -> Times:
         """Times of layers and head under the features of a strategy, on every local shape."""

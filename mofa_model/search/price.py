@@ -113,15 +113,11 @@ def price(
 
     `advance` is called with the share that is done: `share` for each shape.
     """
-    every = np.arange(len(shapes.index))
-    all_local = LocalShapes(context.workload, context.cluster, shapes.rows, every)
-    bounds = lower_bounds(axes, context, shapes, all_local)
+    local = LocalShapes(context.workload, context.cluster, shapes.rows)
+    bounds = lower_bounds(axes, context, shapes, local)
     # The first groups find a step time that most of the others cannot beat.
     for first in (True, False):
-        groups = grouped(axes, shapes, bounds, first=first)
-        some = [group[bounds[group] <= leaders.horizon] for group in groups]
-        local = all_local.narrowed(np.concatenate([every[:0], *some]))
-        for group in groups:
+        for group in grouped(axes, shapes, bounds, first=first):
             count = int(np.searchsorted(bounds[group], leaders.horizon, side="right"))
             leaders.pruned += int(np.sum(shapes.strategies[group[count:]]))
             if count:
