@@ -242,7 +242,7 @@ def _time(
     pipeline = s.schedule.time(flow)
     hop = joined([hop_time(w, c, one.strategy) for one in choices], sizes)
     hops = exposed_hops(s, flow, pipeline, hop)
-    least = pipeline + hops
+    least = np.asarray(pipeline + hops)
     index = np.concatenate([one.index for one in choices])
     fits, peak, near = (
         np.concatenate([getattr(one, name) for one in choices], axis=1)
@@ -261,8 +261,8 @@ def _time(
             cluster=c,
             strategy=varied(s, **{name: degrees[name][some] for name in DEGREES}),
             micro_batches=m[some],
-            slowest=stage.slowest[some],
-            pipeline=pipeline[some],
+            slowest=_picked(stage.slowest, some),
+            pipeline=_picked(pipeline, some),
             hops=_picked(hops, some),
             exchange=states.sent(rows),
         )

@@ -266,7 +266,8 @@ def _sorts(
     against = (bad for values in violations.values() for value in values for _, bad in value)
     masks = {id(mask): mask for mask in (*idle.values(), *against) if np.ndim(mask)}
     told = [mask for mask in masks.values() if mask.any() and not mask.all()]
-    return groups([np.zeros(shapes), *told])
+    columns: list[NDArray[Any]] = [np.zeros(shapes), *told]
+    return groups(columns)
 
 
 def _of_each(mask: Mask, rows: NDArray[np.int64]) -> Mask:
