@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets, units
+from mofa_model.advice.verdict import SURELY
 from mofa_model.answers import training
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import AdviceQuestion, WhichQuestion
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
     from mofa_model.search import SearchCase
 
-SURE: Final = 0.9
-"""Chance of fitting from which on a choice stands among those that fit. [1]"""
 EVEN: Final = 0.5
 """Chance of fitting below which a choice is none. [1]"""
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -76,8 +75,8 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
         ),
         Recipe(
             method="qlora",
-            words="QLoRA: frozen weights in NF4, which wait in main memory",
-            fields={**_ADAPTED, "base": "nf4"},
+            words="QLoRA: frozen weights in NF4, which wait in main memory (DeepSpeed)",
+            fields={**_ADAPTED, "base": "nf4", "framework": "deepspeed"},
             constraints=("host-weights=true",),
             least=0.02,
         ),
@@ -264,6 +263,8 @@ class WhichAnswer(UserAnswer):
             for one in first.settings
         ]
         rows += [("doubt", doubt) for doubt in first.advice.doubts]
+        more = (one for one in first.advice.caveats if one not in first.advice.doubts)
+        rows += [("condition", one) for one in more]
         return Table(
             title=f"With what: {first.machine.gpus} x {first.machine.device}",
             columns=(Column("setting"), Column("what it does", align="left")),
@@ -298,7 +299,7 @@ def which(
                     lacks.append(one)
         advance(1.0 / len(devices))
     key = _BY[question.by]
-    found.sort(key=lambda one: (one.fits < SURE, *key(one)))
+    found.sort(key=lambda one: (one.fits < SURELY, *key(one)))
     return WhichAnswer(
         question=question,
         tokens=tokens,
@@ -340,8 +341,10 @@ def _choices(
             else:
                 chance = f"fits with a probability of {in_percent(one.fits)} only"
                 yield 1.0, f"{where}: {chance if one.fits else one.advice.explanation}"
-            if one.fits >= SURE:
-                return
+            if one.fits >= SURELY:
+                if question.by == "hardware" or not recipe.constraints:
+                    return
+                break  # the next number of GPUs may do without, and cost less
 
 
 def _unpriced(one: MachineChoice) -> float:
@@ -423,6 +426,9 @@ def _machines(question: WhichQuestion, named: str) -> Iterator[Machine]:
     for count in counts:
         name = named if presets.instance(named) else _cheapest(device, count) or device
         facts = presets.instance(name)
+        whole = int(facts.get("gpus_per_node", presets.entry("devices", device)["gpus_per_node"]))
+        if facts and question.by != "hardware" and count < whole <= question.most_gpus:
+            continue  # all of it costs the same
         price = units.parse(facts["price"], "USD/s") if "price" in facts else None
         as_of = str(facts.get("priced", ""))
         if question.price is not None:
@@ -450,6 +456,7 @@ def _training(
         fields["adapter_rank"] = question.adapter_rank
     if not presets.entry("devices", machine.device).get("bf16", True):
         fields["precision"] = ("fp16",)
+    fields.setdefault("framework", question.framework)
     return AdviceQuestion(
         model=question.model,
         gpu=machine.name,
@@ -457,7 +464,6 @@ def _training(
         sequence_length=question.sequence_length,
         global_batch_size=question.global_batch_size,
         tokens=tokens,
-        framework=question.framework,
         top=0,
         constraints=recipe.constraints,
         **fields,
@@ -506,13 +512,17 @@ def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
         )
 
     found = []
-    plain = Strategy()
+    bare = Strategy()
     for axis in AXES:
-        off = {name: getattr(plain, name) for name in axis.fields}
+        off = {name: getattr(bare, name) for name in axis.fields}
         if axis.name in _SETTINGS and any(getattr(strategy, name) != off[name] for name in off):
             found.append(against(_SETTINGS[axis.name], problem, replace(strategy, **off)))
     if one.recipe is not one.recipe.plain:
-        other = training.request_of(_training(one.asked, one.machine, one.recipe.plain, 1))
+        kept = {
+            name: one.recipe.fields[name] for name in ("framework",) if name in one.recipe.fields
+        }
+        plain = replace(one.recipe.plain, fields={**one.recipe.plain.fields, **kept})
+        other = training.request_of(_training(one.asked, one.machine, plain, 1))
         found.append(against(one.recipe.words, other.problems[0], strategy))
     return tuple(sorted((each for each in found if each.saves > 0), key=lambda each: each.costs))
 

@@ -79,7 +79,7 @@ def answers():
     yield "simulate", mofa.simulate(**RUN, runs=5, timeline=5)
     yield "sweep", mofa.sweep(**JOB, gpus=16, strategy="tp=2", vary={"mbs": [1, 2, 3]})
     yield "which", mofa.which(model="llama3-8b", tokens="1M", gpu="l4,rtx-3090")
-    yield "which", mofa.which(model="llama3.1-405b", tokens="1M", gpu="t4")
+    yield "which", mofa.which(model="llama3.1-405b", tokens="1M", gpu="t4", most_gpus=1)
 
 
 def test_every_answer_keeps_to_its_schema_and_every_key_is_seen():
