@@ -46,6 +46,8 @@ class Incident:
     """Of a job: the incident of a node or domain that caused it."""
     recovery_class: RecoveryClass | None = None
     """Of a job: what had to be made anew."""
+    unsure: float = 0.0
+    """How much earlier it may have begun, where nothing was sampled. [s]"""
     timed: bool = True
     """Whether its end was seen; else the end is an estimate."""
     phases: Mapping[str, float] = field(default_factory=dict)

@@ -378,9 +378,12 @@ class JobIncidents:
             for node in sorted(outage.nodes)
             for incident in self._by_node.get(node, ())
             if (incident.cause.counts or incident.deduced is not None)
-            and (incident.start <= outage.start + slack or incident.start <= last)
             and outage.start <= incident.end + slack
-            and incident.start <= outage.start + AHEAD
+            and (
+                incident.start - incident.unsure <= outage.start + slack
+                or incident.start <= min(last, outage.start + AHEAD)
+            )
+            and incident.start - incident.unsure <= outage.start + AHEAD
         ]
         return min(near, key=lambda incident: abs(outage.start - incident.start), default=None)
 

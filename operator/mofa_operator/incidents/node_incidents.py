@@ -324,7 +324,8 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
     ):
         return of_node(node.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
-    return of_node(node.name, start, end, cause, *evidence)
+    found = of_node(node.name, start, end, cause, *evidence)
+    return replace(found, unsure=max(0.0, start - boot.alive) if unseen else 0.0)
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:

@@ -176,6 +176,8 @@ def _written(one: Incident) -> dict[str, Any]:
         "class": one.cause.by.value,
         "evidence": list(one.evidence),
     }
+    if one.unsure:
+        found["window"] = [one.start - one.unsure, one.start]
     if one.deduced is not None:
         found["overruled"] = one.deduced.word
     if one.cause.counts:
