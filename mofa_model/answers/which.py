@@ -85,12 +85,24 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
         Recipe(method="full", words="full", fields={}, least=15.0),
         Recipe(
             method="full",
-            words="full: weights in bf16 alone, paged 8-bit AdamW in the backward pass, loss in chunks",
+            words="full: weights in bf16 alone, 8-bit AdamW, loss in chunks",
+            fields={
+                "precision": ("bf16-pure",),
+                "optimizer": "adamw-8bit",
+                "loss": "chunked",
+            },
+            least=5.9,
+        ),
+        Recipe(
+            method="full",
+            words="full: weights in bf16 alone, paged 8-bit AdamW in the backward pass, loss in"
+            " chunks (torchtune)",
             fields={
                 "precision": ("bf16-pure",),
                 "optimizer": "paged-adamw-8bit",
                 "gradient_release": True,
                 "loss": "chunked",
+                "framework": "torchtune",
             },
             least=1.9,
         ),
@@ -393,7 +405,8 @@ def _tokens(question: WhichQuestion) -> int:
         )
     tokens = round(once * question.epochs)
     if tokens < 1:
-        raise BadValue("--tokens", question.tokens or question.examples, "give one or more")
+        flag = "--examples" if question.tokens is None else "--tokens"
+        raise BadValue(flag, question.tokens or question.examples, "give one or more")
     return tokens
 
 
