@@ -15,7 +15,7 @@ TRAINERS_PYTHON ?= python3.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts bench validate soak up down e2e test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts oracle-kept bench validate soak up down e2e test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ chart: $(STAMP) ## the chart's schema, README and files; deploy/manifests and th
 
 oracle-counts: ## parameters and FLOPs of published architectures, as PyTorch builds them: ORACLE=a python with torch and transformers
 	$(ORACLE) tools/oracle.py
+
+oracle-kept: ## bytes that PyTorch keeps of a layer beside adapters: ORACLE=a python with torch, transformers, peft and bitsandbytes
+	$(ORACLE) tools/kept.py
 
 oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code whether it takes our launches, and record it: TRAINERS=torchtitan for one of them
 	$(BIN)/python tools/launches.py $(TRAINERS)

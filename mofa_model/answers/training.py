@@ -10,13 +10,13 @@ from mofa_model import presets, terminal, units
 from mofa_model.answers.job import hangs_of, size_of
 from mofa_model.answers.questions import LayoutQuestion, TrainingQuestion
 from mofa_model.errors import BadValue, Missing, UnknownName
-from mofa_model.spec import Adapters, Cluster, Loss, Task, Training, Transformer, Workload
+from mofa_model.spec import Adapters, Cluster, Training, Transformer, Workload
 from mofa_model.spec.calibration import Roofline, under
 from mofa_model.spec.cluster import part_of, places
 from mofa_model.spec.reliability import Reliability, part_of_storage
 from mofa_model.spec.training import parse_documents, read_batch
 from mofa_model.spec.transformer import read_imbalance
-from mofa_model.spec.tuning import read_targets
+from mofa_model.spec.tuning import Loss, Task, read_targets
 
 if TYPE_CHECKING:
     from mofa_model.advice import ByTrainer, Request

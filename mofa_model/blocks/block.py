@@ -142,6 +142,10 @@ class Kept:
     fusion."""
     masked: bool = False
     """Whether it is the mask of a dropout: nothing without one."""
+    unfused: bool = False
+    """Whether it is kept only between elementwise kernels that are not fused."""
+    upcast: bool = False
+    """Whether it is what fp32 adds to the width of activations."""
 
 
 @dataclass(frozen=True, kw_only=True)

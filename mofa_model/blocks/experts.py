@@ -161,7 +161,7 @@ class Experts(Block):
         What experts hand back is not kept: the router's weights are applied inside the activation
         function.
         """
-        wide, narrow = self._one.kept(hidden)
+        wide, narrow, *between = self._one.kept(hidden)
         shared = () if self._shared is None else self._shared.kept(hidden)
         return (
             Kept(elements=self.count, freed=_ALL, logit=True),
@@ -193,8 +193,9 @@ class Experts(Block):
             ),
             *(
                 replace(one, freed=freed, narrowed=one.narrowed and _ACT)
-                for one, freed in zip(shared, (_ALL, _ACT), strict=False)
+                for one, freed in zip(shared, (_ALL, _ACT, _ACT), strict=False)
             ),
+            *(replace(one, ranks=Ranks.EXPERT, freed=_ACT, routed=True) for one in between),
         )
 
     def exchange(self) -> Exchange:

@@ -121,6 +121,8 @@ class FeedForward(Block):
                 readers=frozenset({"down"}),
                 inner=True,
             ),
+            # The product of a gate reads both sides of it.
+            *((Kept(elements=self.width, freed=act | both, unfused=True),) if self.gated else ()),
         )
 
     def split(self) -> tuple[Count, ...]:

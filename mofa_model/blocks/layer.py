@@ -74,6 +74,14 @@ class Layer:
                 moved={name: share * n for name, n in outputs.items()},
             ),
             Kept(elements=wide, ranks=Ranks.STREAM, freed=frozenset({ALL}), masked=True),
+            Kept(elements=wide, ranks=Ranks.STREAM, unfused=True, upcast=True),
+            # The gradient of a norm's weight needs what it is multiplied with.
+            Kept(
+                elements=wide,
+                ranks=Ranks.STREAM,
+                freed=frozenset({"layernorm", EACH, ALL}),
+                unfused=True,
+            ),
         )
 
 

@@ -248,6 +248,23 @@ def adapter_traffic(
     return inputs + 2 * outputs
 
 
+def adapted(layer: Layer, hidden: Count, adapters: Adapters) -> Count:
+    """Linear layers of a layer that have an adapter, those of a routed expert once. Ours. [1]
+
+    >>> from mofa_model.presets import model
+    >>> from mofa_model.spec import Adapters
+    >>> llama = model("llama3-8b")
+    >>> adapted(llama.kinds[0], llama.hidden, Adapters(rank=16))
+    4
+    """
+    return sum(
+        adapters.beside(name) * (1 if one.times is None else one.times)
+        for block in layer.blocks
+        for one in block.products(hidden)
+        for name, _ in one.parts
+    )
+
+
 def _widths(
     layer: Layer, hidden: Count, adapters: Adapters, rows: Rows | None
 ) -> tuple[Count, Count]:

@@ -24,7 +24,8 @@ from mofa_model.estimate.model_states import heads_on, layers_on, outputs
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass, varied
-from mofa_model.spec import Adapters, Cluster, Loss, MemoryConstants, Task, Workload
+from mofa_model.spec import Adapters, Cluster, MemoryConstants, Workload
+from mofa_model.spec.tuning import Loss, Task
 from mofa_model.strategy import (
     ACTIVATIONS,
     LAYER_INPUT,
@@ -352,7 +353,8 @@ def _tensors(
     """
     adapters = workload.training.adapters
     if adapters is not None:
-        every = _beside_adapters(workload, adapters, every, block, layer)
+        gate = constants.frozen_gate
+        every = _beside_adapters(workload, adapters, every, block, layer, gate)
     precision = workload.training.precision
     modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
     ranks = {
@@ -361,7 +363,7 @@ def _tensors(
         Ranks.EXPERT: s.etp,
         Ranks.NOBODY: 1.0,
     }
-    masked = anything(constants.mask > 0)
+    masked, unfused = anything(constants.mask > 0), _unfused(workload, constants)
     tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
     routed, exchange = tokens, None if block is None else block.exchange()
     tail: Ratio = 1.0
@@ -373,7 +375,7 @@ def _tensors(
         tail = load.tail / load.mean
     tensors = []
     for kept in every:
-        if kept.masked and not masked:
+        if (kept.masked and not masked) or (kept.unfused and not unfused):
             continue
         if kept.scored:
             size = activations.score_activation(
@@ -386,6 +388,8 @@ def _tensors(
             )
         else:
             width = constants.mask if kept.masked else precision.activation
+            if kept.unfused:
+                width = unfused * (precision.logit - width if kept.upcast else width)
             size = activations.kept_activation(
                 routed if kept.routed else tokens,
                 kept.elements,
@@ -402,6 +406,7 @@ def _beside_adapters(
     every: Iterable[Kept],
     block: Block | None,
     layer: Layer | None,
+    gate: Ratio,
 ) -> Iterator[Kept]:
     """What is kept beside frozen weights: inputs of linear layers only where an adapter reads them,
     as wide as they are, and what is between the two matrices of each adapter.
@@ -413,12 +418,16 @@ def _beside_adapters(
         yield stream[0]
         if read:
             yield replace(stream[1], elements=read / normed * stream[1].elements, feeds=False)
-        yield from stream[2:]
+        yield from stream[2:-1]  # no gradient of a norm's weight is made
         return
     if block is None or block.own_tokens is not None:
         return  # no gradient comes back to an encoder
     for kept in every:
-        if not kept.readers or any(map(adapters.beside, kept.readers)):
+        if kept.readers and not any(map(adapters.beside, kept.readers)):
+            continue
+        if kept.narrowed and workload.training.precision.quantised:
+            yield replace(kept, elements=gate * kept.elements, narrowed=NOTHING)
+        else:
             yield replace(kept, feeds=False) if kept.feeds else kept
     for one in block.products(h):
         inside = [width for name, width in one.parts if adapters.beside(name)]
@@ -434,7 +443,17 @@ def _beside_adapters(
         if adapters.dropout:
             dropped = len(inside) * one.k
             yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed)
-            yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed, masked=True)
+            mask = dropped / workload.training.precision.activation  # a byte each
+            yield Kept(elements=mask, ranks=ranks, freed=freed, routed=routed)
+
+
+def _unfused(workload: Workload, constants: MemoryConstants) -> Ratio:
+    """Share of the tensors between elementwise kernels that are kept; none in pre-training, whose
+    stacks were measured as they are. [1]
+    """
+    training = workload.training
+    without_master = training.precision.optimizer <= training.optimizer.replaced
+    return constants.unfused if training.adapters is not None or without_master else 0.0
 
 
 def _recomputed_modules(s: Strategy) -> frozenset[str]:

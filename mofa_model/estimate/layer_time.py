@@ -24,7 +24,7 @@ from mofa_model.estimate.block_time import (
 )
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.records import dataclass
-from mofa_model.spec import Cluster, Workload
+from mofa_model.spec import Cluster, ComputeConstants, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
 
@@ -120,7 +120,7 @@ def _work(
     s, precision = strategy, workload.training.precision
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, layer)
-    scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
+    scale = _scale(workload, c, layer)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core_seconds for block in blocks) * scale
     elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
@@ -263,6 +263,12 @@ def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seco
     )
 
 
+def _scale(workload: Workload, c: ComputeConstants, layer: Layer) -> Ratio:
+    """Device time of a layer over the ideal one, on a release or beside adapters. [1]"""
+    scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
+    return scale if workload.training.adapters is None else scale * c.frozen_scale
+
+
 def _tensor_message(workload: Workload, cluster: Cluster, s: Strategy, width: Bytes) -> Seconds:
     """A gather of a layer's inputs among tensor ranks, or a scatter of sums, in elements of such a
     width. [s]
@@ -279,17 +285,22 @@ def _sum(terms: Iterable[Seconds]) -> Seconds:
 
 
 def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Layer) -> Seconds:
-    """Forward pass of a layer's adapters. They are so narrow that memory traffic decides. [s]"""
+    """Forward pass of a layer's adapters, which are so narrow that memory traffic decides, and of
+    experts that wait for the host. [s]
+    """
     adapters, h = workload.training.adapters, workload.model.hidden
     if adapters is None:
         return 0.0
     tokens = tokens_per_rank(workload, s)
     elements = tokens * parameters.adapter_traffic(layer, h, adapters) / s.tp
+    visits: Seconds = 0.0
     for exchange in filter(None, (block.exchange() for block in layer.blocks)):
         width = parameters.adapter_traffic(layer, h, adapters, routed=True)
         elements = elements + tokens * exchange.top_k * width / s.tp
-    traffic = elements * workload.training.precision.activation
-    return compute.elementwise_time(traffic, memory_rate(cluster))
+        visits = visits + cluster.calibration.host.expert_visit * exchange.count / s.ep
+    passes = cluster.calibration.compute.adapter_passes
+    traffic = passes * elements * workload.training.precision.activation
+    return visits + compute.elementwise_time(traffic, memory_rate(cluster))
 
 
 def _host_transfers(

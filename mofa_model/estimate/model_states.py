@@ -27,7 +27,8 @@ from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
 from mofa_model.reliability.checkpoint import checkpoint_bytes
-from mofa_model.spec import Cluster, MemoryConstants, Task, Training, UpdateRule, Workload
+from mofa_model.spec import Cluster, MemoryConstants, Training, UpdateRule, Workload
+from mofa_model.spec.tuning import Task
 from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import Bytes, Count
 

@@ -17,7 +17,8 @@ from mofa_model.estimate.model_states import outputs
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
-from mofa_model.spec import Cluster, Task, Workload
+from mofa_model.spec import Cluster, Workload
+from mofa_model.spec.tuning import Task
 from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
@@ -106,6 +107,7 @@ def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
 def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
     """Host time of every kind of layer, forward and backward. [s]"""
     c, s, captured = cluster.calibration.host, strategy, _left_by_graphs(cluster, strategy)
+    adapters = workload.training.adapters
     again = {
         Recompute.NONE: 0.0,
         Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
@@ -120,6 +122,8 @@ def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> 
         extra = sum(block.launches for block in kind.blocks)
         time = host.launch_time(cluster, s.tp, routed=kind.routed)
         time = time * host.launches_with(extra, routed=kind.routed)
+        if adapters is not None:
+            time = time + c.adapter * parameters.adapted(kind, workload.model.hidden, adapters)
         return time * share * in_turn if kind.routed else time * share
 
     kinds = [launches(kind) for kind in workload.model.kinds]

@@ -15,7 +15,7 @@ from mofa_model.spec.calibration import (
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
 from mofa_model.spec.training import PackedDocuments, Precision, Training, UpdateRule, Workload
 from mofa_model.spec.transformer import Run, Transformer
-from mofa_model.spec.tuning import Adapters, FrozenFormat, Loss, Task
+from mofa_model.spec.tuning import Adapters, FrozenFormat
 
 __all__ = [
     "Adapters",
@@ -28,13 +28,11 @@ __all__ = [
     "HostConstants",
     "Link",
     "LinkConstants",
-    "Loss",
     "MemoryConstants",
     "OverlapConstants",
     "PackedDocuments",
     "Precision",
     "Run",
-    "Task",
     "Training",
     "Transformer",
     "UpdateRule",

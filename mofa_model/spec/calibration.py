@@ -97,6 +97,11 @@ class ComputeConstants(_Constants):
     """Factor on the device time of a layer: a release of a stack that is known to be slower. [1]"""
     expert_scale: Ratio = 1.0
     """The same for layers with experts alone. [1]"""
+    frozen_scale: Ratio = 1.0
+    """Device time of a layer of frozen matrices with adapters beside them, over that of the same
+    work where all is trained. [1]"""
+    adapter_passes: Ratio = 1.0
+    """Traffic of adapters over that of well fused kernels. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +128,11 @@ class HostConstants(_Constants):
     serial: Ratio = 0.0
     """Share of the smaller of host and device time that adds up when the tensor-parallel group
     leaves the node. [1]"""
+    adapter: Seconds = 0.15e-3
+    """Forward and backward of one adapter, beside the launches of its layer. [s]"""
+    expert_visit: Seconds = 0.0
+    """Forward pass of one expert where, beside adapters, experts run one after the other and the
+    host waits for each; 0 = they are launched together. [s]"""
     graph_partial: Ratio = 0.6
     """Launch time left when parts of a layer are captured in graphs. [1]"""
     graph_full: Ratio = 0.15
@@ -222,6 +232,12 @@ class MemoryConstants(_Constants):
     [B]"""
     mask: Bytes = 0.0
     """Bytes of a dropout mask per element of the residual stream; 0 = no dropout. [B]"""
+    unfused: Ratio = 0.0
+    """Share of the tensors between elementwise kernels of a layer that are kept in fine-tuning: 0
+    where norms and activation functions are fused. [1]"""
+    frozen_gate: Ratio = 1.0
+    """Width in which the input of an activation function waits beside adapters in FP8 and FP4, over
+    the activation width. [1]"""
     backward_copies: Ratio = 1.0
     """Gradients alive in the backward pass of a layer, over the activations of its feed-forward
     part. [1]"""

@@ -7,6 +7,7 @@
     mofa validate kernels TABLE.csv …     measured kernels and collectives
     mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate forecast QUESTIONS.json predictions written before their results, and their score
+    mofa validate tuning RUNS.json        fine-tuning runs, with their submitter left out
     mofa validate odds CASES.json …       what the rule picks, and how true its odds are
     mofa validate sizes CASES.json …      sizes that are picked, against what was measured to fit
     mofa validate assumptions             what the check of assumed failure rates promises, simulated
@@ -86,6 +87,11 @@ they are, and the mean logarithm of the chance that was given to what came; besi
 reaches, one with a discounted rate, where the folder has it in plain.csv. Then years of these fleets, each judged day by day at its own
 mean rate: how many are called wrong, which is false, and how many are said to drift, which is true."""
 
+_TUNING: Final = """\
+Each run is priced with its own layout, adapters and format of frozen weights: by the shipped constants (`step`), and by constants of
+adapters that saw neither its submitter nor one of its systems (`left out`). Memory is held against what an allocator counted where
+that was published. Every run trained, so one that is said not to fit is an error."""
+
 _ASSUMPTIONS: Final = """\
 Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share whose
 assumption is called wrong within a year, the share that is said to drift, and the days until a changed rate gets its first verdict and
@@ -97,6 +103,7 @@ examples:
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
+  mofa validate tuning lab/data/finetune.json
   mofa validate odds lab/data/cases/sweep.json
   mofa validate sizes lab/data/cases/*.json
   mofa validate forecast lab/data/forecasts/2026-11.forecast.json
@@ -159,6 +166,13 @@ def configure(parser: ArgumentParser) -> None:
         "folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv"
     )
     output.add_options(fleets)
+    tuning = kinds.add_parser(
+        "tuning",
+        help="measured fine-tuning runs, with their submitter left out",
+        description=_TUNING,
+    )
+    tuning.add_argument("file", metavar="RUNS.json", help="rows as of lab/data/finetune.json")
+    output.add_options(tuning)
     validate_odds.configure(kinds)
     validate_sizes.configure(kinds)
     validate_forecast.configure(kinds)
@@ -192,7 +206,7 @@ def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
     verbs = {
         "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels, "assumptions": _assumptions, "fleets": _fleets,
-        "odds": validate_odds.run, "sizes": validate_sizes.run, "forecast": validate_forecast.run,
+        "tuning": _tuning, "odds": validate_odds.run, "sizes": validate_sizes.run, "forecast": validate_forecast.run,
     }  # fmt: skip
     verbs[arguments.kind](arguments)
     return 0
@@ -296,6 +310,26 @@ def _fleets(arguments: Namespace) -> None:
     if years:
         tables.append(_rows("Years at their own mean", tuple(years[0]), years))
     output.emit(arguments.output, tables, {"fleets": found, "years": years})
+
+
+def _tuning(arguments: Namespace) -> None:
+    from mofa_lab.validate.tuning import tuning_scores
+
+    document = tuning_scores(arguments.file)
+    percent = [
+        Column(f"{name} {figure}", unit="%")
+        for name in ("step", "left out", "memory")
+        for figure in ("median", "p90")
+    ]
+    columns = (Column("runs"), Column("n"), *percent, Column("said not to fit"))
+    rows = tuple(tuple(row.values()) for row in document["groups"])
+    tables = [Table(title="Fine-tuning runs", columns=columns, rows=rows)]
+    if document["unsupported"]:
+        tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
+    cases = ("id", "step", "left_out", "memory", "fits")
+    output.emit(
+        arguments.output, tables, document, records=_rows("Cases", cases, document["cases"])
+    )
 
 
 def _whole(text: str, field: str) -> list[int]:

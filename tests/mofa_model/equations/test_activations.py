@@ -15,8 +15,8 @@ UNIT = S * H / T
 def test_the_layer_of_the_paper_stores_32_sbh_over_t():
     """Table 2 for its LLaMA3-405B with 16 key-value heads and a gated FFN of 3.25 h: its blocks say what they keep."""
     blocks = (SoftmaxAttention(heads=128, kv_heads=16, head_dim=128), FeedForward(width=53248))
-    kept = [one for block in blocks for one in block.kept(H) if not one.scored]
-    norms = [one for one in Layer(blocks).stream(H) if not one.masked]
+    kept = [one for block in blocks for one in block.kept(H) if not (one.scored or one.unfused)]
+    norms = [one for one in Layer(blocks).stream(H) if not (one.masked or one.unfused)]
     parts = [a.kept_activation(S, one.elements, width=2.0, ranks=T) for one in (*norms, *kept)]
     assert [part / UNIT for part in parts] == [4, 4, 2.5, 2, 13, 6.5]
     assert sum(parts) == 32 * UNIT

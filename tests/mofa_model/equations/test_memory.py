@@ -18,8 +18,8 @@ def korthikanti_layer(heads, hidden, t, *, sharded, core):
     )
     shared = {Ranks.STREAM: ranks, Ranks.TENSOR: t}
     every = [
-        *Layer(blocks).stream(h),
-        *(one for block in blocks for one in block.kept(h) if not one.scored),
+        *(one for one in Layer(blocks).stream(h) if not one.unfused),
+        *(one for block in blocks for one in block.kept(h) if not (one.scored or one.unfused)),
     ]
     parts = [
         activations.kept_activation(

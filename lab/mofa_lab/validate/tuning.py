@@ -1,0 +1,247 @@
+"""Measured fine-tuning runs against the estimate, and the constants of adapters with each submitter left out.
+
+Only what prices adapters is fitted: its constants follow a trainer's family and a class of devices, and the ridge of
+`PRIORS` draws each to its prior.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model import presets
+from mofa_model.answers.questions import ExplainQuestion
+from mofa_model.answers.training import layout_of, problems_of
+from mofa_model.errors import BadFile, InputError
+from mofa_model.estimate import Estimate, estimate
+from mofa_model.search import SearchCase
+from mofa_model.strategy import Strategy
+from mofa_model.units import GIB
+
+Array = NDArray[np.floating[Any]]
+
+_TRAINERS: Final = {
+    "nemo": "nemo",
+    "megatron-bridge": "megatron-bridge",
+    "nemo-automodel": "nemo-automodel",
+    "accelerate": "accelerate",
+    "fsdp": "accelerate",
+}
+_BASES: Final = {
+    "nf4": "nf4-double",
+    "gptq-int4": "gptq-int4",
+    "fp8": "fp8",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+}
+"""What rows call formats of frozen matrices; another one is that of the precision."""
+PRIORS: Final = {
+    "compute.frozen_scale": (1.05, 0.12),
+    "compute.adapter_passes": (2.0, 0.7),
+    "host.adapter": (0.5e-3, 0.5),
+}
+"""Constants that are fitted, with the value that is expected and the standard deviation of its logarithm."""
+_NOISE: Final = 0.06
+"""Scale of the logarithm of a run that the laws explain; what is further off counts for less. Ours. [1]"""
+_MOVE: Final = 0.2
+"""Standard deviations by which a constant is moved to see what follows it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A measured run, and how it is priced."""
+
+    row: Mapping[str, Any]
+    case: SearchCase
+    layout: Strategy
+    family: str
+    device: str
+
+    def priced(self, constants: Mapping[str, float] | None = None) -> Estimate:
+        """The estimate, with other constants in the place of the shipped ones."""
+        calibration = self.case.cluster.calibration
+        for path, value in (constants or {}).items():
+            calibration = calibration.stated(path, value)
+        cluster = replace(self.case.cluster, calibration=calibration)
+        return estimate(self.case.workload, cluster, self.layout)
+
+    def place(self, path: str) -> tuple[str, ...]:
+        """Runs with which it shares a constant."""
+        return (path, self.family, *((self.device,) if path == "compute.frozen_scale" else ()))
+
+
+def runs_of(path: Path | str) -> tuple[list[Run], list[dict[str, str]]]:
+    """The runs of a file, and those that cannot be priced with the reason."""
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadFile(str(path), str(error)) from None
+    found, refused = list[Run](), list[dict[str, str]]()
+    for row in rows:
+        try:
+            found.append(_run(row))
+        except InputError as error:
+            refused.append({"id": row["id"], "reason": str(error)})
+    return found, refused
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    adapted = row["method"] in {"lora", "qlora"}
+    asked: dict[str, Any] = {
+        "model": row["model"],
+        "gpu": row["device_preset"],
+        "gpus": row["gpus"],
+        "global_batch_size": row["global_batch"],
+        "sequence_length": row["seq"],
+        "precision": row.get("compute_precision") or "bf16",
+    }
+    if adapted:
+        asked["adapter_rank"] = int(row.get("lora_rank") or 16)
+        if targets := row.get("lora_targets"):
+            asked["adapter_targets"] = ",".join(targets)
+        if base := _BASES.get(row.get("base_precision", "")):
+            asked["base"] = base
+    pure = row["trainer"] == "torchtune" or (row["trainer"] == "accelerate" and not adapted)
+    if pure:  # weights were loaded in 16 bits
+        asked |= {"precision": "bf16-pure", "optimizer": row.get("optimizer", "adamw-bf16")}
+        asked["optimizer"] = "adamw-8bit" if "8bit" in asked["optimizer"] else "adamw-bf16"
+    if "liger" in row.get("software", "") or "chunked" in row["id"]:
+        asked["loss"] = "chunked"
+    trainer = _TRAINERS.get(row["trainer"])
+    asked |= {"stack": trainer} if trainer else {}
+    problem = problems_of(ExplainQuestion(**asked))[0]
+    device = row["device_preset"]
+    return Run(
+        row=row,
+        case=problem,
+        layout=layout_of(_layout(row), problem, "layout"),
+        family=row["trainer"] if row["trainer"] in {"nemo", "megatron-bridge"} else "transformers",
+        device=device if device.startswith("mi") else presets.device_class(device),
+    )
+
+
+def _layout(row: Mapping[str, Any]) -> str:
+    words = [f"{name}={row.get(name) or 1}" for name in ("tp", "pp", "cp", "mbs")]
+    if (row.get("vpp") or 1) > 1:
+        words += [f"vpp={row['vpp']}", "schedule=interleaved"]
+    words += ["sp=true"] if row.get("sp") and (row.get("tp") or 1) > 1 else []
+    if row.get("cp_mode") and (row.get("cp") or 1) > 1:
+        words.append(f"cp-mode={row['cp_mode']}")
+    words.append(
+        f"graphs={ {'full': 'full', 'none': 'none'}.get(row.get('graphs', 'none'), 'partial') }".replace(
+            " ", ""
+        )
+    )
+    mode = row.get("recompute", "none")
+    if mode.startswith("full:"):
+        words.append(f"recompute=full:{mode[5:].split('-')[0]}")
+    elif mode.startswith("full"):
+        words.append("recompute=full")
+    sharding = row.get("sharding", "")
+    if (row.get("dp") or 1) > 1:
+        words += ["optimizer=zero3"] if "fsdp" in sharding else []
+        words += ["optimizer=replicated"] if "ddp" in sharding else []
+    return ",".join(words)
+
+
+def left_out(runs: Sequence[Run]) -> dict[str, float]:
+    """Error of the step of each run with adapters by constants that saw neither its submitter nor one of
+    its systems. [1]
+    """
+    runs = [run for run in runs if "step" in run.row["use"] and run.row["method"] != "full"]
+    names = sorted({run.place(path) for run in runs for path in PRIORS})
+
+    def constants(run: Run, moves: Mapping[tuple[str, ...], float]) -> dict[str, float]:
+        return {
+            path: value * float(np.exp(spread * moves[run.place(path)]))
+            for path, (value, spread) in PRIORS.items()
+        }
+
+    def error(run: Run, moves: Mapping[tuple[str, ...], float]) -> float:
+        step = float(run.priced(constants(run, moves)).step_time)
+        return float(np.log(step / run.row["step_seconds"]))
+
+    # Where nobody says whether graphs were captured, the layout is not known.
+    known = np.array([run.family != "nemo" or "graphs" in run.row for run in runs], dtype=float)
+    at: Array = np.zeros(len(names))
+    errors, slopes = np.zeros(len(runs)), np.zeros((len(runs), len(names)))
+    for _ in range(2):
+        moves = dict(zip(names, at.tolist(), strict=True))
+        errors = np.array([error(run, moves) for run in runs])
+        slopes = np.zeros((len(runs), len(names)))
+        for row, run in enumerate(runs):
+            for path in PRIORS:
+                name = run.place(path)
+                moved = {**moves, name: moves[name] + _MOVE}
+                slopes[row, names.index(name)] = (error(run, moved) - errors[row]) / _MOVE
+        at = at + _step(slopes, errors, known, at)
+    moves = dict(zip(names, at.tolist(), strict=True))
+    errors = np.array([error(run, moves) for run in runs])
+    found: dict[str, float] = {}
+    for submitter in sorted({run.row["submitter"] for run in runs}):
+        systems = {run.row["leak_group"] for run in runs if run.row["submitter"] == submitter}
+        seen = np.array([run.row["leak_group"] not in systems for run in runs], dtype=float)
+        move = _step(slopes, errors, known * seen, at)
+        for run, was, slope in zip(runs, errors, slopes, strict=True):
+            if run.row["submitter"] == submitter:
+                found[run.row["id"]] = float(np.exp(was + slope @ move) - 1.0)
+    return found
+
+
+def _step(slopes: Array, errors: Array, weights: Array, at: Array) -> Array:
+    """The move that brings errors and distances from the priors lowest, by weighted squares."""
+    move: Array = np.zeros(len(at))
+    for _ in range(8):
+        far = np.abs(errors + slopes @ move) / (1.5 * _NOISE)
+        each = weights / np.sqrt(np.maximum(1.0, far)) / _NOISE * 0.6
+        rows = np.vstack([slopes * each[:, None], np.eye(len(at))])
+        move = np.linalg.lstsq(rows, np.concatenate([-errors * each, -at]), rcond=None)[0]
+    return move
+
+
+def tuning_scores(path: Path | str) -> dict[str, Any]:
+    """Errors of step and memory by round, shipped and left out, and who is said not to fit."""
+    runs, refused = runs_of(path)
+    unseen = left_out(runs)
+    rows = []
+    for run in runs:
+        row, priced = run.row, run.priced()
+        step, measured = float(priced.step_time), row.get("memory_gib")
+        inside = "allocated" in row.get("memory_kind", "")
+        footprint = priced.footprint
+        memory = float(footprint.allocated if inside else footprint.peak) / GIB
+        rows.append(
+            {
+                "id": row["id"],
+                "round": row["round"].partition(" refs")[0],
+                "method": row["method"],
+                "step": step / row["step_seconds"] - 1.0 if "step" in row["use"] else None,
+                "left_out": unseen.get(row["id"]),
+                "memory": memory / measured - 1.0 if measured and "memory" in row["use"] else None,
+                "fits": bool(footprint.fits(run.case.cluster)),
+            }
+        )
+    groups = {"adapters": [one for one in rows if one["method"] != "full"]}
+    for one in rows:
+        groups.setdefault(f"{one['round']}, {one['method']}", []).append(one)
+    return {
+        "groups": [{"runs": name, **_figures(some)} for name, some in groups.items()],
+        "cases": rows,
+        "unsupported": refused,
+    }
+
+
+def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
+    found: dict[str, float | int | None] = {"n": len(rows)}
+    for name in ("step", "left_out", "memory"):
+        errors = np.abs([one[name] for one in rows if one[name] is not None])
+        found[f"{name}_median"] = float(np.median(errors)) if errors.size else None
+        found[f"{name}_p90"] = float(np.quantile(errors, 0.9)) if errors.size else None
+    found["said_not_to_fit"] = sum(not one["fits"] for one in rows)
+    return found

@@ -1,0 +1,204 @@
+"""Bytes that PyTorch keeps for the backward pass of a layer beside adapters, and bytes of weights, into tests/data/kept_counted.json.
+
+Run it with an environment of its own that has torch, transformers, peft and bitsandbytes, gigabytes, so in no lock:
+`make oracle-kept ORACLE=PATH/bin/python`. Small models run on the CPU under hooks that see every saved tensor; a storage counts
+once, and weights do not. What a layer keeps is the difference between a model with three layers and one with one, halved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import Any, Final
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+try:
+    import bitsandbytes
+    import peft
+    import torch
+    import transformers
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+except ImportError as error:
+    sys.exit(f"kept: {error.name} is missing; run it with a Python that has it")
+
+FILE: Final = Path(__file__).parents[1] / "tests" / "data" / "kept_counted.json"
+SHAPE: Final = {
+    "hidden_size": 256,
+    "intermediate_size": 704,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 512,
+    "max_position_embeddings": 1024,
+}
+SETS: Final = {
+    "q,v": ["q_proj", "v_proj"],
+    "attention": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "mlp": ["gate_proj", "up_proj", "down_proj"],
+    "all": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+    "o": ["o_proj"],
+    "down": ["down_proj"],
+    "gate,up": ["gate_proj", "up_proj"],
+}
+PLAIN: Final = {
+    "targets": "attention",
+    "rank": 8,
+    "dtype": "fp32",
+    "base": "same",
+    "checkpointing": False,
+    "dora": False,
+    "sequences": 2,
+    "tokens": 128,
+    "kv_heads": 4,
+    "family": "llama",
+}
+
+
+def cases() -> list[dict[str, Any]]:
+    """Every configuration that is counted."""
+    found = [
+        {"targets": targets, "dtype": dtype, "base": base}
+        for targets in ("", *SETS)
+        for dtype in ("fp32", "bf16")
+        if targets or dtype == "bf16"
+        for base in ("same", "nf4", "int8")
+        if targets or base == "same"
+        if base == "same" or (dtype == "bf16" and targets in {"q,v", "attention", "all", "down"})
+    ]
+    found += [
+        {"targets": targets, "dtype": dtype, "checkpointing": True}
+        for targets in ("", "attention", "all")
+        for dtype in ("fp32", "bf16")
+    ]
+    found = [one for one in found if one["targets"] or one["dtype"] == "bf16"]
+    found += [{"targets": targets, "rank": 64} for targets in ("q,v", "all")]
+    found += [{"targets": targets, "dora": True} for targets in ("q,v", "all")]
+    found += [{"targets": targets, "kv_heads": 8} for targets in SETS]
+    found += [
+        {"targets": targets, "sequences": 1, "tokens": 512} for targets in ("attention", "all")
+    ]  # four documents in one row
+    found += [{"targets": targets, "family": "qwen2"} for targets in ("attention", "all")]
+    return [PLAIN | one for one in found]
+
+
+def built(case: dict[str, Any], layers: int) -> torch.nn.Module:
+    """A model with its adapters."""
+    kind = {"llama": LlamaConfig, "qwen2": Qwen2Config}[case["family"]]
+    config = kind(**SHAPE | {"num_hidden_layers": layers, "num_key_value_heads": case["kv_heads"]})
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case["dtype"]]
+    config._attn_implementation = "sdpa"  # noqa: SLF001
+    model = AutoModelForCausalLM.from_config(config).to(dtype)
+    if case["base"] != "same":
+        packed(model.model.layers, case["base"], dtype)
+    if case["targets"]:
+        lora = LoraConfig(
+            r=case["rank"],
+            target_modules=SETS[case["targets"]],
+            use_dora=case["dora"],
+            lora_dropout=0.0,
+        )
+        model.enable_input_require_grads()
+        model = get_peft_model(model, lora, autocast_adapter_dtype=False).to(
+            dtype if case["base"] == "same" else None
+        )
+        for name, weight in model.named_parameters():
+            if "lora_" in name:
+                weight.data = weight.data.to(dtype)
+    if case["checkpointing"]:
+        model.gradient_checkpointing_enable({"use_reentrant": True})
+    model.train()
+    return model
+
+
+def packed(module: torch.nn.Module, base: str, dtype: torch.dtype) -> None:
+    """Put matrices of a few bits in the place of linear layers."""
+    for name, inner in module.named_children():
+        if not isinstance(inner, torch.nn.Linear):
+            packed(inner, base, dtype)
+            continue
+        wide = inner.in_features, inner.out_features
+        if base == "nf4":
+            new: Any = bitsandbytes.nn.Linear4bit(
+                *wide, bias=False, compute_dtype=dtype, quant_type="nf4", compress_statistics=True
+            )
+        else:
+            new = bitsandbytes.nn.Linear8bitLt(*wide, bias=False, has_fp16_weights=False)
+        new.load_state_dict(inner.state_dict())
+        setattr(module, name, new.to("cpu"))
+
+
+class Held:
+    """A saved tensor; it lives as long as the graph that saved it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def kept(case: dict[str, Any], layers: int) -> tuple[int, int]:
+    """Bytes of saved tensors, and of the weights of a model with its adapters."""
+    model = built(case, layers)
+    own = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    own |= {buffer.untyped_storage().data_ptr() for buffer in model.buffers()}
+    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    for weight in model.parameters():
+        state = getattr(weight, "quant_state", None)
+        if state is not None:
+            weights += state.absmax.numel() * state.absmax.element_size()
+            if state.nested:
+                weights += state.state2.absmax.numel() * state.state2.absmax.element_size()
+            for tensor in (
+                state.absmax,
+                state.code,
+                state.offset,
+                *((state.state2.absmax, state.state2.code) if state.nested else ()),
+            ):
+                if isinstance(tensor, torch.Tensor):
+                    own.add(tensor.untyped_storage().data_ptr())
+    seen: weakref.WeakSet[Held] = weakref.WeakSet()
+
+    def pack(tensor: torch.Tensor) -> Held:
+        held = Held(tensor)
+        seen.add(held)
+        return held
+
+    tokens = torch.randint(0, 512, (case["sequences"], case["tokens"]))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
+        loss = model(tokens, labels=tokens, use_cache=False).loss
+    storages = {held.tensor.untyped_storage() for held in seen}
+    sizes = {one.data_ptr(): one.nbytes() for one in storages if one.data_ptr() not in own}
+    del loss
+    return sum(sizes.values()), weights
+
+
+def main() -> None:
+    """Count all and write the table."""
+    torch.manual_seed(0)
+    transformers.logging.set_verbosity_error()
+    rows = []
+    for case in cases():
+        try:
+            (small, light), (large, heavy) = kept(case, 1), kept(case, 3)
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            print(f"{case}: {error}", file=sys.stderr)
+            continue
+        if case["dora"]:  # what is as large as its matrix, whatever the tokens, is left out
+            twice = case | {"tokens": 2 * case["tokens"]}
+            small, large = (
+                kept(twice, layers)[0] - had for layers, had in ((1, small), (3, large))
+            )
+        rows.append(case | {"kept": (large - small) / 2, "weights": (heavy - light) / 2})
+    versions = {
+        one.__name__: one.__version__.partition("+")[0]
+        for one in (torch, transformers, peft, bitsandbytes)
+    }
+    text = json.dumps({"versions": versions, "shape": SHAPE, "rows": rows}, indent=1)
+    FILE.write_text(text + "\n", encoding="utf-8")
+    print(f"{FILE.name}: {len(rows)} configurations")
+
+
+if __name__ == "__main__":
+    main()
