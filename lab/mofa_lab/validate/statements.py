@@ -1,6 +1,6 @@
 """Published statements against what we say: that a fine-tune fits a machine or does not, against the
-chance that we give it; and layouts of recipes, against the default pick, both priced alike. No law
-and no constant is fitted to them.
+chance that we give it; layouts of recipes, against the default pick, both priced alike; and steps of
+cards that no constant was measured on. No law and no constant is fitted to them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final
 from mofa_model.advice import advise
 from mofa_model.advice.candidates import fits
 from mofa_model.advice.predictions import priced
-from mofa_model.answers.questions import AdviceQuestion
+from mofa_model.answers.explain import explain
+from mofa_model.answers.questions import AdviceQuestion, ExplainQuestion
 from mofa_model.answers.training import request_of
 from mofa_model.records import dataclass
 from mofa_model.strategy_text import parse_strategy
@@ -23,6 +24,8 @@ FITS: Final = Path(__file__).parents[2] / "data" / "statements" / "fits.json"
 """The statements with their sources."""
 RECIPES: Final = FITS.with_name("recipes.json")
 """Recipes with their layouts and sources."""
+STEPS: Final = FITS.with_name("steps.json")
+"""Measured steps of cards in boxes without NVLink, and of others beside them."""
 TRAINER: Final = "accelerate"
 """Whose search and constants answer: most of the trainers that are spoken of stand on it."""
 
@@ -93,3 +96,10 @@ def slower(case: Mapping[str, Any]) -> Ratio | None:
     if pick.predicted is None or recipe.predicted is None:
         return None
     return pick.predicted.step_seconds.target / recipe.predicted.step_seconds.target
+
+
+def step_error(case: Mapping[str, Any]) -> Ratio:
+    """Our step over the measured one, less one."""
+    asked = ExplainQuestion(**case["question"], strategy=case["strategy"])
+    found: float = explain.of(asked).document["summary"]["step_seconds"]
+    return found / float(case["step_seconds"]) - 1.0
