@@ -20,7 +20,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from mofa_model.errors import InputError
+from mofa_model.errors import InputError, NotApplicable
 from mofa_model.kinds.batch import BATCH_JOB
 from mofa_model.kinds.demand import Demand
 from mofa_model.kinds.jobset import JOB_SET
@@ -121,6 +121,12 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
     """GPUs, launch command and node selector of a job; `beside` holds objects that it names."""
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
     if kind is None:
+        if text_of(body.get("apiVersion")).startswith("apps/"):
+            raise NotApplicable(
+                f"a {body.get('kind')} keeps its pods up for ever: it is no job that ends, and it "
+                "starts a pod that was lost again alone; run the training as a JobSet, a TrainJob "
+                "or a PyTorchJob, or describe it by a TrainingJob"
+            )
         known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
         raise InputError(
             f"replicas of a {body.get('kind')} cannot be read; known: {known}; "

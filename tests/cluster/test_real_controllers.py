@@ -8,6 +8,7 @@ from advisor import ours, until
 from foreign import example, reading
 from kind_site import KindSite
 from mofa_local import nodes
+from mofa_local.client import Refused
 from mofa_local.cluster import KubectlFailed
 from mofa_local.control_plane import ControlPlane
 from mofa_local.neighbourhood import missing, start
@@ -281,13 +282,23 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
         )
 
 
-def test_a_trainjob_without_sizes_is_sized_admitted_and_started(site):
+def taken(cluster, body):
+    """Whether an object could be made; a webhook that has just started may know too little."""
+    try:
+        cluster.apply(body)
+    except Refused:
+        return False
+    return True
+
+
+def test_a_trainjob_without_sizes_is_sized_admitted_and_started(site, kind):
     """Of one and two nodes with 8 GPUs two are sooner; Kueue counts what it counts of a job that says so."""
     place = site.place("sized")
     rule = policy(place, POOL)
     rule["spec"]["sizing"] = {"maxNodes": 2, "gpusPerNode": [8]}
     site.cluster.apply(rule)
-    site.cluster.apply(unsized(place, "open", "soonest", queue="team"))
+    body = unsized(place, "open", "soonest", queue="team")
+    until(lambda: taken(site.cluster, body), what="Trainer knows its runtime")
     pods = site.running(place, "open", 2)
     job = site.read("trainjob", place, "open")
     told = job["spec"]["trainer"]
@@ -299,6 +310,8 @@ def test_a_trainjob_without_sizes_is_sized_admitted_and_started(site):
         assert container["resources"]["limits"]["nvidia.com/gpu"] == str(GPUS)
         assert container["args"] == told["args"]
         assert "--tensor-model-parallel-size" in " ".join(container["args"])
+    with pytest.raises(KubectlFailed, match="deletes nothing"):  # what runs is not made anew
+        site.cluster.kubectl("delete", "jobset", "open", "-n", place, as_=kind.account)
     site.cluster.apply(train_job(place, "stated", 2, queue="team"))
     made = until(lambda: workload(site.cluster, place, "stated"), what="Kueue counts the other")
     counted, stated = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.errors import InputError
+from mofa_model.errors import InputError, NotApplicable
 from mofa_model.kinds import KINDS, asked_of, demand_of, job_kind
 
 each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
@@ -24,8 +24,15 @@ def test_a_kind_is_found_by_group_and_name_whatever_its_version(kind):
     assert job_kind(f"example.org/{kind.version}", kind.kind) is None
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+def test_what_keeps_pods_up_is_no_job_and_says_what_would_be_one(kind):
+    body = {"apiVersion": "apps/v1", "kind": kind, "spec": {"replicas": 2}}
+    with pytest.raises(NotApplicable, match=f"^a {kind} keeps its pods up for ever: .* a JobSet"):
+        demand_of(body)
+
+
 @pytest.mark.parametrize(
-    "body", [{"apiVersion": "apps/v1", "kind": "Deployment"}, {"kind": "Pod"}, {}]
+    "body", [{"apiVersion": "example.org/v1", "kind": "Trainer"}, {"kind": "Pod"}, {}]
 )
 def test_an_unknown_kind_is_an_error_that_names_it_and_those_that_are_known(body):
     with pytest.raises(
