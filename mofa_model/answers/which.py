@@ -489,9 +489,12 @@ def _choice(
     from mofa_model.advice import advise
 
     request = training.request_of(_training(question, machine, recipe, tokens))
-    request = replace(request, top=0)
+    request = replace(request, top=0, least_fits=SURELY)
+    advice = advise(request)
+    if advice.strategy is None:  # what may fit is told, with its chance
+        advice = advise(replace(request, least_fits=0.0))
     return MachineChoice(
-        machine=machine, recipe=recipe, advice=advise(request), request=request, asked=question
+        machine=machine, recipe=recipe, advice=advice, request=request, asked=question
     )
 
 
