@@ -139,7 +139,8 @@ def identify(
         facts = {**_of_launch(launch), **facts}
     ran = _seen_to_run(body)
     if ran is not None:
-        launch = launch_of(ran) or launch
+        told = launch_of(ran)
+        launch = told if told is not None and _DEGREES & told.reading.layout.keys() else launch
         learned = read_facts(seen._replace(settings=settings_of(ran), words=[], fetched=[])).facts
         own = {} if launch is None else _of_launch(launch)
         facts = {**_stated(learned), **own, **facts}
@@ -182,6 +183,10 @@ _LEARNED: Final = frozenset(
     }
 )
 """Facts that are learned from what a job's processes are told."""
+
+
+_DEGREES: Final = frozenset({"tp", "pp", "cp", "ep", "mbs"})
+"""Fields of a layout of which one at least is said where a layout is."""
 
 
 def _stated(facts: Mapping[str, Fact]) -> dict[str, Fact]:

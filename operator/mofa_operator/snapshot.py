@@ -79,6 +79,10 @@ class Running:
     """Effective training time ratio since `since`. [1]"""
     checkpoint_interval: float | None = None
     """Interval that is really used. [s]"""
+    sequence_length: int | None = None
+    """Tokens in a sequence, as its trainer says. [1]"""
+    global_batch: int | None = None
+    """Sequences in a step, as its trainer says. [1]"""
     interruptions: Mapping[tuple[RecoveryClass, str], int] = field(default_factory=dict)
     """Interruptions by recovery class and cause (failure, preemption, eviction). [1]"""
     recoveries: Mapping[RecoveryClass, tuple[float, ...]] = field(default_factory=dict)

@@ -239,11 +239,13 @@ def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_
     for pod in pods:
         assert "--tensor-model-parallel-size 8" in ours(pod)["launch-args"]
     assert all("launch-args" not in ours(pod) for pod in site.running(place, "train", 2))
-    (why,) = (
+    released = [
         one["message"]
         for one in read(site.cluster, "events", place)
         if one["reason"] == "GateReleased"
-    )
+    ]
+    assert len(released) == 1, released
+    (why,) = released
     assert "runtimePatches" in why  # this Trainer has no such field
     for name in ("set", "train"):
         for pod in site.running(place, name, 2):

@@ -19,7 +19,7 @@ from mofa_operator.decide.status import sentence
 from mofa_operator.decision import Answer, Note
 from mofa_operator.objects import LiveTrainingJob
 from mofa_operator.snapshot import JobSnapshot
-from mofa_operator.words import Happened
+from mofa_operator.words import Happened, Reason
 
 
 def runs_advised(snapshot: JobSnapshot, answer: Answer) -> bool | None:
@@ -64,7 +64,7 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
     """
     stands, seen = snapshot.job.annotations.get(RUNS, ""), snapshot.launch
     if seen is None or not seen.words:
-        return stands
+        return stands or _learned(snapshot, answer)
     if seen.stated and not isinstance(snapshot.job, LiveTrainingJob):
         return ""
     today = answer.says.current
@@ -72,6 +72,18 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
     if not stands and compared == answer.says.strategy and runs_advised(snapshot, answer):
         return ""
     return shlex.join(seen.words)
+
+
+def _learned(snapshot: JobSnapshot, answer: Answer) -> str:
+    """What a trainer's series say of batch and sequence where an answer lacks them."""
+    running = snapshot.running
+    if running is None or answer.reason != Reason.FACTS_MISSING:
+        return ""
+    facts = (
+        ("--seq-length", running.sequence_length),
+        ("--global-batch-size", running.global_batch),
+    )
+    return " ".join(f"{name} {value}" for name, value in facts if value is not None)
 
 
 def runs_another(snapshot: JobSnapshot, answer: Answer) -> bool:

@@ -38,6 +38,11 @@ _GAUGES: Final = {
         "Steps between the last two checkpoints.",
     ),
 }
+_STATED: Final = {
+    "mofa_train_sequence_length": ("sequence", "Tokens in a sequence, as the trainer says."),
+    "mofa_train_global_batch_size": ("batch", "Sequences in a step, as the trainer says."),
+}
+"""What a trainer says at its start, and a manifest may not."""
 _COUNTERS: Final = {
     "mofa_train_checkpoint": ("saves", "Checkpoints that were completed."),
     "mofa_train_restarts": ("restarts", "Times that training went back to an earlier step."),
@@ -74,6 +79,9 @@ class LogExporter(Collector):
             value = getattr(progress, attribute)
             if value is not None:
                 yield gauge(name, text, value)
+        for name, (attribute, text) in _STATED.items():
+            if (stated := getattr(progress.facts, attribute)) is not None:
+                yield gauge(name, text, stated)
         if progress.step is not None:
             for name, (attribute, text) in _COUNTERS.items():
                 counter = CounterMetricFamily(name, text, labels=LABELS)

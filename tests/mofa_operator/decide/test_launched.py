@@ -8,6 +8,7 @@ from foreign import READS, example, reading
 from operator_objects import NOW, SETTINGS, profile, training_job
 
 from mofa_model.annotations import PREFIX, RUNS
+from mofa_model.identity import identify
 from mofa_model.kinds import JOB_SET
 from mofa_model.kinds.patches import ARGUMENTS
 from mofa_operator.decide.job import job
@@ -17,7 +18,7 @@ from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.jobs.launches import seen_launch
-from mofa_operator.snapshot import SeenLaunch
+from mofa_operator.snapshot import Running, SeenLaunch
 
 ADVISED = ("--tensor-model-parallel-size", "8", "--micro-batch-size", "2")
 OTHER = ("--tensor-model-parallel-size", "4", "--micro-batch-size", "2")
@@ -149,3 +150,24 @@ def test_the_condition_of_a_trainingjob_follows_what_its_pods_run():
         status = job(store.snapshot(key, NOW), ANSWER, SETTINGS).status
         (found,) = [one for one in status["conditions"] if one["type"] == "LaunchVerified"]
         assert (found["status"], found["reason"]) == (state, reason)
+
+
+def test_batch_and_sequence_that_the_trainer_says_are_learned_where_the_answer_lacks_them():
+    missing = replace(ANSWER, outcome="FactsMissing", reason="FactsMissing", strategy={})
+    shot = replace(
+        snapshot(None, mode="Annotate"),
+        running=Running(source="mofa", sequence_length=4096, global_batch=64),
+        looked=True,
+    )
+    assert job(shot, missing, SETTINGS).hold[RUNS] == "--seq-length 4096 --global-batch-size 64"
+    assert RUNS not in job(shot, ANSWER, SETTINGS).hold, "an answer that lacks nothing needs none"
+    body = example(JOB_SET, "ns")
+    container = body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    gone = ("--seq-length", "--global-batch-size")
+    container["args"] = [one for one in container["args"] if not one.startswith(gone)]
+    body["metadata"]["annotations"][RUNS] = "--seq-length 4096 --global-batch-size 64"
+    found = identify(body)
+    assert (found.facts["sequence_length"].value, found.facts["global_batch"].value) == (4096, 64)
+    assert found.launch_found.reading.layout["tp"] == 8, "its layout stays the one of its command"

@@ -49,6 +49,8 @@ COARSEST: Final = 15.0
 """Greatest time between them: a step dated too early seems to precede its interruption. [s]"""
 POINTS: Final = 36_000
 """Most points of an answer with steps: more jobs are read more coarsely, then less far. [1]"""
+_MOST_COUNT: Final = 1e9
+"""No sequence and no batch is longer. [1]"""
 _OWN_QUERY: Final = "query"
 """Source of figures from an administrator's own queries."""
 
@@ -314,6 +316,9 @@ async def _figures(
         queries["spacing"] = trainer.steps_between_saves(pool, DAY)
     if trainer.memory is not None:
         queries["memory"] = trainer.reserved_memory(pool)
+    for name, series in (("sequence", trainer.sequence), ("batch", trainer.batch)):
+        if series is not None:
+            queries[name] = trainer.stated(pool, series)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
     known = dict(zip(queries, map(exporter.values, answers), strict=True))
 
@@ -332,9 +337,16 @@ async def _figures(
             step=round(known["steps"][job]) if trainer.step is not None else None,
             ettr=ettr(gained or 0.0, usual or 0.0, now - (since or 0.0)) if has_ettr else None,
             since=since,
+            sequence_length=_whole(value.get("sequence")),
+            global_batch=_whole(value.get("batch")),
         )
 
     return {job: figures(job) for job in known["steps"]}
+
+
+def _whole(value: float | None) -> int | None:
+    """A count of a series; None where it is none."""
+    return int(value) if value is not None and 1 <= value < _MOST_COUNT else None
 
 
 def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:

@@ -49,6 +49,10 @@ class TrainerSeries:
     """Step of the last checkpoint."""
     memory: str | None = None
     """Device memory that an allocator has reserved. [B]"""
+    sequence: str | None = None
+    """Tokens in a sequence, as the trainer says. [1]"""
+    batch: str | None = None
+    """Sequences in a step, as the trainer says. [1]"""
     start: str | None = None
     """When it began; it exists before the first step."""
     names: tuple[str, ...] = TRAINING_LABELS
@@ -75,6 +79,10 @@ class TrainerSeries:
         """Most device memory that an allocator of each job has reserved. [B]"""
         series = pool.series(_published(self.memory))
         return self._max(f"max_over_time({series}[{duration(SMOOTHED)}])")
+
+    def stated(self, pool: Pool, series: str) -> str:
+        """What each job's trainer says of itself in one of its series."""
+        return self._max(f"last_over_time({pool.series(series)}[{duration(RECENT)}])")
 
     def pace(self, pool: Pool, span: float) -> str:
         """Median time of a step of each job. [s]"""
@@ -162,6 +170,8 @@ MOFA: Final = TrainerSeries(
     step_time="mofa_train_step_seconds",
     checkpoint="mofa_train_checkpoint_step",
     memory="mofa_train_reserved_memory_bytes",
+    sequence="mofa_train_sequence_length",
+    batch="mofa_train_global_batch_size",
     start="mofa_train_start_timestamp_seconds",
 )
 """Our own exporter."""
