@@ -144,6 +144,8 @@ class Kept:
     """Whether it is the mask of a dropout: nothing without one."""
     unfused: bool = False
     """Whether it is kept only between elementwise kernels that are not fused."""
+    passing: bool = False
+    """Whether it is gone before the backward pass, which makes its gradient all the same."""
     upcast: bool = False
     """Whether it is what fp32 adds to the width of activations."""
 

@@ -195,7 +195,10 @@ class Experts(Block):
                 replace(one, freed=freed, narrowed=one.narrowed and _ACT)
                 for one, freed in zip(shared, (_ALL, _ACT, _ACT), strict=False)
             ),
-            *(replace(one, ranks=Ranks.EXPERT, freed=_ACT, routed=True) for one in between),
+            *(
+                replace(one, ranks=Ranks.EXPERT, freed=_ACT, routed=True, inner=False)
+                for one in between
+            ),
         )
 
     def exchange(self) -> Exchange:

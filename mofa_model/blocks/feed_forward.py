@@ -122,7 +122,11 @@ class FeedForward(Block):
                 inner=True,
             ),
             # The product of a gate reads both sides of it.
-            *((Kept(elements=self.width, freed=act | both, unfused=True),) if self.gated else ()),
+            *(
+                (Kept(elements=self.width, freed=act | both, unfused=True, inner=True),)
+                if self.gated
+                else ()
+            ),
         )
 
     def split(self) -> tuple[Count, ...]:

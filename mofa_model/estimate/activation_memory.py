@@ -304,7 +304,7 @@ def _layer(
             surge = scale * np.where(chunked, 0.0, peak)
     inner = sum((part.size for part in tensors if part.kept.inner), 0.0)
     return StoredLayer(
-        whole=scale * (sum((part.size for part in fixed), 0.0) + running),
+        whole=scale * (sum((part.size for part in fixed if not part.kept.passing), 0.0) + running),
         kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting),
         input=activations.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
         gradients=constants.backward_copies * (inner + running)
@@ -424,6 +424,8 @@ def _beside_adapters(
         return  # no gradient comes back to an encoder
     for kept in every:
         if kept.readers and not any(map(adapters.beside, kept.readers)):
+            if kept.inner:  # a frozen matrix still hands on the gradient of its input
+                yield replace(kept, passing=True)
             continue
         if kept.narrowed and workload.training.precision.quantised:
             yield replace(kept, elements=gate * kept.elements, narrowed=NOTHING)
@@ -471,7 +473,7 @@ def _waiting_share(kept: Kept, modules: frozenset[str], narrow: Ratio | None) ->
     """Share of a tensor that is stored until the backward pass; None where that is all of it.
     [1]
     """
-    if modules & kept.freed:
+    if kept.passing or modules & kept.freed:
         return 0.0
     share = None
     # DeepSeek-V3 keeps the input of SwiGLU in FP8 as well, where it computes SwiGLU again.

@@ -54,7 +54,7 @@ _MOVE: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Run:
+class TuningRun:
     """A measured run, and how it is priced."""
 
     row: Mapping[str, Any]
@@ -76,13 +76,13 @@ class Run:
         return (path, self.family, *((self.device,) if path == "compute.frozen_scale" else ()))
 
 
-def runs_of(path: Path | str) -> tuple[list[Run], list[dict[str, str]]]:
+def runs_of(path: Path | str) -> tuple[list[TuningRun], list[dict[str, str]]]:
     """The runs of a file, and those that cannot be priced with the reason."""
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadFile(str(path), str(error)) from None
-    found, refused = list[Run](), list[dict[str, str]]()
+    found, refused = list[TuningRun](), list[dict[str, str]]()
     for row in rows:
         try:
             found.append(_run(row))
@@ -91,7 +91,7 @@ def runs_of(path: Path | str) -> tuple[list[Run], list[dict[str, str]]]:
     return found, refused
 
 
-def _run(row: Mapping[str, Any]) -> Run:
+def _run(row: Mapping[str, Any]) -> TuningRun:
     adapted = row["method"] in {"lora", "qlora"}
     asked: dict[str, Any] = {
         "model": row["model"],
@@ -111,13 +111,15 @@ def _run(row: Mapping[str, Any]) -> Run:
     if pure:  # weights were loaded in 16 bits
         asked |= {"precision": "bf16-pure", "optimizer": row.get("optimizer", "adamw-bf16")}
         asked["optimizer"] = "adamw-8bit" if "8bit" in asked["optimizer"] else "adamw-bf16"
-    if "liger" in row.get("software", "") or "chunked" in row["id"]:
+    if "liger" in row.get("software", ""):
+        asked["loss"] = "fused"
+    elif "chunked" in row["id"]:
         asked["loss"] = "chunked"
     trainer = _TRAINERS.get(row["trainer"])
     asked |= {"stack": trainer} if trainer else {}
     problem = problems_of(ExplainQuestion(**asked))[0]
     device = row["device_preset"]
-    return Run(
+    return TuningRun(
         row=row,
         case=problem,
         layout=layout_of(_layout(row), problem, "layout"),
@@ -150,20 +152,20 @@ def _layout(row: Mapping[str, Any]) -> str:
     return ",".join(words)
 
 
-def left_out(runs: Sequence[Run]) -> dict[str, float]:
+def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
     """Error of the step of each run with adapters by constants that saw neither its submitter nor one of
     its systems. [1]
     """
     runs = [run for run in runs if "step" in run.row["use"] and run.row["method"] != "full"]
     names = sorted({run.place(path) for run in runs for path in PRIORS})
 
-    def constants(run: Run, moves: Mapping[tuple[str, ...], float]) -> dict[str, float]:
+    def constants(run: TuningRun, moves: Mapping[tuple[str, ...], float]) -> dict[str, float]:
         return {
             path: value * float(np.exp(spread * moves[run.place(path)]))
             for path, (value, spread) in PRIORS.items()
         }
 
-    def error(run: Run, moves: Mapping[tuple[str, ...], float]) -> float:
+    def error(run: TuningRun, moves: Mapping[tuple[str, ...], float]) -> float:
         step = float(run.priced(constants(run, moves)).step_time)
         return float(np.log(step / run.row["step_seconds"]))
 

@@ -242,3 +242,19 @@ def test_what_has_no_meaning_is_refused_in_one_sentence(words, said):
     with pytest.raises(InputError) as error:
         problems_of(question)
     assert said in str(error.value)
+
+
+def test_the_gradient_of_an_input_that_is_not_kept_is_made_all_the_same():
+    """Llama 3 8B: the last matrix hands on a gradient of 14336 numbers, frozen or not; measured on one
+    A100 by fms-acceleration, 31.3 GiB of eight sequences of 4096 with a fused loss (31.2 here)."""
+    training = Training(
+        sequence=4096,
+        global_batch=8,
+        precision=presets.precision("bf16"),
+        adapters=adapters(16, frozenset({"attention"})),
+        loss=Loss.FUSED,
+    )
+    workload = Workload(model=presets.model("llama3-8b"), training=training)
+    cluster = presets.cluster("a100", 1, stack="accelerate")
+    found = estimate(workload, cluster, Strategy(mbs=8, recompute=Recompute.FULL))
+    assert float(found.footprint.allocated) / 2**30 == pytest.approx(31.3, rel=0.02)
