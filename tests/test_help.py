@@ -34,6 +34,7 @@ MINUTES = "mofa fit"
 """Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
 LONG = (
     "mofa validate odds",
+    "mofa validate sizes",
     "mofa validate fleets",
     "mofa validate assumptions",
     "mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s",

@@ -77,28 +77,28 @@ def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) 
     return tuple(Size(request=one, advice=advise(one)) for one in asked)
 
 
-def best_size(sizes: Sequence[Size], objective: str) -> Size | None:
+def best_size(answered: Sequence[Size], objective: str) -> Size | None:
     """The size that is best at an objective; None where no layout surely fits any of them.
 
     One whose layout no measured run supports counts only where all are such.
     """
-    _, figure = _objective(objective)
-    found = [one for one in sizes if one.fits]
+    _, cost = _objective(objective)
+    found = [one for one in answered if one.fits]
     known = [one for one in found if one.advice.status is Status.RECOMMENDED] or found
     if not known:
         return None
-    return known[first_of([figure(one) for one in known], [one.advice.gpus for one in known])]
+    return known[first_of([cost(one) for one in known], [one.advice.gpus for one in known])]
 
 
-def first_of(figures: Sequence[float], devices: Sequence[int]) -> int:
-    """Index of the choice: of the least figures, those within ALIKE, the one with fewest devices.
+def first_of(costs: Sequence[float], gpus: Sequence[int]) -> int:
+    """Index of the choice: of the least costs, those within ALIKE, the one with fewest GPUs.
 
     >>> first_of([1.0, 0.995, 2.0], [8, 16, 4])
     0
     """
-    least = min(figures)
-    alike = [at for at, one in enumerate(figures) if one <= least * (1.0 + ALIKE)]
-    return min(alike, key=lambda at: (devices[at], figures[at]))
+    least = min(costs)
+    alike = [at for at, one in enumerate(costs) if one <= least * (1.0 + ALIKE)]
+    return min(alike, key=lambda at: (gpus[at], costs[at]))
 
 
 def _objective(name: str) -> tuple[str, Callable[[Size], float]]:

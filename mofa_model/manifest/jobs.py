@@ -100,7 +100,7 @@ class JobQuestion:
     """Why it is this profile, where nobody named one and there was none to choose from."""
     size: str = ""
     """What the job's size is to be best at, where the advisor chooses it; else empty."""
-    bounds: SizeBounds | None = None
+    size_bounds: SizeBounds | None = None
     """Between which sizes one is to be chosen; None = it has its size, given or chosen."""
     doubts: tuple[str, ...] = ()
     """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
@@ -318,7 +318,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
         draft=draft,
         size=size,
-        bounds=bounds if size else None,
+        size_bounds=bounds if size else None,
     )
     sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
     return replace(asked, size_questions=sizes)

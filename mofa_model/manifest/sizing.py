@@ -28,7 +28,7 @@ MOST: Final = 48
 
 def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
     """The question at every size within its bounds that can be asked; none where it has its size."""
-    bounds = question.bounds
+    bounds = question.size_bounds
     if bounds is None:
         return ()
     spec = question.spec
@@ -49,7 +49,7 @@ def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
             update={"global_batch_size": batch, "adapter_rank": rank}
         )
         changed = spec.model_copy(update={"cluster": cluster, "training": training})
-        one = replace(question, spec=changed, bounds=None)
+        one = replace(question, spec=changed, size_bounds=None)
         try:
             request_of(one)
         except InputError as error:  # a batch that no number of devices divides, for example
@@ -63,7 +63,7 @@ def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
 
 def sized(question: JobQuestion) -> JobQuestion:
     """The question at the size that is chosen; where none surely fits, at the largest."""
-    if question.bounds is None:
+    if question.size_bounds is None:
         return question
     every = options(question)
     answered = sizes_of([request_of(one) for one in every], question.size)

@@ -105,7 +105,7 @@ examples:
   mofa validate fleets lab/data/fleets
   mofa validate tuning lab/data/finetune.json
   mofa validate odds lab/data/cases/sweep.json
-  mofa validate sizes lab/data/cases/*.json
+  mofa validate sizes lab/data/cases/sweep.json
   mofa validate forecast lab/data/forecasts/2026-11.forecast.json
   mofa validate assumptions --nodes 64 --pools 20
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""

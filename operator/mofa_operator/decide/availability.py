@@ -20,14 +20,14 @@ MOST: Final = 32
 """Sizes that are kept. [1]"""
 
 
-def availability(pool: LiveProfile, old: int, size: int, now: float) -> Written:
+def availability(profile: LiveProfile, old: int, size: int, now: float) -> Written:
     """Earlier sizes, and the nodes that the pool had nearly always where these are fewer than now.
 
     `old` is the size that stands in the status, 0 where there is none; `now` in seconds of the
     epoch. [s]
     """
     kept = []
-    for one in items(at(pool.body, "status", "nodes", "earlier")):
+    for one in items(at(profile.body, "status", "nodes", "earlier")):
         nodes, until = one.get("nodes"), seconds(one.get("until"))
         if isinstance(nodes, int) and until is not None and until > now - HOURS:
             kept.append((nodes, until))

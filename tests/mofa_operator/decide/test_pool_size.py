@@ -159,7 +159,7 @@ def hashes(site):
     whole = {**common, "cluster": {"profile": "east"}}
     part = {**common, "cluster": {"profile": "east", "nodes": 2}}
     asked = [JobQuestion(spec=parse(TrainingJobSpec, one, "spec"), profile=profile, config=None, path="spec") for one in (whole, part)]  # fmt: skip
-    sized = replace(asked[1], size="soonest", bounds=SizeBounds())
+    sized = replace(asked[1], size="soonest", size_bounds=SizeBounds())
     return [
         *(inputs_hash(request_of(one), "1") for one in asked),
         *(inputs_hash(request_of(one), "1") for one in options(sized)),
