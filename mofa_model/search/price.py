@@ -61,7 +61,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class FittingColumns:
     """Columns of a block in which something fits, beside one option and one choice of overlap."""
 
     columns: Array
@@ -150,7 +150,7 @@ def _price_block(
     if len(alive) < len(block.index):
         block = block.of(alive)
         states = states.of(alive)
-    waiting: dict[Hashable, list[Choice]] = {}
+    waiting: dict[Hashable, list[FittingColumns]] = {}
     for option in micro_batch_options(axes, block):
         leaders.effort.spend(WORK)
         every = fits_of(context, block, states, option, local, leaders.rejected)
@@ -167,7 +167,7 @@ def _price_block(
                 leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
                 columns = columns[beatable[columns]]
             for overlap in overlaps.values if len(columns) else ():
-                choice = _choice(block, option, overlap, fit, columns)
+                choice = _fitting(block, option, overlap, fit, columns)
                 apart = tuple(overlap.fields[name] for name in _OF_STEPS)
                 some = waiting.setdefault(apart, [])
                 some.append(choice)
@@ -177,9 +177,9 @@ def _price_block(
         _time(context, block, states, some, local, leaders)
 
 
-def _choice(
+def _fitting(
     block: ShapeBlock, option: FeatureValues, overlap: FeatureValues, fit: Fit, columns: Array
-) -> Choice:
+) -> FittingColumns:
     """What fits of some columns beside an option, under a choice of overlap."""
     columns = columns[overlap.ok[columns]]
     features = {**option.fields, **overlap.fields}
@@ -187,7 +187,7 @@ def _choice(
     if np.ndim(layers := features["recompute_layers"]):
         features["recompute_layers"] = layers[columns]
     near = fit.near_bytes
-    return Choice(
+    return FittingColumns(
         columns=columns,
         strategy=varied(block.layout, **degrees, **features),
         index=block.index[columns] + (option.offset + overlap.offset[columns]),
@@ -220,7 +220,7 @@ def _time(
     context: AxisContext,
     block: ShapeBlock,
     states: OptimizerStates,
-    choices: list[Choice],
+    choices: list[FittingColumns],
     local: LocalShapes,
     leaders: Leaders,
 ) -> None:
