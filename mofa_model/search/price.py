@@ -18,7 +18,7 @@ are taken at their best.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import reduce
 from itertools import product
 from operator import and_
@@ -85,7 +85,8 @@ FIRST: Final = 512
 """Shapes in the first block of a schedule: enough to find a step time that most others cannot
 beat."""
 TOGETHER: Final = 4096
-"""Columns that wait, over all options, until their stages are timed: as many as a block has."""
+"""Rows with layers that are recomputed that are priced at once, and columns that wait, over all
+options, until their stages are timed."""
 AT_ONCE: Final = 512
 """Columns whose steps are priced before the leaders' cut is asked again."""
 SLACK: Final = 1.0 - 1e-9
@@ -126,10 +127,17 @@ def price(
                 layered = with_recomputed_layers(axes, shapes, whole)
                 if states is not None:
                     _price_block(axes, context, whole, states, local, bounds, leaders)
-                    if layered is not None:
-                        states = states.of(layered.origin)
-                        _price_block(axes, context, layered, states, local, bounds, leaders)
+                    for part in () if layered is None else _pieces(layered):
+                        beside = states.of(part.origin)
+                        _price_block(axes, context, part, beside, local, bounds, leaders)
             advance(len(group) * share)
+
+
+def _pieces(block: ShapeBlock) -> Iterator[ShapeBlock]:
+    """A block's rows, so many at once that the temporaries of an equation stay small."""
+    rows = np.arange(len(block.index))
+    for some in np.split(rows, range(TOGETHER, len(rows), TOGETHER)):
+        yield block.of(some)
 
 
 def _price_block(
