@@ -18,8 +18,12 @@ from numpy.typing import NDArray
 from mofa_model import presets
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of
+from mofa_model.bands.coordinates import coordinates
+from mofa_model.bands.odds import LayoutOdds, odds_of
+from mofa_model.bands.table import measured_runs
 from mofa_model.errors import BadFile, InputError
 from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.units import GIB
@@ -49,6 +53,8 @@ PRIORS: Final = {
 """Constants that are fitted, with the value that is expected and the standard deviation of its logarithm."""
 _NOISE: Final = 0.06
 """Scale of the logarithm of a run that the laws explain; what is further off counts for less. Ours. [1]"""
+_SURE: Final = 0.9
+"""Chance of fitting that a run which trained should have. [1]"""
 _MOVE: Final = 0.2
 """Standard deviations by which a constant is moved to see what follows it."""
 
@@ -226,6 +232,8 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
                 "step": step / row["step_seconds"] - 1.0 if "step" in row["use"] else None,
                 "left_out": unseen.get(row["id"]),
                 "memory": memory / measured - 1.0 if measured and "memory" in row["use"] else None,
+                "in_band": _in_band(run, priced, unseen.get(row["id"])),
+                "chance_to_fit": _chance_to_fit(run, priced),
                 "fits": bool(footprint.fits(run.case.cluster)),
             }
         )
@@ -239,11 +247,34 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
     }
 
 
+def _odds(run: TuningRun, priced: Estimate) -> LayoutOdds:
+    at = coordinates(
+        run.case.workload, run.case.cluster, run.layout, float(priced.footprint.estimated)
+    )
+    return odds_of(measured_runs(), [at])
+
+
+def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | None:
+    """Whether a step lies in the band around what was said without its submitter."""
+    if error is None:
+        return None
+    band = _odds(run, priced).band("step")
+    return bool(band.lower <= 1.0 / (1.0 + error) <= band.upper)
+
+
+def _chance_to_fit(run: TuningRun, priced: Estimate) -> float:
+    limit = float(device_memory_limit(run.case.cluster)) / float(priced.footprint.peak)
+    return float(_odds(run, priced).below("memory", limit)[0])
+
+
 def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
     found: dict[str, float | int | None] = {"n": len(rows)}
     for name in ("step", "left_out", "memory"):
         errors = np.abs([one[name] for one in rows if one[name] is not None])
         found[f"{name}_median"] = float(np.median(errors)) if errors.size else None
         found[f"{name}_p90"] = float(np.quantile(errors, 0.9)) if errors.size else None
+    held = [one["in_band"] for one in rows if one["in_band"] is not None]
+    found["in_band"] = sum(held) / len(held) if held else None
+    found["below_nine_tenths"] = sum(one["chance_to_fit"] < _SURE for one in rows)
     found["said_not_to_fit"] = sum(not one["fits"] for one in rows)
     return found

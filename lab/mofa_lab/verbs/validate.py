@@ -90,7 +90,7 @@ mean rate: how many are called wrong, which is false, and how many are said to d
 _TUNING: Final = """\
 Each run is priced with its own layout, adapters and format of frozen weights: by the shipped constants (`step`), and by constants of
 adapters that saw neither its submitter nor one of its systems (`left out`). Memory is held against what an allocator counted where
-that was published. Every run trained, so one that is said not to fit is an error."""
+that was published. Bands promise four of five of the left-out steps. Every run trained, so one that is said not to fit is an error."""
 
 _ASSUMPTIONS: Final = """\
 Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share whose
@@ -321,7 +321,14 @@ def _tuning(arguments: Namespace) -> None:
         for name in ("step", "left out", "memory")
         for figure in ("median", "p90")
     ]
-    columns = (Column("runs"), Column("n"), *percent, Column("said not to fit"))
+    columns = (
+        Column("runs"),
+        Column("n"),
+        *percent,
+        Column("in band", unit="%"),
+        Column("P(fits) below 0.9"),
+        Column("said not to fit"),
+    )
     rows = tuple(tuple(row.values()) for row in document["groups"])
     tables = [Table(title="Fine-tuning runs", columns=columns, rows=rows)]
     if document["unsupported"]:
