@@ -99,11 +99,14 @@ oracle-kept: ## bytes that PyTorch keeps of a layer beside adapters: ORACLE=a py
 oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code whether it takes our launches, and record it: TRAINERS=torchtitan for one of them
 	$(BIN)/python tools/launches.py $(TRAINERS)
 	$(BIN)/python tools/options.py
+	$(BIN)/python tools/tuners.py
 
 $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)
 	@pip="$(TRAINERS_HOME)/bin/pip install -q"; $$pip -r tools/validators/requirements.txt \
-	&& $$pip --no-deps -r tools/validators/alone.txt || { rm $@; exit 1; } # half an environment is none
+	&& $$pip --no-deps -r tools/validators/alone.txt \
+	&& for own in axolotl llamafactory torchtune; do $$pip --no-deps --target $(TRAINERS_HOME)/own/$$own -r tools/validators/own/$$own.txt \
+	|| { rm $@; exit 1; }; done || { rm $@; exit 1; } # half an environment is none
 
 transcripts: $(STAMP) ## what README and documents show that commands print, from a run of each; LIVE=yes: half an hour of the local stack, too
 	$(BIN)/python tools/transcripts.py $(if $(LIVE),--live)

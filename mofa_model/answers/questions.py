@@ -292,7 +292,8 @@ class AdviceQuestion(LayoutQuestion):
     launch: str | None = option(
         text,
         "--launch TRAINER",
-        "trainer whose arguments are printed: megatron, torchtitan, nemo, deepspeed or accelerate",
+        "trainer whose arguments or files are printed: megatron, torchtitan, nemo, deepspeed,"
+        " accelerate, trl, axolotl, llama-factory or torchtune",
     )
     probe: int = option(
         whole,

@@ -28,9 +28,7 @@ _SERVES: Final = "serves models"
 _REINFORCES: Final = "trains by reinforcement"
 _ELSEWHERE: Final = {
     **dict.fromkeys(("vllm", "sglang", "tensorrt-llm", "trt-llm", "tgi", "lmdeploy"), _SERVES),
-    **dict.fromkeys(
-        ("verl", "openrlhf", "trl", "nemo-rl", "nemo-aligner", "slime", "areal"), _REINFORCES
-    ),
+    **dict.fromkeys(("verl", "openrlhf", "nemo-rl", "nemo-aligner", "slime", "areal"), _REINFORCES),
 }
 """Well-known names that are no trainers of this kind, and what they do."""
 
@@ -70,6 +68,11 @@ class Framework:
         """Pairs of features that it refuses together, in the words of `bundles`."""
         return tuple((first, second) for first, second in self.given.get("apart", ()))
 
+    @property
+    def engine(self) -> str:
+        """The trainer that runs it: its own id, or that of another on which it stands."""
+        return str(self.given.get("engine", self.name))
+
     def require(self, workload: Workload) -> None:
         """Refuse a workload that it cannot train, with what it lacks and which trainers have it."""
         if (missing := self.missing(workload)) is None:
@@ -100,6 +103,9 @@ class Framework:
                 return "ungated", "feed-forward block without a gate"
         if side_by_side(model) and self.lacks("side_by_side"):
             return "side_by_side", "layer with attention beside a state space"
+        recipe = training.precision.name
+        if recipe not in (had := self.given.get("precisions", (recipe,))):
+            return "precisions", f"precision {recipe}, but {', '.join(had)}"
         if training.optimizer.name not in self.given.get("optimizers", (USUAL,)):
             return "optimizers", f"optimizer {training.optimizer.name}"
         if training.adapters is not None and not self.keeps("adapters"):
@@ -189,12 +195,12 @@ def frameworks() -> tuple[str, ...]:
 
 
 def trainers() -> tuple[str, ...]:
-    """The ids of those that are named, in the order in which they are asked.
+    """The ids of those that are asked where nobody names one, in their order.
 
     >>> trainers()[:2]
     ('megatron', 'megatron-bridge')
     """
-    return tuple(name for name in _table() if name != ANY)
+    return tuple(name for name, entry in _table().items() if name != ANY and "engine" not in entry)
 
 
 def have(names: Sequence[str]) -> str:

@@ -136,13 +136,13 @@ def identify(
     launch = launch_of(said)
     facts = dict(reading.facts)
     if launch is not None:
-        facts = {**_of_launch(launch), **facts}
+        facts = {**_of_launch(launch, facts), **facts}
     ran = _seen_to_run(body)
     if ran is not None:
         told = launch_of(ran)
         launch = told if told is not None and _DEGREES & told.reading.layout.keys() else launch
         learned = read_facts(seen._replace(settings=settings_of(ran), words=[], fetched=[])).facts
-        own = {} if launch is None else _of_launch(launch)
+        own = {} if launch is None else _of_launch(launch, facts)
         facts = {**_stated(learned), **own, **facts}
     reading = replace(reading, facts=facts)
     verdict = _verdict(
@@ -257,10 +257,16 @@ def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) ->
     return source.text
 
 
-def _of_launch(launch: LaunchFound) -> dict[str, Fact]:
+def _of_launch(launch: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Facts that the settings by their names do not say."""
-    reading = launch.reading
+    reading, devices = launch.reading, facts.get("devices")
     given = {"sequence_length": reading.sequence, "global_batch": reading.global_batch}
+    if reading.tuning is not None:
+        given["adapter_rank"] = reading.tuning.rank or None
+    size = reading.layout.get("mbs")
+    if reading.rounds and size and devices is not None:
+        taken = reading.layout.get("tp", 1) * reading.layout.get("cp", 1)
+        given["global_batch"] = size * reading.rounds * (devices.value // taken)
     return {name: Fact(value, launch.where) for name, value in given.items() if value is not None}
 
 

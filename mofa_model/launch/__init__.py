@@ -1,6 +1,6 @@
 """A layout in a trainer's own words: arguments that launch it, and launch commands that are read.
 
-May import: search and what stands below it. Imported by: manifest, verbs.
+May import: presets, search and what stands below it. Imported by: manifest, verbs.
 
     launch(strategy, "megatron", problem)         Launch: arguments, files, environment, notes
     read(words)                                   Reading: what a launch command says
@@ -10,6 +10,9 @@ May import: search and what stands below it. Imported by: manifest, verbs.
     arguments/   the trainers' argument names as data, with the release in which they were read
     table        looks names up in them
     megatron, torchtitan, nemo, deepspeed, accelerate   one trainer each: write and read
+    trl, axolotl, llama_factory, torchtune              one fine-tuner each, whose file says all
+    hugging_face arguments that most of these share
+    tuning, given   what a fine-tuner's file says beside the layout, and of which question
     trainers     which trainer a command is for, and what it refuses
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch import deepspeed
+from mofa_model.launch import deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.table import (
@@ -24,6 +24,7 @@ from mofa_model.launch.table import (
     table,
     unsupported,
 )
+from mofa_model.launch.tuning import PURE
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -45,40 +46,47 @@ _DEGREE: Final = "parallelism_config.parallelism_config_{}_size"
 
 def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The configuration and arguments that make Accelerate run a layout."""
-    if settings.precision not in {"bf16", "fp16"}:
+    said, engine = configuration(strategy, settings)
+    files, starter = {FILE: as_yaml(said)}, [*STARTER, "--config_file", FILE]
+    if engine:
+        files[deepspeed.FILE] = json.dumps(engine, indent=2)
+        starter += ["--deepspeed_config_file", deepspeed.FILE]
+    words = Words(TRAINER, hugging_face.option)
+    recomputes = said["distributed_type"] != "FSDP"
+    hugging_face.add_trainer(words, strategy, settings, recomputes=recomputes)
+    notes = [f"start the script by: {' '.join(starter)}"]
+    if strategy.cp > 1:
+        notes.append("context parallelism asks for a model whose attention is sdpa")
+    return words.launch(files=files, notes=notes, starter=starter)
+
+
+def configuration(
+    strategy: Strategy, settings: LaunchSettings
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The file of `accelerate launch` for a layout, and that of DeepSpeed where it shards."""
+    pure = settings.precision == PURE
+    if settings.precision not in {"bf16", "fp16"} and not pure:
         raise unsupported(TRAINER, "precision", settings.precision)
-    engine, keys, files = _engine(strategy), Words(TRAINER, setting), dict[str, str]()
-    starter = [*STARTER, "--config_file", FILE]
+    engine, keys = _engine(strategy), Words(TRAINER, setting)
+    said = Words(deepspeed.TRAINER, setting)
     keys.add("compute_environment", "LOCAL_MACHINE")
     keys.add("distributed_type", engine)
     keys.add("num_processes", int(strategy.gpus))
     if engine == "DEEPSPEED":
         keys.add("deepspeed_config.deepspeed_multinode_launcher", "standard")
-        said = Words(deepspeed.TRAINER, setting)
         deepspeed.add_engine(said, strategy, settings)
-        files[deepspeed.FILE] = json.dumps(nested(said.words), indent=2)
-        starter += ["--deepspeed_config_file", deepspeed.FILE]
         if strategy.cp > 1:
             keys.add(_DEGREE.format("sp"), int(strategy.cp))
             keys.add(_DEGREE.format("dp_shard"), int(strategy.dp))
     else:
-        keys.add("mixed_precision", settings.precision)
+        keys.add("mixed_precision", "no" if pure else settings.precision)
     if engine == "FSDP":
         _add_fsdp(keys, strategy)
         if (
             settings.experts
         ):  # a router's bias is no parameter, and loading on rank 0 alone raises on it
             keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
-    words = Words(TRAINER, deepspeed.option)
-    deepspeed.add_trainer(words, strategy, settings, recomputes=engine != "FSDP")
-    notes = [f"start the script by: {' '.join(starter)}"]
-    if strategy.cp > 1:
-        notes.append("context parallelism asks for a model whose attention is sdpa")
-    return words.launch(
-        files={FILE: as_yaml(nested(keys.words)), **files},
-        notes=notes,
-        starter=starter,
-    )
+    return nested(keys.words), nested(said.words)
 
 
 def _engine(strategy: Strategy) -> str:
@@ -120,7 +128,7 @@ def matches(words: Sequence[str]) -> bool:
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What options of `accelerate launch`, the trainer's arguments and their files say."""
     known = table(TRAINER)
-    options = deepspeed.trainer_options(known, words)
+    options = hugging_face.trainer_options(known, words)
     path = options.get("--config_file")
     if (path is None and not {"--use_fsdp", "--use_deepspeed", "--multi_gpu"} & {*options}) or (
         path and open_file is None
@@ -128,13 +136,20 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         right = "the layout is in Accelerate's configuration file: name one that can be read"
         raise BadValue("current", " ".join(words), right)
     said = document_for(TRAINER, open_file(path), path) if path and open_file else {}
-    return _reading(known, options, _merged(known, said, options), open_file)
+    return reading(said, options, open_file)
 
 
-def read_document(document: Mapping[str, Any]) -> Reading:
+def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
     """What a configuration file alone says."""
+    return reading(document, {}, open_file)
+
+
+def reading(
+    document: Mapping[str, Any], options: Mapping[str, str | None], open_file: OpenFile | None
+) -> Reading:
+    """What a configuration file and options over it say."""
     known = table(TRAINER)
-    return _reading(known, {}, _merged(known, document, {}), None)
+    return _reading(known, options, _merged(known, document, options), open_file)
 
 
 def _merged(
@@ -208,7 +223,7 @@ def _reading(
         layout, precision = {**layout, **found.layout}, precision or found.precision
     elif engine == "FSDP":
         layout |= _fsdp(known, said)
-    layout |= deepspeed.trainer_layout(known, options)
+    layout |= hugging_face.trainer_layout(known, options)
     told = {name.rpartition(".")[2]: value for name, value in said.leaves().items()}
     unpriced = known.not_priced(
         told | {name.removeprefix("--"): value for name, value in options.items()}
@@ -222,12 +237,13 @@ def _reading(
         trainer=TRAINER,
         layout=layout,
         copies=replicas if engine == "FSDP" else 1,
+        rounds=known.number("--gradient_accumulation_steps", rounds),
         global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
         precision=precision
         if precision in {"bf16", "fp16"}
-        else deepspeed.trainer_precision(options),
-        interval_steps=deepspeed.save_interval(known, options),
-        recompute_every=deepspeed.recomputes_every(options),
+        else hugging_face.trainer_precision(options),
+        interval_steps=hugging_face.save_interval(known, options),
+        recompute_every=hugging_face.recomputes_every(options),
         unpriced=tuple(dict.fromkeys((*unpriced, *inner))),
     )
 
@@ -264,6 +280,8 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
 def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
     """The layout of DeepSpeed's own file, or of the few keys that replace one."""
     path = said.value("deepspeed_config.deepspeed_config_file")
+    if isinstance(path, Mapping):
+        return deepspeed.read_document(path)
     if path is None:
         stage = said.number("deepspeed_config.zero_stage", 0)
         home = said.value("deepspeed_config.offload_optimizer_device")

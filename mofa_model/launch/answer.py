@@ -8,14 +8,18 @@ from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from mofa_model.errors import BadValue, DoesNotFit
+from mofa_model.launch.tuning import FineTuning
 from mofa_model.records import dataclass
 from mofa_model.schedules import INTERLEAVED
+from mofa_model.spec import Training
 from mofa_model.strategy import Strategy
 
 OpenFile: TypeAlias = Callable[[str], str]
 """What reads a configuration file that a command names."""
 TORCHRUN: Final = ("torchrun",)
 """What starts a trainer that has no starter of its own."""
+TUNE: Final = ("tune", "run")
+"""What starts a recipe of torchtune, with the options of torchrun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class LaunchSettings:
     """Sequences in an optimizer step. [1]"""
     layers: int
     """Transformer blocks, without prediction modules. [1]"""
+    model: str = ""
+    """Its id on a hub; empty where nobody knows it."""
     experts: bool = False
     """Whether the model is a mixture of experts."""
     prediction_modules: int = 0
@@ -46,6 +52,8 @@ class LaunchSettings:
     """Steps between checkpoints; None = the trainer's own. [1]"""
     asynchronous: bool = True
     """Whether training goes on while a checkpoint is written."""
+    training: Training | None = None
+    """The whole training, which the file of a fine-tuner says."""
 
     def micro_batches(self, strategy: Strategy) -> int:
         """Micro-batches of one data-parallel rank in a step. [1]"""
@@ -111,6 +119,8 @@ class Reading:
     """Layers of a virtual stage, where the command gives these instead of their number. [1]"""
     outer_slots: int = 0
     """What counts as a layer beside the layers, where they go to stages. [1]"""
+    rounds: int | None = None
+    """Micro-batches of a rank in a step, where nothing says the batch of all ranks. [1]"""
     copies: int = 1
     """Copies of what is sharded, over all data-parallel ranks. [1]"""
     layers: int | None = None
@@ -125,6 +135,8 @@ class Reading:
     """Steps between checkpoints. [1]"""
     recompute_every: int = 1
     """Of so many layers one is computed again. [1]"""
+    tuning: FineTuning | None = None
+    """The fine-tuning that it says."""
     unpriced: tuple[str, ...] = ()
     """What it says that changes memory or time, and no field of a strategy says."""
 
@@ -198,8 +210,12 @@ class Reading:
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "megatron": ("pretrain_gpt.py",),
     "torchtitan": ("-m", "torchtitan.train"),
+    "trl": (),
+    "axolotl": ("-m", "axolotl.cli.train"),
+    "llama-factory": ("-m", "llamafactory.launcher"),
+    "torchtune": (),
 }
-"""What a trainer's users start; of the others everybody has a script of his own."""
+"""What a trainer's users start, if its starter does not; of the others everybody has a script."""
 _OWN: Final = ("train.py",)
 
 
@@ -226,7 +242,7 @@ def on_nodes(
     >>> on_nodes(["torchrun"], 2, 8)
     [('--nnodes', '2'), ('--nproc-per-node', '8')]
     """
-    if tuple(starter) == TORCHRUN:
+    if tuple(starter) in {TORCHRUN, TUNE}:
         names = ("--node-rank", "--master-addr", "--master-port")
         told = [("--nnodes", str(nodes)), ("--nproc-per-node", str(gpus))]
     else:
@@ -238,7 +254,7 @@ def on_nodes(
 def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
     """A shell script for each node; arguments of people's own come before the layout."""
     program = program_of(launch.trainer)
-    started = shlex.join(program) if len(program) > 1 else f'"${{SCRIPT:-{program[0]}}}"'
+    started = f'"${{SCRIPT:-{program[0]}}}"' if len(program) == 1 else shlex.join(program)
 
     def quoted(word: str) -> str:
         return f'"$HERE"/{shlex.quote(word)}' if word in launch.files else shlex.quote(word)
@@ -267,7 +283,7 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
         *(f"export {name}={shlex.quote(value)}" for name, value in launch.environment.items()),
         f"exec {' '.join(map(quoted, launch.starter))} \\",
         f"{told} \\",
-        f'{started} "$@" \\',
-        shell_lines(launch.arguments, quoted),
+        *([f'{started} "$@" \\'] if started else []),
+        shell_lines(launch.arguments, quoted) + (' "$@"' if not started else ""),
     ]
     return "\n".join(lines) + "\n"

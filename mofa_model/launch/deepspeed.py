@@ -1,8 +1,4 @@
-"""DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes with it.
-
-The same trainer runs under Accelerate, with the same arguments for batch, recomputation and
-checkpoints.
-"""
+"""DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes with it."""
 
 from __future__ import annotations
 
@@ -14,8 +10,16 @@ from typing import Any, Final
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
+from mofa_model.launch.hugging_face import (
+    add_trainer,
+    option,
+    recomputes_every,
+    save_interval,
+    trainer_layout,
+    trainer_options,
+    trainer_precision,
+)
 from mofa_model.launch.table import (
-    Arguments,
     Settings,
     Words,
     nested,
@@ -24,109 +28,7 @@ from mofa_model.launch.table import (
     table,
     unsupported,
 )
-from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
-
-_KEYWORDS: Final = "--activation_checkpointing_kwargs"
-_KNOWN: Final = frozenset(
-    {
-        "offload",
-        "every_n_layers",
-        "use_reentrant",
-        "preserve_rng_state",
-        "determinism_check",
-        "debug",
-    }
-)
-"""Keywords of checkpointing: the first two say what is kept, the others how it is done."""
-
-
-def add_trainer(
-    words: Words, strategy: Strategy, settings: LaunchSettings, *, recomputes: bool
-) -> None:
-    """The arguments of a layout; `recomputes`: whether they say what is computed again."""
-    words.add("--per_device_train_batch_size", int(strategy.mbs))
-    words.add("--gradient_accumulation_steps", settings.micro_batches(strategy))
-    words.add(f"--{settings.precision}")
-    if recomputes and strategy.recompute is Recompute.FULL:
-        words.add("--activation_checkpointing")
-        if (
-            strategy.offload
-        ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
-            words.add(_KEYWORDS, json.dumps({"offload": True}))
-    if settings.interval_steps is not None:
-        words.add("--save_strategy", "steps")
-        words.add("--save_steps", settings.interval_steps)
-
-
-def option(name: str, values: tuple[object, ...]) -> list[str]:
-    """An argument as words: the form in which `Words` collects them."""
-    return [name, *(str(value) for value in values)]
-
-
-def trainer_options(arguments: Arguments, words: Sequence[str]) -> dict[str, str | None]:
-    """Options of a command by today's names; None where an option stands alone."""
-    found: dict[str, str | None] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            name, fixed = arguments.today(name, value if equals else None)
-            found[name] = fixed
-        elif name and found[name] is None:
-            found[name] = word
-    return found
-
-
-def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
-    """What these say of a layout: only what is said."""
-    layout: dict[str, Any] = {}
-    if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
-        layout["recompute"] = Recompute.FULL
-    if _checkpointing(options).get("offload") is True:
-        layout["offload"] = frozenset({LAYER_INPUT})
-    if "--per_device_train_batch_size" in options:
-        size = options["--per_device_train_batch_size"]
-        layout["mbs"] = arguments.number("--per_device_train_batch_size", size)
-    return layout
-
-
-def trainer_precision(options: Mapping[str, str | None]) -> str | None:
-    """The precision that they name."""
-    return next((word for word in ("bf16", "fp16") if f"--{word}" in options), None)
-
-
-def save_interval(arguments: Arguments, options: Mapping[str, str | None]) -> int | None:
-    """Steps between checkpoints. [1]"""
-    saves = options.get("--save_steps")
-    return arguments.number("--save_steps", saves) if saves is not None else None
-
-
-def recomputes_every(options: Mapping[str, str | None]) -> int:
-    """Of so many layers one is computed again, where any is. [1]"""
-    if "--activation_checkpointing" not in options:
-        return 1
-    said = _checkpointing(options).get("every_n_layers", 1)
-    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
-        raise BadValue(f"{_KEYWORDS}: every_n_layers", said, "give a whole number of one or more")
-    return said
-
-
-def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
-    """Keywords of checkpointing, of which all are known that decide what is kept."""
-    text = options.get(_KEYWORDS)
-    try:
-        told = json.loads(text or "{}")
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        raise BadValue(_KEYWORDS, text, "give a JSON object")
-    odd = next((name for name in told if name not in _KNOWN), None)
-    if odd is not None:
-        raise BadValue(
-            _KEYWORDS, odd, f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
-        )
-    return told
-
+from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Sharding, Strategy
 
 TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
@@ -229,7 +131,7 @@ def _batch(*factors: int | None) -> int | None:
     return prod(known) if len(known) == len(factors) else None
 
 
-def read_document(document: Mapping[str, Any]) -> Reading:
+def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a configuration says; "auto" leaves a field to the trainer's arguments."""
     settings = Settings(document)
     refuse_degrees(table(TRAINER), settings)

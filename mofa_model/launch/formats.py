@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue, shown
 from mofa_model.files import from_json, from_toml
-from mofa_model.launch.answer import Reading
+from mofa_model.launch.answer import OpenFile, Reading
 from mofa_model.launch.table import Settings
 from mofa_model.records import dataclass
 from mofa_model.strategy import Recompute, Sharding
@@ -176,7 +176,7 @@ _ASIDE: Final = (
 )
 
 
-def nanotron(document: Mapping[str, Any]) -> Reading:
+def nanotron(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a recipe of nanotron says."""
     said = Settings(document)
     tp, pp, dp = (said.number(f"parallelism.{axis}") or 1 for axis in ("tp", "pp", "dp"))
@@ -226,7 +226,7 @@ def nanotron(document: Mapping[str, Any]) -> Reading:
     )  # fmt: skip
 
 
-def llm_foundry(document: Mapping[str, Any]) -> Reading:
+def llm_foundry(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a recipe of LLM Foundry says: it shards where it has an `fsdp_config`."""
     said = Settings(document)
     for name in _NOT_PRICED:

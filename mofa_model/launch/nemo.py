@@ -255,7 +255,7 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     )
 
 
-def read_document(document: Mapping[str, Any]) -> Reading:
+def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """The layout in a whole configuration file; one without tensor or pipeline sizes is refused."""
     settings = Settings(document)
     refuse_degrees(table(TRAINER), settings)

@@ -131,12 +131,13 @@ class Words:
         files: Mapping[str, str] | None = None,
         notes: Iterable[str] = (),
         starter: Iterable[str] = TORCHRUN,
+        before: Iterable[str] = (),
     ) -> Launch:
-        """The launch with these arguments."""
+        """The launch with these arguments, and with words `before` them."""
         return Launch(
             trainer=self._known.trainer,
             release=self._known.release,
-            arguments=tuple(self.words),
+            arguments=(*before, *self.words),
             environment=environment or {},
             files=files or {},
             notes=tuple(notes),

@@ -142,7 +142,7 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     return _reading(given)
 
 
-def read_document(document: Mapping[str, Any]) -> Reading:
+def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a TOML configuration of a release before 0.3 says."""
     refuse_degrees(table(TRAINER), Settings(document))
     given: dict[str, str | None] = {}

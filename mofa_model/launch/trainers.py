@@ -15,11 +15,23 @@ from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import USUAL, Framework, framework
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, torchtitan
+from mofa_model.launch import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    formats,
+    llama_factory,
+    megatron,
+    nemo,
+    torchtitan,
+    torchtune,
+    trl,
+)
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.megatron import STATE_SPACE, counted_layers
 from mofa_model.launch.shell import words_of
 from mofa_model.placement import stages_in_order
+from mofa_model.presets import hub_id
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.space import bundles_of, idle_rows, shapes_of, violations_of
@@ -116,18 +128,32 @@ def _others() -> Iterator[Any]:
                 yield found
 
 
-_LISTED: Final[tuple[TrainerModule, ...]] = (megatron, torchtitan, nemo, deepspeed, accelerate)
+_LISTED: Final[tuple[TrainerModule, ...]] = (
+    trl,
+    axolotl,
+    llama_factory,
+    torchtune,
+    megatron,
+    torchtitan,
+    nemo,
+    deepspeed,
+    accelerate,
+)
 _TRAINERS: Final[Mapping[str, TrainerModule]] = {
     trainer.TRAINER: trainer for trainer in (*_LISTED, *_others())
 }
 """By their ids; they are asked in this order whether a command is theirs."""
 TRAINERS: Final = tuple(_TRAINERS)
 """What `--launch` takes."""
-_FILES: Final[Mapping[str, Callable[[Mapping[str, Any]], Reading]]] = {
+_FILES: Final[Mapping[str, Callable[[Mapping[str, Any], OpenFile | None], Reading]]] = {
     torchtitan.TRAINER: torchtitan.read_document,
     deepspeed.TRAINER: deepspeed.read_document,
     accelerate.TRAINER: accelerate.read_document,
     nemo.TRAINER: nemo.read_document,
+    trl.TRAINER: trl.read_document,
+    axolotl.TRAINER: axolotl.read_document,
+    llama_factory.TRAINER: llama_factory.read_document,
+    torchtune.TRAINER: torchtune.read_document,
     "nanotron": formats.nanotron,
     "llm-foundry": formats.llm_foundry,
 }
@@ -151,16 +177,20 @@ def launch(
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
     framework(trainer).require(problem.workload)
-    run = _settings(strategy, problem, interval_steps, asynchronous)
+    run = settings_of(strategy, problem, interval_steps, asynchronous)
     run.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
-    said = _left_to_people(run)
+    # A fine-tuner's file says the whole of a training.
+    said = [] if framework(trainer).engine != framework(trainer).name else _left_to_people(run)
     found = _TRAINERS[trainer].write(strategy, run)
     return replace(found, notes=(*found.notes, *said)) if said else found
 
 
-def _settings(
-    strategy: Strategy, problem: SearchCase, interval_steps: int | None, asynchronous: bool
+def settings_of(
+    strategy: Strategy,
+    problem: SearchCase,
+    interval_steps: int | None = None,
+    asynchronous: bool = True,
 ) -> LaunchSettings:
     """What a launch command needs besides the layout: batch, layers by stage, precision, saves."""
     model, training = problem.workload.model, problem.workload.training
@@ -174,6 +204,7 @@ def _settings(
         sequence=int(training.sequence),
         global_batch=int(training.global_batch),
         layers=int(model.layers),
+        model=hub_id(model.name),
         experts=model.experts is not None,
         stages=tuple(
             tuple(tuple(block.called for block in layer.blocks) for layer in stage)
@@ -186,6 +217,7 @@ def _settings(
         documents=training.documents is not None,
         interval_steps=interval_steps,
         asynchronous=asynchronous,
+        training=training,
     )
 
 
@@ -218,7 +250,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     path = next((word for word in words if word.endswith(formats.ENDINGS)), None)
     if path is not None and open_file is not None:
         document = formats.document_of(open_file(path), path)
-        return _FILES[formats.format_of(document, path).reader](document)
+        return _FILES[formats.format_of(document, path).reader](document, open_file)
     raise BadValue(
         "current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}"
     )

@@ -201,10 +201,12 @@ def trainer_of(framework: str) -> str:
     >>> trainer_of("megatron"), trainer_of("any")
     ('megatron', '')
     """
+    if framework in TRAINERS:
+        return framework
     try:
         return presets.stack(framework).launch
     except InputError:  # nobody described its software stack
-        return framework if framework in TRAINERS else ""
+        return ""
 
 
 def framework_for(trainer: str, framework: str) -> str:

@@ -416,10 +416,10 @@ _TRAINING: Final = {
 _FRAMEWORKS: Final = {
     "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "torchtitan": "torchtitan",
     "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
-    "accelerate": "accelerate", "axolotl": "accelerate", "llama-factory": "accelerate",
-    "trl": "accelerate",
+    "accelerate": "accelerate", "axolotl": "axolotl", "llama-factory": "llama-factory",
+    "trl": "trl", "torchtune": "torchtune",
 }  # fmt: skip
-"""Trainers as the search knows them; what stands on Accelerate runs what Accelerate runs."""
+"""Trainers as the search knows them."""
 
 
 def _agree_on_model(given: str, named: Fact | None) -> None:
@@ -507,6 +507,7 @@ def _of_reading(reading: Reading) -> dict[str, Any]:
         "globalBatchSize": reading.global_batch,
         "precision": reading.precision,
         "framework": reading.trainer,
+        "optimizer": None if reading.tuning is None else reading.tuning.optimizer,
     }
     return {key: value for key, value in facts.items() if value is not None}
 

@@ -122,6 +122,16 @@ def model_id(name: str) -> str:
     return found[1] if found else name
 
 
+def hub_id(name: str) -> str:
+    """The id of a model on a hub: its own name, or the last of a preset's; empty where none is known.
+
+    >>> hub_id("llama3-8b"), hub_id("org/name"), hub_id("gpt3-175b")
+    ('meta-llama/Llama-3.1-8B', 'org/name', '')
+    """
+    known = (*table("models").get(name, {}).get("aliases", ()), name)
+    return next((one for one in reversed(known) if re.fullmatch(r"[\w.-]+/[\w.-]+", one)), "")
+
+
 def is_address(name: str) -> bool:
     """Whether a name is a model's address on a hub."""
     return model_id(name) != name and "://" in name

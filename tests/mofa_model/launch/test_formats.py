@@ -37,9 +37,6 @@ ddp: {use_distributed_optimizer: true}
 """
 OTHERS = {
     "GPT-NeoX's": "pipe_parallel_size: 4\nmodel_parallel_size: 2\nzero_optimization: {stage: 1}\ntrain_micro_batch_size_per_gpu: 4\n",
-    "LLaMA-Factory's": "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ndeepspeed: ds.json\n",
-    "axolotl's": "base_model: a/b\nmodel_type: LlamaForCausalLM\nmicro_batch_size: 2\nfsdp_config: {fsdp_version: 2}\n",
-    "torchtune's": "model: {_component_: torchtune.models.llama3.llama3_70b}\nbatch_size: 2\n",
     "verl's or OpenRLHF's": "actor_rollout_ref: {actor: {megatron: {tensor_model_parallel_size: 4}}}\n",
     "arguments of the Hugging Face trainer": "model_name_or_path: a/b\nper_device_train_batch_size: 2\nbf16: true\n",
     "NeMo AutoModel's": "step_scheduler: {global_batch_size: 64}\ndistributed: {tp_size: 2}\n",
@@ -180,7 +177,7 @@ def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
         with pytest.raises(
             InputError, match=r"c.yaml: seems to be axolotl's, but the command names it as"
         ):
-            read_layout(words, 8, open_file=lambda _: OTHERS["axolotl's"])
+            read_layout(words, 8, open_file=lambda _: "base_model: a/b\nmicro_batch_size: 2\n")
 
 
 def test_a_job_whose_config_map_has_another_trainer_s_recipe_is_not_taken_for_accelerate_s():

@@ -1,0 +1,216 @@
+"""Axolotl: one file, in which the engine that shards is a part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from mofa_model.errors import BadValue
+from mofa_model.launch import accelerate, hugging_face
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.given import in_samples, tuning_of
+from mofa_model.launch.table import Words, nested, setting, table
+from mofa_model.launch.tuning import (
+    ALL_LINEAR,
+    FineTuning,
+    base_of,
+    notes_of,
+    on,
+    targets_of,
+    whole,
+)
+from mofa_model.strategy import Recompute, Strategy
+from mofa_model.yaml_text import as_yaml
+
+TRAINER: Final = "axolotl"
+FILE: Final = "axolotl.yaml"
+"""Name under which its configuration is printed."""
+_LIGER: Final = "axolotl.integrations.liger.LigerPlugin"
+_SETS: Final = {
+    "sft": [{"path": "tatsu-lab/alpaca", "type": "alpaca"}],
+    "dpo": [{"path": "Intel/orca_dpo_pairs", "type": "chatml.intel", "split": "train"}],
+    "reward": [
+        {
+            "path": "argilla/distilabel-intel-orca-dpo-pairs",
+            "type": "bradley_terry.chat_template",
+        }
+    ],
+}
+"""Data sets of its examples."""
+
+
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
+    """The file that makes Axolotl run a layout."""
+    tuning = tuning_of(
+        TRAINER,
+        settings,
+        task=tuple(_SETS),
+        loss=("whole", "fused"),
+        base=("", "int8", "nf4-double"),
+    )
+    strategy, settings = in_samples(tuning, strategy, settings)
+    said, engine = accelerate.configuration(strategy, settings)
+    keys = Words(TRAINER, setting)
+    keys.add("datasets", _SETS[tuning.task])
+    keys.add("base_model", tuning.model)
+    keys.add("output_dir", "out")
+    keys.add("learning_rate", tuning.learning_rate)
+    keys.add("lr_scheduler", "cosine")
+    keys.add("num_epochs", 1)
+    keys.add("rl", "dpo", when=tuning.task == "dpo")
+    keys.add("reward_model", True, when=tuning.task == "reward")
+    keys.add("sequence_len", settings.sequence)
+    keys.add("sample_packing", tuning.documents)
+    keys.add("pad_to_sequence_len", True)
+    keys.add("attn_implementation", "flash_attention_2" if tuning.documents else "sdpa")
+    if tuning.loss == "fused":
+        keys.add("plugins", [_LIGER])
+        keys.add("liger_fused_linear_cross_entropy", True)
+    _add_adapters(keys, tuning)
+    keys.add("micro_batch_size", int(strategy.mbs))
+    keys.add("gradient_accumulation_steps", settings.micro_batches(strategy))
+    keys.add("bfloat16", True, when=tuning.pure)  # nothing is mixed
+    keys.add("bf16", settings.precision == "bf16")
+    keys.add("fp16", True, when=settings.precision == "fp16")
+    sharded = said["distributed_type"] == "FSDP"
+    again = strategy.recompute is Recompute.FULL
+    keys.add("gradient_checkpointing", again and not sharded)
+    keys.add("optimizer", hugging_face.OPTIMIZERS[settings.optimizer])
+    if settings.interval_steps is not None:
+        keys.add("save_strategy", "steps")
+        keys.add("save_steps", settings.interval_steps)
+    if sharded:
+        _add_fsdp(keys, said, tuning)
+    keys.add("deepspeed", engine, when=engine)
+    words = Words(TRAINER, lambda name, _: [name])
+    words.add(FILE)
+    return words.launch(files={FILE: as_yaml(nested(keys.words))}, notes=notes_of(tuning))
+
+
+def _add_adapters(keys: Words, tuning: FineTuning) -> None:
+    if not tuning.rank:
+        return
+    four = tuning.base.startswith("nf4")
+    keys.add("adapter", "qlora" if four else "lora")
+    keys.add("lora_r", tuning.rank)
+    keys.add("lora_alpha", tuning.alpha)
+    keys.add("lora_dropout", tuning.dropout)
+    if tuning.targets == ALL_LINEAR:
+        keys.add("lora_target_linear", True)
+    else:
+        keys.add("lora_target_modules", tuning.modules)
+    keys.add("peft_use_dora", True, when=tuning.magnitudes)
+    keys.add("load_in_8bit", True, when=tuning.base == "int8")
+    keys.add("load_in_4bit", True, when=four)
+
+
+def _add_fsdp(keys: Words, said: Mapping[str, Any], tuning: FineTuning) -> None:
+    """The part of Accelerate's file that shares, without its prefix."""
+    keys.add("fsdp_version", 2)
+    for name, value in said["fsdp_config"].items():
+        if name != "fsdp_version":
+            keys.add(f"fsdp_config.{name.removeprefix('fsdp_')}", value)
+    if tuning.base.startswith("nf4"):  # it raises: rank 0 alone would have the four bits
+        keys.add("fsdp_config.cpu_ram_efficient_loading", False)
+    sizes = said["parallelism_config"]
+    for name in ("dp_replicate", "dp_shard"):
+        size = sizes[f"parallelism_config_{name}_size"]
+        keys.add(f"{name}_size", size, when=size > 1)
+
+
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command starts Axolotl with a file."""
+    return "axolotl.cli.train" in words or any(
+        one.rpartition("/")[2] == TRAINER and after == "train" for one, after in pairwise(words)
+    )
+
+
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
+    """What the file says that a command names, and options over it."""
+    path = next((one for one in words if one.endswith((".yaml", ".yml"))), None)
+    if path is None or open_file is None:
+        raise BadValue("current", " ".join(words), "name a file of Axolotl that can be read")
+    options = hugging_face.trainer_options(table(TRAINER), words[words.index(path) :])
+    over = {
+        name.removeprefix("--").replace("-", "_"): True if one is None else one
+        for name, one in options.items()
+    }
+    return read_document({**document_for(TRAINER, open_file(path), path), **over}, open_file)
+
+
+def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
+    """What a file says."""
+    said = dict(document)
+    _refuse(said)
+    options: dict[str, str | None] = {
+        "--per_device_train_batch_size": str(said.get("micro_batch_size") or 1),
+        "--gradient_accumulation_steps": str(said.get("gradient_accumulation_steps") or 1),
+    }
+    if on(said.get("gradient_checkpointing")):
+        options["--activation_checkpointing"] = "true"
+    for name in ("bf16", "fp16"):
+        if on(said.get(name)):
+            options[f"--{name}"] = None
+    if said.get("save_steps") and float(said["save_steps"]) >= 1:
+        options["--save_steps"] = str(said["save_steps"])
+    found = accelerate.reading(_engine(said, open_file), options, None)
+    rank = (whole(said, "lora_r") or 0) if said.get("adapter") in {"lora", "qlora"} else 0
+    pure = not rank and (on(said.get("bfloat16")) or said.get("bf16") == "full")
+    task = str(said.get("rl") or ("reward" if on(said.get("reward_model")) else "sft"))
+    tuning = FineTuning(
+        model=str(said.get("base_model", "")),
+        rank=rank,
+        targets=_targets(said) if rank else frozenset(),
+        base=base_of(said, "load_in_4bit", "load_in_8bit", double=True),
+        magnitudes=on(said.get("peft_use_dora")),
+        alpha=(whole(said, "lora_alpha") or 0) if rank else 0,
+        dropout=float(said.get("lora_dropout") or 0.0) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(said.get("optimizer", "adamw_torch_fused"), pure=pure),
+        pure=pure,
+        documents=on(said.get("sample_packing")),
+        task=task,
+        loss="fused" if on(said.get("liger_fused_linear_cross_entropy")) else "whole",
+    )
+    return hugging_face.tuned(
+        TRAINER, found, tuning, said, sequence=whole(said, "sequence_len", 512)
+    )
+
+
+def _refuse(said: Mapping[str, Any]) -> None:
+    """Refuse what shards or trains in a way that is not priced."""
+    for name in ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree"):
+        if (whole(said, name) or 1) > 1:
+            raise BadValue(name, said[name], "only 1 has a modelled cost under Axolotl")
+    if said.get("rl") not in (None, "dpo"):
+        raise BadValue("rl", said["rl"], "it trains by reinforcement; only dpo is priced here")
+
+
+def _targets(said: Mapping[str, Any]) -> frozenset[str]:
+    if on(said.get("lora_target_linear")):
+        return ALL_LINEAR
+    return targets_of(said.get("lora_target_modules"), "lora_target_modules")
+
+
+def _engine(said: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[str, Any]:
+    """Accelerate's file that says the same."""
+    if said.get("deepspeed"):
+        return hugging_face.engine_of(said["deepspeed"], open_file, "deepspeed")
+    sizes = {
+        f"parallelism_config_{name}_size": size
+        for name in ("dp_replicate", "dp_shard")
+        if (size := whole(said, f"{name}_size")) is not None
+    }
+    if not said.get("fsdp_config") and not said.get("fsdp"):
+        return {"distributed_type": "MULTI_GPU"}
+    inside = dict(said.get("fsdp_config") or {})
+    inside.setdefault("fsdp_version", said.get("fsdp_version") or inside.pop("version", 1))
+    words = said.get("fsdp") or []
+    if "full_shard" in words:
+        inside.setdefault("fsdp_sharding_strategy", "FULL_SHARD")
+    return {
+        "distributed_type": "FSDP",
+        "fsdp_config": inside,
+        **({"parallelism_config": sizes} if sizes else {}),
+    }

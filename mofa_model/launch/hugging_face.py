@@ -1,0 +1,242 @@
+"""Arguments of the Hugging Face trainer, which Accelerate and DeepSpeed start, and its fine-tuners.
+
+As options of a command, or as keys of a fine-tuner's file, whose names are those of the options.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mofa_model.errors import BadValue
+from mofa_model.launch.answer import LaunchSettings, OpenFile, Reading
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.table import Arguments, Words, table
+from mofa_model.launch.tuning import PAIRED, PURE, FineTuning
+from mofa_model.strategy import LAYER_INPUT, Recompute, Strategy
+
+_KEYWORDS: Final = "--activation_checkpointing_kwargs"
+_KNOWN: Final = frozenset(
+    {
+        "offload",
+        "every_n_layers",
+        "use_reentrant",
+        "preserve_rng_state",
+        "determinism_check",
+        "debug",
+    }
+)
+"""Keywords of checkpointing: the first two say what is kept, the others how it is done."""
+
+
+def add_trainer(
+    words: Words, strategy: Strategy, settings: LaunchSettings, *, recomputes: bool
+) -> None:
+    """The arguments of a layout; `recomputes`: whether they say what is computed again."""
+    words.add("--per_device_train_batch_size", int(strategy.mbs))
+    words.add("--gradient_accumulation_steps", settings.micro_batches(strategy))
+    words.add(f"--{settings.precision}")
+    if recomputes and strategy.recompute is Recompute.FULL:
+        words.add("--activation_checkpointing")
+        if (
+            strategy.offload
+        ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
+            words.add(_KEYWORDS, json.dumps({"offload": True}))
+    if settings.interval_steps is not None:
+        words.add("--save_strategy", "steps")
+        words.add("--save_steps", settings.interval_steps)
+
+
+def option(name: str, values: tuple[object, ...]) -> list[str]:
+    """An argument as words: the form in which `Words` collects them."""
+    return [name, *(str(value) for value in values)]
+
+
+def trainer_options(arguments: Arguments, words: Sequence[str]) -> dict[str, str | None]:
+    """Options of a command by today's names; None where an option stands alone."""
+    found: dict[str, str | None] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            name, fixed = arguments.today(name, value if equals else None)
+            found[name] = fixed
+        elif name and found[name] is None:
+            found[name] = word
+    return found
+
+
+def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
+    """What these say of a layout: only what is said."""
+    layout: dict[str, Any] = {}
+    if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
+        layout["recompute"] = Recompute.FULL
+    if _checkpointing(options).get("offload") is True:
+        layout["offload"] = frozenset({LAYER_INPUT})
+    if "--per_device_train_batch_size" in options:
+        size = options["--per_device_train_batch_size"]
+        layout["mbs"] = arguments.number("--per_device_train_batch_size", size)
+    return layout
+
+
+def trainer_precision(options: Mapping[str, str | None]) -> str | None:
+    """The precision that they name."""
+    return next((word for word in ("bf16", "fp16") if f"--{word}" in options), None)
+
+
+def save_interval(arguments: Arguments, options: Mapping[str, str | None]) -> int | None:
+    """Steps between checkpoints. [1]"""
+    saves = options.get("--save_steps")
+    return arguments.number("--save_steps", saves) if saves is not None else None
+
+
+def recomputes_every(options: Mapping[str, str | None]) -> int:
+    """Of so many layers one is computed again, where any is. [1]"""
+    if "--activation_checkpointing" not in options:
+        return 1
+    said = _checkpointing(options).get("every_n_layers", 1)
+    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
+        raise BadValue(f"{_KEYWORDS}: every_n_layers", said, "give a whole number of one or more")
+    return said
+
+
+def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
+    """Keywords of checkpointing, of which all are known that decide what is kept."""
+    text = options.get(_KEYWORDS)
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise BadValue(_KEYWORDS, text, "give a JSON object")
+    odd = next((name for name in told if name not in _KNOWN), None)
+    if odd is not None:
+        raise BadValue(
+            _KEYWORDS, odd, f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
+        )
+    return told
+
+
+OPTIMIZERS: Final = {
+    "adamw": "adamw_torch_fused",
+    "adamw-bf16": "adamw_torch_fused",
+    "adamw-8bit": "adamw_bnb_8bit",
+    "paged-adamw": "paged_adamw_32bit",
+    "paged-adamw-8bit": "paged_adamw_8bit",
+    "lion": "lion_32bit",
+    "adagrad": "adagrad",
+    "sgd": "sgd",
+    "adafactor": "adafactor",
+}
+"""What transformers calls optimizers. Source: transformers 5.23.0, training_args.py:
+OptimizerNames."""
+_OPTIMIZERS: Final = {
+    **{word: name for name, word in OPTIMIZERS.items() if name != "adamw-bf16"},
+    "adamw_torch": "adamw",
+    "adamw_hf": "adamw",
+    "adamw_8bit": "adamw-8bit",
+    "adamw_torch_8bit": "adamw-8bit",
+    "lion_pytorch": "lion",
+}
+
+
+def add_settings(
+    words: Words,
+    strategy: Strategy,
+    settings: LaunchSettings,
+    *,
+    recomputes: bool,
+) -> None:
+    """The keys of a layout in a fine-tuner's file; `recomputes`: whether they say it."""
+    words.add("per_device_train_batch_size", int(strategy.mbs))
+    words.add("gradient_accumulation_steps", settings.micro_batches(strategy))
+    pure = settings.precision == PURE  # then nothing is mixed
+    words.add("bf16" if pure else settings.precision, not pure)
+    again = recomputes and strategy.recompute is Recompute.FULL
+    words.add("gradient_checkpointing", again)  # its default differs from trainer to trainer
+    if again and strategy.offload:
+        words.add("gradient_checkpointing_kwargs", {"offload": True})
+    words.add("optim", OPTIMIZERS[settings.optimizer])
+    if settings.interval_steps is not None:
+        words.add("save_strategy", "steps")
+        words.add("save_steps", settings.interval_steps)
+
+
+def options_of(document: Mapping[str, Any], trainer: str) -> dict[str, str | None]:
+    """Keys of a fine-tuner's file as options by today's names; what is off is not there."""
+    known, found = table(trainer), dict[str, str | None]()
+    for key, value in document.items():
+        if value is None or str(value).lower() == "false":
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        name, fixed = known.today(f"--{key}", text)
+        if name in known.kinds:
+            found[name] = fixed
+    return found
+
+
+def optimizer_of(word: object, *, pure: bool) -> str:
+    """The preset of an optimizer by transformers' word, or the word where it is not priced.
+
+    torch's moments are as wide as the weights that it updates.
+    """
+    found = _OPTIMIZERS.get(str(word), str(word))
+    return "adamw-bf16" if pure and found == "adamw" else found
+
+
+def tuned(
+    trainer: str,
+    found: Reading,
+    tuning: FineTuning,
+    said: Mapping[str, Any],
+    *,
+    sequence: int | None,
+) -> Reading:
+    """What the trainer of transformers is told, as its fine-tuner's file says it."""
+    own, pairs = table(trainer), 1 + (tuning.task in PAIRED)
+    size, batch = found.layout.get("mbs"), found.global_batch
+    return replace(
+        found,
+        trainer=trainer,
+        layout={**found.layout, **({} if size is None else {"mbs": size * pairs})},
+        global_batch=batch and batch * pairs,
+        sequence=sequence,
+        tuning=tuning,
+        precision=PURE if tuning.pure else found.precision,
+        unpriced=tuple(dict.fromkeys((*found.unpriced, *own.not_priced(said)))),
+    )
+
+
+_SHIPPED: Final = re.compile(
+    r"(?:examples/deepspeed/ds_z|deepspeed_configs/zero)([0-3])(?:_bf16)?"
+    r"(_offload|_cpuoffload_all|_cpuoffload_params)?(?:_config)?\.json"
+)
+"""Files of DeepSpeed that LLaMA-Factory and Axolotl bring: the stage, and what waits on the host.
+Source: LLaMA-Factory, examples/deepspeed; axolotl, deepspeed_configs."""
+
+
+def engine_of(said: object, open_file: OpenFile | None, field: str) -> Mapping[str, Any]:
+    """Accelerate's file that has the layout of DeepSpeed's, which a fine-tuner names or holds."""
+    inside = said
+    if isinstance(said, str):
+        if found := _SHIPPED.search(said):
+            home = {"device": "cpu"}
+            away = {"offload_param": home} if found[2] else {}
+            states = (
+                {"offload_optimizer": home} if found[2] in {"_offload", "_cpuoffload_all"} else {}
+            )
+            stage = int(found[1])
+            inside = {
+                "zero_optimization": {"stage": stage, **states, **(away if stage == 3 else {})}
+            }
+        elif open_file is None:
+            raise BadValue(field, said, "name a file that can be read")
+        else:
+            inside = document_for("deepspeed", open_file(said), said)
+    return {
+        "distributed_type": "DEEPSPEED",
+        "deepspeed_config": {"deepspeed_config_file": inside},
+    }

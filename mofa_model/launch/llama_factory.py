@@ -1,0 +1,142 @@
+"""LLaMA-Factory: one file of transformers' arguments and its own; DeepSpeed or DDP shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from mofa_model.errors import BadValue
+from mofa_model.launch import accelerate, deepspeed, hugging_face
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.given import in_samples, tuning_of
+from mofa_model.launch.table import Words, nested, setting, table
+from mofa_model.launch.tuning import (
+    ALL_LINEAR,
+    PAIRED,
+    FineTuning,
+    notes_of,
+    on,
+    targets_of,
+    whole,
+)
+from mofa_model.strategy import Placement, Sharding, Strategy
+from mofa_model.yaml_text import as_yaml
+
+TRAINER: Final = "llama-factory"
+FILE: Final = "llama-factory.yaml"
+"""Name under which its configuration is printed."""
+_STAGES: Final = {"sft": "sft", "dpo": "dpo", "reward": "rm"}
+
+
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
+    """The file that makes LLaMA-Factory run a layout."""
+    tuning = tuning_of(TRAINER, settings, task=tuple(_STAGES), loss=("whole", "fused"))
+    strategy, settings = in_samples(tuning, strategy, settings)
+    keys = Words(TRAINER, setting)
+    keys.add("dataset", "dpo_en_demo" if tuning.task in PAIRED else "alpaca_en_demo")
+    keys.add("dataset_dir", "REMOTE:llamafactory/demo_data")
+    keys.add("template", "default")
+    keys.add("model_name_or_path", tuning.model)
+    keys.add("output_dir", "out")
+    keys.add("learning_rate", tuning.learning_rate)
+    keys.add("num_train_epochs", 1)
+    keys.add("stage", _STAGES[tuning.task])
+    keys.add("do_train", True)
+    keys.add("finetuning_type", "lora" if tuning.rank else "full")
+    keys.add("cutoff_len", settings.sequence)
+    if tuning.task not in PAIRED:
+        keys.add("packing", True)  # without ends of documents too, so that sequences are full
+        keys.add("neat_packing", tuning.documents)
+    keys.add("flash_attn", "fa2" if tuning.documents else "sdpa")
+    keys.add("enable_liger_kernel", True, when=tuning.loss == "fused")
+    keys.add("pure_bf16", True, when=tuning.pure)
+    if tuning.rank:
+        keys.add("lora_rank", tuning.rank)
+        keys.add("lora_alpha", tuning.alpha)
+        keys.add("lora_dropout", tuning.dropout)
+        every = tuning.targets == ALL_LINEAR
+        keys.add("lora_target", "all" if every else ",".join(tuning.modules))
+        keys.add("use_dora", True, when=tuning.magnitudes)
+        if tuning.base:
+            keys.add("quantization_bit", 8 if tuning.base == "int8" else 4)
+            keys.add("quantization_method", "bnb")
+            keys.add("double_quantization", tuning.base == "nf4-double")
+    hugging_face.add_settings(keys, strategy, settings, recomputes=True)
+    shared = strategy.sharding is not Sharding.NONE and int(strategy.data_ranks) > 1
+    if shared or strategy.optimizer is Placement.HOST:
+        engine = Words(deepspeed.TRAINER, setting)
+        deepspeed.add_engine(engine, strategy, settings)
+        keys.add("deepspeed", nested(engine.words))
+    words = Words(TRAINER, lambda name, _: [name])
+    words.add(FILE)
+    return words.launch(files={FILE: as_yaml(nested(keys.words))}, notes=notes_of(tuning))
+
+
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command starts LLaMA-Factory with a file or with options."""
+    return "llamafactory.launcher" in words or any(
+        one.rpartition("/")[2] in {"llamafactory-cli", "lmf"} and after == "train"
+        for one, after in pairwise(words)
+    )
+
+
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
+    """What the file says that a command names, or its options."""
+    path = next((one for one in words if one.endswith((".yaml", ".yml", ".json"))), None)
+    document: Mapping[str, Any] = {}
+    if path is not None and not path.endswith("config.json") and "--deepspeed" not in words:
+        if open_file is None:
+            raise BadValue("current", " ".join(words), "name a file that can be read")
+        document = document_for(TRAINER, open_file(path), path)
+    options = hugging_face.trainer_options(table(TRAINER), words)
+    said = {name.removeprefix("--"): True if one is None else one for name, one in options.items()}
+    return read_document({**document, **said}, open_file)
+
+
+def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
+    """What a file says."""
+    said = dict(document)
+    stage = str(said.get("stage", "sft"))
+    task = {word: task for task, word in _STAGES.items()}.get(stage)
+    if task is None and stage != "pt":
+        raise BadValue("stage", stage, f"one of pt, {', '.join(_STAGES.values())} is priced here")
+    method = str(said.get("finetuning_type", "lora"))
+    if method not in {"lora", "full"}:
+        raise BadValue("finetuning_type", method, "lora or full")
+    said.setdefault("gradient_checkpointing", not on(said.get("disable_gradient_checkpointing")))
+    beside: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
+    if said.get("deepspeed"):
+        beside = hugging_face.engine_of(said.pop("deepspeed"), open_file, "deepspeed")
+    found = accelerate.reading(beside, hugging_face.options_of(said, accelerate.TRAINER), open_file)
+    rank = (whole(said, "lora_rank", 8) or 0) if method == "lora" else 0
+    pure = on(said.get("pure_bf16"))
+    tuning = FineTuning(
+        model=str(said.get("model_name_or_path", "")),
+        rank=rank,
+        targets=targets_of(said.get("lora_target", "all"), "lora_target") if rank else frozenset(),
+        base=_base(said),
+        magnitudes=on(said.get("use_dora")),
+        alpha=(whole(said, "lora_alpha", 2 * rank) or 0) if rank else 0,
+        dropout=float(said.get("lora_dropout", 0.0)) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
+        pure=pure,
+        documents=on(said.get("neat_packing")),
+        task=task or "sft",
+        loss="fused" if on(said.get("enable_liger_kernel")) else "whole",
+    )
+    return hugging_face.tuned(
+        TRAINER, found, tuning, said, sequence=whole(said, "cutoff_len", 2048)
+    )
+
+
+def _base(said: Mapping[str, Any]) -> str:
+    bits = whole(said, "quantization_bit")
+    if bits is None:
+        return ""
+    if bits not in {4, 8} or str(said.get("quantization_method", "bnb")) not in {"bnb", "BNB"}:
+        raise BadValue("quantization_bit", bits, "4 or 8 of bitsandbytes is priced here")
+    if bits == 8:
+        return "int8"
+    return "nf4-double" if on(said.get("double_quantization", True)) else "nf4"

@@ -1,0 +1,163 @@
+"""TRL: the file of `trl sft`, `trl dpo` and `trl reward`, beside Accelerate's, under which it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from mofa_model.errors import BadValue
+from mofa_model.launch import accelerate, deepspeed, hugging_face
+from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.given import in_samples, tuning_of
+from mofa_model.launch.table import Words, nested, setting, table
+from mofa_model.launch.tuning import (
+    PAIRED,
+    FineTuning,
+    base_of,
+    notes_of,
+    on,
+    targets_of,
+    whole,
+)
+from mofa_model.strategy import Strategy
+from mofa_model.yaml_text import as_yaml
+
+TRAINER: Final = "trl"
+FILE: Final = "trl.yaml"
+"""Name under which its configuration is printed."""
+_TASKS: Final = ("sft", "dpo", "reward")
+"""Commands whose file is read and written, by what a sample teaches."""
+_SHIPPED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "single_gpu": {"distributed_type": "NO"},
+    "multi_gpu": {"distributed_type": "MULTI_GPU"},
+    "fsdp1": {
+        "distributed_type": "FSDP",
+        "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"},
+    },
+    "fsdp2": {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
+    **{
+        f"zero{stage}": {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": stage}}
+        for stage in (1, 2, 3)
+    },
+}
+"""Files of Accelerate that TRL brings. Source: trl 1.16.0, accelerate_configs."""
+
+
+def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
+    """The files that make TRL run a layout."""
+    tuning = tuning_of(TRAINER, settings, task=_TASKS)
+    strategy, settings = in_samples(tuning, strategy, settings)
+    said, engine = accelerate.configuration(strategy, settings)
+    keys = Words(TRAINER, setting)
+    paired = tuning.task in PAIRED
+    keys.add("dataset_name", "trl-lib/ultrafeedback_binarized" if paired else "stanfordnlp/imdb")
+    keys.add("model_name_or_path", tuning.model)
+    keys.add("output_dir", "out")
+    keys.add("learning_rate", tuning.learning_rate)
+    keys.add("num_train_epochs", 1)
+    keys.add("dtype", tuning.dtype)
+    keys.add("attn_implementation", "flash_attention_2" if tuning.documents else "sdpa")
+    keys.add("max_length", settings.sequence)
+    if not paired:
+        keys.add("packing", True)  # without ends of documents too, so that sequences are full
+        keys.add("packing_strategy", "bfd" if tuning.documents else "wrapped")
+    keys.add("use_liger_kernel", True, when=tuning.loss == "fused")
+    _add_adapters(keys, tuning)
+    recomputes = said["distributed_type"] != "FSDP"
+    hugging_face.add_settings(keys, strategy, settings, recomputes=recomputes)
+    files = {FILE: as_yaml(nested(keys.words)), accelerate.FILE: as_yaml(said)}
+    words = Words(TRAINER, hugging_face.option)
+    words.add("--config", FILE)
+    words.add("--accelerate_config", accelerate.FILE)
+    if engine:
+        files[deepspeed.FILE] = json.dumps(engine, indent=2)
+        words.add("--deepspeed_config_file", deepspeed.FILE)
+    return words.launch(files=files, notes=notes_of(tuning), starter=(TRAINER, tuning.task))
+
+
+def _add_adapters(keys: Words, tuning: FineTuning) -> None:
+    if not tuning.rank:
+        return
+    keys.add("use_peft", True)
+    keys.add("lora_r", tuning.rank)
+    keys.add("lora_alpha", tuning.alpha)
+    keys.add("lora_dropout", tuning.dropout)
+    keys.add("lora_target_modules", tuning.modules)
+    keys.add("lora_task_type", "SEQ_CLS", when=tuning.task == "reward")
+    keys.add("use_dora", True, when=tuning.magnitudes)
+    keys.add("load_in_8bit", True, when=tuning.base == "int8")
+    if tuning.base.startswith("nf4"):
+        keys.add("load_in_4bit", True)
+        keys.add("use_bnb_nested_quant", tuning.base == "nf4-double")
+        keys.add("bnb_4bit_quant_storage", tuning.dtype)  # FSDP shares pieces of one type alone
+
+
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command is one of TRL's own."""
+    return _task(words) is not None
+
+
+def _task(words: Sequence[str]) -> str | None:
+    named = (task for program, task in pairwise(words) if program.rpartition("/")[2] == TRAINER)
+    return next((task for task in named if task in _TASKS), None)
+
+
+def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
+    """What options of the command and the files that it names say."""
+    said: dict[str, Any] = dict(hugging_face.trainer_options(table(TRAINER), words))
+    path = said.pop("--config", None)
+    if path is not None and open_file is None:
+        raise BadValue("current", " ".join(words), "name a file of TRL that can be read")
+    document = document_for(TRAINER, open_file(path), path) if path and open_file else {}
+    options = {name.removeprefix("--"): True if one is None else one for name, one in said.items()}
+    return _reading({**document, **options}, _task(words) or "sft", open_file)
+
+
+def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
+    """What a file alone says, if it names Accelerate's, which has the layout."""
+    if "accelerate_config" not in document:
+        right = "the layout is in Accelerate's file: name it, or give the command of trl"
+        raise BadValue("accelerate_config", None, right)
+    return _reading(document, "sft", open_file)
+
+
+def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None) -> Reading:
+    said = dict(document)
+    path = said.pop("accelerate_config", None)
+    beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
+    if beside is None:
+        if open_file is None:
+            raise BadValue("accelerate_config", path, "name a file that can be read")
+        beside = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
+    said.setdefault("gradient_checkpointing", said.pop("activation_checkpointing", True))
+    options = hugging_face.options_of(said, accelerate.TRAINER)
+    if said.get("deepspeed_config_file"):
+        options["--deepspeed_config_file"] = said["deepspeed_config_file"]
+    found = accelerate.reading(beside, options, open_file)
+    packed, strategy = on(said.get("packing")), str(said.get("packing_strategy", "bfd"))
+    rank = whole(said, "lora_r", 16) if on(said.get("use_peft")) else 0
+    half = str(said.get("dtype", "float32")) in {"bfloat16", "float16"}
+    mixed = {"FSDP": on(said.get("bf16", True)), "DEEPSPEED": True}  # these widen what they share
+    pure = not rank and half and not mixed.get(str(beside.get("distributed_type")), False)
+    tuning = FineTuning(
+        model=str(said.get("model_name_or_path", "")),
+        rank=rank or 0,
+        targets=targets_of(said.get("lora_target_modules") or ["q", "v"], "lora_target_modules")
+        if rank
+        else frozenset(),
+        base=base_of(said, "load_in_4bit", "load_in_8bit", on(said.get("use_bnb_nested_quant"))),
+        magnitudes=on(said.get("use_dora")),
+        alpha=whole(said, "lora_alpha", 32) or 0 if rank else 0,
+        dropout=float(said.get("lora_dropout", 0.05)) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
+        pure=pure,
+        documents=packed and strategy != "wrapped",
+        task=task,
+        loss="fused" if on(said.get("use_liger_kernel")) else "whole",
+    )
+    return hugging_face.tuned(
+        TRAINER, found, tuning, said, sequence=whole(said, "max_length", 1024)
+    )

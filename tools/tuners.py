@@ -1,0 +1,218 @@
+"""Fine-tunings that the fine-tuners themselves accept: random questions are searched, written, and handed to each one's own checks.
+
+    python tools/tuners.py                200 questions of each fine-tuner; the record is tests/data/tuners_verified.json
+    python tools/tuners.py trl -n 20      one of them, fewer questions: printed, not recorded
+
+They live in the environment that `make oracle` builds; `tools/validators/` runs there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from layouts import words_of
+from model_words import transformers_model
+from verdicts import verdicts
+
+from mofa_model import presets
+from mofa_model.errors import MofaError
+from mofa_model.estimate import estimate
+from mofa_model.launch import program_of, read
+from mofa_model.launch.formats import document_of
+from mofa_model.launch.given import tuning_of
+from mofa_model.launch.table import Settings
+from mofa_model.launch.trainers import settings_of
+from mofa_model.launch.tuning import FineTuning
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
+from mofa_model.spec import Training, Workload
+from mofa_model.spec.training import parse_documents
+from mofa_model.spec.tuning import Adapters, Loss, Task
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy
+
+ROOT: Final = Path(__file__).parents[1]
+RECORD: Final = ROOT / "tests" / "data" / "tuners_verified.json"
+TUNERS: Final = ("trl", "axolotl", "llama-factory", "torchtune")
+QUESTIONS: Final = 200
+MODELS: Final = (
+    "llama3.2-1b", "llama3.2-3b", "llama3-8b", "llama3-70b", "llama2-7b", "llama2-70b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-14b",
+    "qwen2.5-32b", "mistral-7b", "qwen3-8b", "qwen3-32b", "mixtral-8x7b", "gemma2-9b", "phi3-mini", "olmo2-7b", "smollm3-3b",
+)  # fmt: skip
+DEVICES: Final = ("a100", "h100", "h200")
+TARGETS: Final = (
+    ("attention",), ("attention", "mlp"), ("q", "v"), ("q", "k", "v", "o"), ("mlp",), ("q", "v", "gate", "up", "down"),
+)  # fmt: skip
+CONSTRAINTS: Final = (
+    "mbs=1", "mbs=2,4", "recompute=full", "recompute=none", "sharding=zero2,zero3", "sharding=replicated", "sharding=distributed",
+    "optimizer=cpu", "cp=1", "cp=2",
+)  # fmt: skip
+
+
+def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, ...]]:
+    """A random fine-tuning, and what is asked of its layout."""
+    own = trainer == "torchtune"
+    pure = own or rng.random() < 0.2
+    name, optimizers = rng.choice(MODELS), framework(trainer).given["optimizers"]
+    known = [one for one in optimizers if one != ("adamw" if pure else "adamw-bf16")]
+    rank = rng.choice((0, 8, 16, 64))
+    base = rng.choice((None, None, "int8", "nf4", "nf4-double")) if rank else None
+    documents = rng.choice((None, "512:3,2k", "300"))
+    adapters = Adapters(
+        rank=max(rank, 1),
+        targets=frozenset(rng.choice(TARGETS)),
+        alpha=rng.choice((0, 16, 32)),
+        dropout=rng.choice((0.0, 0.05)),
+        magnitudes=rng.random() < 0.15,
+        base=presets.base(base) if base else None,
+    )
+    training = Training(
+        sequence=rng.choice((1024, 2048, 4096, 8192)),
+        global_batch=rng.choice((16, 32, 64, 128)),
+        precision=presets.precision(
+            "bf16-pure" if pure else rng.choice(("bf16", "bf16", "fp16")), stack=trainer
+        ),
+        optimizer=presets.optimizer(known[0] if rng.random() < 0.5 else rng.choice(known)),
+        adapters=adapters if rank else None,
+        documents=None if documents is None else parse_documents(documents, field="documents"),
+        task=Task(rng.choice(("sft", "sft", "sft", "dpo", "reward"))),
+        loss=Loss(rng.choice(("whole", "chunked", "fused"))),
+        released=rng.random() < 0.1,
+    )
+    gpus = rng.choice((1, 1, 2, 4, 8, 8, 16, 32))
+    cluster = presets.cluster(
+        rng.choice(DEVICES), gpus, stack=trainer, precision=training.precision.name
+    )
+    workload = Workload(model=presets.model(name), training=training)
+    return SearchCase(workload=workload, cluster=cluster), tuple(
+        rng.sample(CONSTRAINTS, rng.randrange(3))
+    )
+
+
+def drawn(
+    trainer: str, number: int, seed: int
+) -> Iterator[tuple[SearchCase, Strategy, dict[str, Any]]]:
+    """So many questions that the trainer has words for, each with a layout that its search reaches, and the words."""
+    rng, left = random.Random(f"{trainer} {seed}"), number
+    while left:
+        problem, constraints = question(rng, trainer)
+        try:
+            framework(trainer).require(problem.workload)
+            asked = SearchQuestion(
+                problems=(problem,),
+                nodes=(max(1, int(problem.cluster.gpus) // 8),),
+                framework=framework(trainer),
+                constraints=tuple(map(parse_constraint, constraints)),
+                keep=200,
+            )
+            (best,) = search(asked).best.values()
+            strategy = rng.choice(best).strategy
+            words = words_of(strategy, trainer, problem)
+        except (MofaError, ValueError, IndexError):
+            continue
+        left -= 1
+        yield problem, strategy, words
+
+
+def case(problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> dict[str, Any]:
+    """A launch for a validator, with a small model like the one that it is for."""
+    model = transformers_model(problem.workload.model)
+    return {
+        **words,
+        "gpus": int(strategy.gpus),
+        "model": model,
+        "starter": list(words.get("starter", ())),
+    }
+
+
+def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> str:
+    """What of a question or of its layout is lost on the way through the words; empty where nothing is."""
+    found = read(
+        [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
+    )
+    said = found.strategy(int(strategy.gpus), layers=int(problem.workload.model.layers))
+    training = problem.workload.training
+    wanted = tuning_of(trainer, settings_of(strategy, problem), released=(False, True))
+    lost = [
+        f"{name}: {getattr(wanted, name)} as {getattr(found.tuning, name)}"
+        for name in FineTuning.__dataclass_fields__
+        if getattr(wanted, name) != getattr(found.tuning, name)
+        and not (name == "loss" and trainer == "trl")
+    ]
+    batch = (found.rounds or 0) * int(said.mbs * said.dp)
+    for name, one, other in (
+        ("sequence", training.sequence, found.sequence),
+        ("batch", training.global_batch, batch),
+        ("precision", training.precision.name, found.precision),
+        ("layout", format_strategy(strategy), format_strategy(said)),
+    ):
+        if one != other and price(problem, said) != price(problem, strategy):
+            lost.append(f"{name}: {one} as {other}")
+    return "; ".join(lost)
+
+
+def price(problem: SearchCase, strategy: Strategy) -> tuple[float, float, float]:
+    """Time and memory, to the bit."""
+    found = estimate(problem.workload, replace(problem.cluster, gpus=strategy.gpus), strategy)
+    return float(found.step_time), float(found.footprint.peak), float(found.footprint.host)
+
+
+def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
+    """Random questions of one fine-tuner, and its answers."""
+    cases = [
+        (problem, strategy, words) for problem, strategy, words in drawn(trainer, number, seed)
+    ]
+    head, said = verdicts(f"check_{trainer.replace('-', '_')}", [case(*one) for one in cases])
+    return {
+        **head,
+        "asked": number,
+        "refused": dict(Counter(text for text in said if text is not None)),
+        "lost": dict(Counter(text for one in cases if (text := again(trainer, *one)))),
+        "methods": dict(Counter(method_of(one[0]) for one in cases)),
+        "keys": sorted({key for _, _, words in cases for key in keys_of(words)}),
+    }
+
+
+def keys_of(words: dict[str, Any]) -> set[str]:
+    """The keys of the files that are written, each with those above it."""
+    return {
+        key
+        for name, text in words["files"].items()
+        for key in Settings(document_of(text, name)).leaves()
+    }
+
+
+def method_of(problem: SearchCase) -> str:
+    """What is trained, in a word."""
+    adapters = problem.workload.training.adapters
+    if adapters is None:
+        return "full"
+    return "LoRA" if adapters.base is None else f"LoRA beside {adapters.base.name}"
+
+
+def main() -> None:
+    """Draw, write, ask, record."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("trainer", nargs="*", default=list(TUNERS))
+    parser.add_argument(
+        "-n", type=int, default=QUESTIONS, help="questions of each; the record needs 200"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    for trainer in arguments.trainer:
+        found = asked(trainer, arguments.n, arguments.seed)
+        print(json.dumps({trainer: found}, indent=1), flush=True)
+        if arguments.n >= QUESTIONS:
+            record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+            record[trainer] = found
+            RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
