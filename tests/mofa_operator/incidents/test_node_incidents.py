@@ -30,6 +30,7 @@ from mofa_operator.incidents.timelines import (
     ValueRun,
     length,
 )
+from mofa_operator.observe.history.history import _no_exposure_warning
 
 START, DAY = 1_000_000.0, 86400.0
 END = START + DAY
@@ -292,6 +293,14 @@ def test_a_taint_that_stands_throughout_is_configuration_and_hides_no_failure():
     )
     assert words(found.incidents) == ["node-down"]
     assert sum(map(length, found.exposed.values())) == pytest.approx(4 * DAY - 3000, abs=200)
+
+
+def test_nodes_that_are_there_and_never_exposed_are_said_loudly():
+    cordoned = pool_past(life(cordon=(ValueRun(START, END, 1.0),)), life("b", cordon=(ValueRun(START, END, 1.0),)), life("c", ready=(ValueRun(START, END, 0.0),)))  # fmt: skip
+    open_for_pods = pool_past(life())
+    nodes = frozenset(cordoned.exposed)
+    assert "look at their taints" in _no_exposure_warning(nodes, replace(cordoned, exposed=dict.fromkeys(nodes, ())))  # fmt: skip
+    assert not _no_exposure_warning(nodes, open_for_pods)
 
 
 def test_a_taint_under_which_pods_are_placed_cordons_nothing():

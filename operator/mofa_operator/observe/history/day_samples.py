@@ -219,7 +219,7 @@ class _DayReader:
         most = max(counts[node] for node in nodes) if nodes else 0.0
         lacking = frozenset(node for node in nodes if counts[node] < most - 3)
         series = await NodeSeries(
-            ask, self._pool, self._naming, nodes, self._day.seconds, lacking
+            ask, self._pool, self._naming, nodes, self._day.seconds, lacking, most
         ).read()
         present |= {
             node: tuple(overlap(spans, covered))

@@ -53,8 +53,12 @@ class NodeSeries:
         nodes: frozenset[str],
         seconds: float,
         lacking: frozenset[str] = frozenset(),
+        most: float = 0.0,
     ) -> None:
-        """`seconds` is the length of the time that is read; `lacking` were not there throughout."""
+        """`seconds` is the length of the time that is read, in which a series has at `most` so many
+        samples; the nodes that are `lacking` were not there throughout.
+        """
+        self._most, self._day = most, seconds
         self._ask, self._pool, self._naming, self._nodes = ask, pool, naming, nodes
         self._lacking = lacking
         self._seconds = seconds + OVERLAP
@@ -170,11 +174,8 @@ class NodeSeries:
         if signal.read_when == "rose":
             each = f"{key}, {', '.join(signal.parts)}"
             least = f"min by ({each}) (min_over_time({series}))"
-            seen = f"max by ({each}) (count_over_time({series}))"
-            ready = (
-                f"max by ({key}) (count_over_time({self._pool.ready}[{duration(self._seconds)}]))"
-            )
-            lacks = f"{seen} < bool on ({key}) group_left () ({ready} - 3)"
+            within = f"{selected}[{duration(self._day)}]"
+            lacks = f"max by ({each}) (count_over_time({within})) < bool {self._most - 3:.0f}"
             highest = f"max by ({each}) (max_over_time({series}))"
             return f"max by ({key}) ({highest} * (({least} == bool 0) + ({lacks})))"
         if signal.read_when == "recent":
