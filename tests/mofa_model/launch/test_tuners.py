@@ -257,7 +257,7 @@ def test_the_same_of_two_hundred_more(trainer):
     assert drawn(trainer, 200, "soak") == {""}
 
 
-@pytest.mark.parametrize("trainer", RECORD)
+@pytest.mark.parametrize("trainer", tuners.TUNERS)
 def test_two_hundred_questions_were_taken_by_the_fine_tuner_s_own_code(trainer):
     said = RECORD[trainer]
     assert (said["asked"], said["refused"], said["lost"]) == (200, {}, {})
@@ -266,7 +266,7 @@ def test_two_hundred_questions_were_taken_by_the_fine_tuner_s_own_code(trainer):
     assert f"| `{trainer}` | 200, none | {methods['full']} | {methods['LoRA']} | {beside} |" in PAGE
 
 
-@pytest.mark.parametrize("trainer", RECORD)
+@pytest.mark.parametrize("trainer", tuners.TUNERS)
 def test_every_key_that_is_written_was_taken(trainer):
     for adapters in (None, QLORA):
         found = written(trainer, adapters=adapters)
