@@ -39,6 +39,7 @@ from mofa_model.manifest.training_job import (
     ExpertPart,
     Model,
     TrainingJobSpec,
+    TrainingPart,
 )
 from mofa_model.presets import models
 from mofa_model.search import ANY, SearchCase, framework
@@ -48,6 +49,7 @@ from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.reliability import part_of_storage
 from mofa_model.spec.training import parse_documents
 from mofa_model.spec.transformer import read_imbalance
+from mofa_model.spec.tuning import ADAPTED, read_targets
 from mofa_model.strategy import Strategy
 
 _FP8: Final = "fp8-delayed"
@@ -92,7 +94,7 @@ def to_inputs(
         if spec.training.tokens
         else 0,
         optimizer=_optimizer(spec.training.optimizer, f"{path}.training.optimizer"),
-        adapters=Adapters(rank=spec.training.adapter_rank) if spec.training.adapter_rank else None,
+        adapters=_adapters(spec.training, model, f"{path}.training"),
         documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
         if spec.training.documents
         else None,
@@ -138,6 +140,23 @@ def to_inputs(
         learned_memory=LearnedMemory() if taught is None else taught.of_memory,
         notes=notes,
         caveats=_caveats(spec, profile, ready),
+    )
+
+
+def _adapters(part: TrainingPart, model: Transformer, path: str) -> Adapters | None:
+    """Adapters beside frozen weights; what has no meaning without them is refused."""
+    if part.adapter_rank is None:
+        for name, value in (("adapterTargets", part.adapter_targets), ("base", part.base)):
+            if value is not None:
+                raise BadValue(f"{path}.{name}", value, "give adapterRank, the rank of adapters")
+        return None
+    linears = [name for block in model.blocks for name in block.linears(model.hidden)]
+    words = part.adapter_targets or ",".join(sorted(ADAPTED))
+    base = part.base and presets.resolve("bases", part.base, field=f"{path}.base")
+    return Adapters(
+        rank=part.adapter_rank,
+        targets=read_targets(words, linears, field=f"{path}.adapterTargets"),
+        base=presets.base(base) if base else None,
     )
 
 

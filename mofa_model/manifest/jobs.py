@@ -362,11 +362,6 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
             f"{identity.devices.named}: it trains on {identity.devices.title}, and this advisor knows "
             f"whole GPUs of NVIDIA and AMD only"
         )
-    if identity.facts.get("adapters", Fact("", "")).value == "qlora":
-        raise NotApplicable(
-            f"{identity.facts['adapters'].source}: adapters beside weights of four bits (QLoRA) are "
-            "not priced"
-        )
     return doubt
 
 
@@ -400,6 +395,7 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
         raise FactsMissing(
             f"{identity.facts['adapters'].source}: it tunes adapters, and nothing says their rank; "
             f"give training.adapterRank in {_ELSEWHERE}"
+            f"{', and training.base: nf4' if identity.facts['adapters'].value == 'qlora' else ''}"
         )
     return given
 

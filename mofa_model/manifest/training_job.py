@@ -184,6 +184,14 @@ class TrainingPart(Part):
     adapter_rank: Count | None = Field(default=None, examples=[16])
     """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights
     are trained."""
+    adapter_targets: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, examples=["q,v,down"]
+    )
+    """Linear layers that have adapters: attention, mlp, experts, all, or their names; without it those of
+    attention."""
+    base: Word | None = Field(default=None, examples=["nf4"])
+    """Format of the frozen weights beside adapters, a preset; without it that of the precision's
+    products."""
     documents: Annotated[str, Field(max_length=512)] | None = Field(
         default=None, examples=["512:3,8k"]
     )

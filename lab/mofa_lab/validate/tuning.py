@@ -46,7 +46,7 @@ _BASES: Final = {
 }
 """What rows call formats of frozen matrices; another one is that of the precision."""
 PRIORS: Final = {
-    "compute.frozen_scale": (1.05, 0.12),
+    "compute.frozen_scale": (1.05, 0.16),
     "compute.adapter_passes": (2.0, 0.7),
     "host.adapter": (0.5e-3, 0.5),
 }

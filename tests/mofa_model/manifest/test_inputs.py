@@ -392,3 +392,23 @@ def test_a_profile_that_is_not_ready_is_a_caveat_that_names_it_and_says_why():
     assert found.caveats == ("ClusterProfile east is not ready: NodesDiffer: nodes offer 4 GPUs",)
     ready = cluster_profile(body | {"status": {"conditions": [unready | {"status": "True"}]}})
     assert ask(profile=ready).caveats == ()
+
+
+def test_a_job_says_beside_which_layers_adapters_stand_and_how_frozen_weights_are_stored():
+    given = {"adapterRank": 16, "adapterTargets": "q_proj,v_proj", "base": "nf4"}
+    training = ask({"training": given}).problems[0].workload.training
+    assert training.adapters.targets == {"q", "v"}
+    assert training.adapters.base.name == "nf4"
+    assert ask().problems[0].workload.training.adapters is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"base": "nf4"}, "training.base: 'nf4' cannot be right; give adapterRank"),
+        ({"adapterRank": 8, "adapterTargets": "wq"}, "training.adapterTargets: unknown name 'wq'"),
+    ],
+)
+def test_what_has_no_meaning_beside_adapters_is_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        ask({"training": given})
