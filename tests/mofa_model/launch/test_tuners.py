@@ -260,10 +260,16 @@ def test_the_same_of_two_hundred_more(trainer):
 @pytest.mark.parametrize("trainer", tuners.TUNERS)
 def test_two_hundred_questions_were_taken_by_the_fine_tuner_s_own_code(trainer):
     said = RECORD[trainer]
-    assert (said["asked"], said["refused"], said["lost"]) == (200, {}, {})
+    refused = sum(said["refused"].values())
+    assert (said["asked"], said["lost"]) == (200, {})
+    # Four-bit weights of a small model, whose scales do not divide over the devices.
+    assert all(why.startswith("nf4tensor.py:nf4_split") for why in said["refused"])
     methods = said["methods"]
     beside = sum(number for name, number in methods.items() if "beside" in name)
-    assert f"| `{trainer}` | 200, none | {methods['full']} | {methods['LoRA']} | {beside} |" in PAGE
+    assert (
+        f"| `{trainer}` | 200, {refused or 'none'} | {methods['full']} | {methods['LoRA']} | {beside} |"
+        in PAGE
+    )
 
 
 @pytest.mark.parametrize("trainer", tuners.TUNERS)
