@@ -10,10 +10,12 @@ from typing import get_args, get_type_hints
 
 from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.spec import (
+    Adapters,
     Calibration,
     Cluster,
     ComputeConstants,
     Device,
+    FrozenFormat,
     Host,
     HostConstants,
     Link,
@@ -51,6 +53,7 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
             "gather",
             "logit",
             "gathered",
+            "frozen",
         ),
         "B",
     ),
@@ -67,9 +70,12 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
             "extra_rank",
             "micro_batch",
             "step",
+            "adapter",
+            "expert_visit",
         ),
         "s",
     ),
+    FrozenFormat: {"width": "B"},
     UpdateRule: dict.fromkeys(("states", "outside", "replaced", "gather"), "B"),
     LinkConstants: dict.fromkeys(
         (
@@ -102,6 +108,7 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
 
 PLAIN = (
     *BLOCKS.values(),
+    Adapters,
     Calibration,
     Cluster,
     OverlapConstants,

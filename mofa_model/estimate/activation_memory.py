@@ -445,8 +445,8 @@ def _beside_adapters(
         if adapters.dropout:
             dropped = len(inside) * one.k
             yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed)
-            mask = dropped / workload.training.precision.activation  # a byte each
-            yield Kept(elements=mask, ranks=ranks, freed=freed, routed=routed)
+            # A byte of the mask beside the two of each number.
+            yield Kept(elements=0.5 * dropped, ranks=ranks, freed=freed, routed=routed)
 
 
 def _unfused(workload: Workload, constants: MemoryConstants) -> Ratio:
