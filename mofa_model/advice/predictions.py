@@ -324,12 +324,17 @@ def confidence(request: Request, measured_basis: Basis) -> Ratio:
     return min(measured_basis.confidence, DOUBTED) if request.caveats else measured_basis.confidence
 
 
-def missing_host_memory(one: PricedLayout) -> str:
+def missing_host_memory(priced_layout: PricedLayout) -> str:
     """That a layout needs more main memory than a node usually has, where nobody said how much
     there is; else empty.
     """
-    host, parked = one.problem.cluster.host, float(one.estimate.footprint.host)
-    if host.stated or (host.memory < ROOMY and parked <= host_memory_limit(one.problem.cluster)):
+    host, parked = (
+        priced_layout.problem.cluster.host,
+        float(priced_layout.estimate.footprint.host),
+    )
+    if host.stated or (
+        host.memory < ROOMY and parked <= host_memory_limit(priced_layout.problem.cluster)
+    ):
         return ""
     return (
         f"a node has to have {units.format(float(parked / (1.0 - host.reserve)), 'B', 3)} of main memory, "

@@ -47,7 +47,7 @@ class Recipe:
     words: str
     fields: Mapping[str, Any]
     """What a question about a training says of it."""
-    least: Bytes
+    least_memory: Bytes
     """Bytes of a parameter that stay on the devices: with less memory it is not tried. [B]"""
 
     constraints: tuple[str, ...] = ()
@@ -65,24 +65,24 @@ class Recipe:
 
 _ADAPTED: Final = {"adapter_targets": ("all",)}
 RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
-    "lora": (Recipe(method="lora", words="LoRA", fields=_ADAPTED, least=1.9),),
+    "lora": (Recipe(method="lora", words="LoRA", fields=_ADAPTED, least_memory=1.9),),
     "qlora": (
         Recipe(
             method="qlora",
             words="QLoRA: frozen weights in NF4",
             fields={**_ADAPTED, "base": "nf4"},
-            least=0.5,
+            least_memory=0.5,
         ),
         Recipe(
             method="qlora",
             words="QLoRA: frozen weights in NF4, which wait in main memory (DeepSpeed)",
             fields={**_ADAPTED, "base": "nf4", "framework": "deepspeed"},
             constraints=("host-weights=true",),
-            least=0.02,
+            least_memory=0.02,
         ),
     ),
     "full": (
-        Recipe(method="full", words="full", fields={}, least=15.0),
+        Recipe(method="full", words="full", fields={}, least_memory=15.0),
         Recipe(
             method="full",
             words="full: weights in bf16 alone, 8-bit AdamW, loss in chunks",
@@ -91,7 +91,7 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
                 "optimizer": "adamw-8bit",
                 "loss": "chunked",
             },
-            least=5.9,
+            least_memory=5.9,
         ),
         Recipe(
             method="full",
@@ -104,7 +104,7 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
                 "loss": "chunked",
                 "framework": "torchtune",
             },
-            least=1.9,
+            least_memory=1.9,
         ),
     ),
 }
@@ -134,7 +134,7 @@ class MemorySaving:
     words: str
     costs: Ratio
     """Part by which a step is longer with it; below zero where it is shorter. [1]"""
-    saves: Bytes
+    saved_memory: Bytes
     """Memory of the fullest device that it saves. [B]"""
 
 
@@ -146,7 +146,7 @@ class MachineChoice:
     recipe: Recipe
     advice: Advice
     request: Request
-    asked: WhichQuestion
+    question: WhichQuestion
 
     @property
     def fits(self) -> Ratio:
@@ -176,10 +176,10 @@ class WhichAnswer(UserAnswer):
     """Choices that fit, best first."""
 
     question: WhichQuestion
-    tokens: int
+    run_tokens: int
     """Tokens of the whole run. [1]"""
     model: str
-    choices: tuple[MachineChoice, ...]
+    machine_choices: tuple[MachineChoice, ...]
     """What fits, best first; what may fit stands behind."""
     nearest: str
     """What the smallest layout lacks, where nothing fits."""
@@ -187,20 +187,20 @@ class WhichAnswer(UserAnswer):
     @property
     def document(self) -> dict[str, Any]:
         """The answer for machines."""
-        shown = self.choices[: self.question.top]
+        shown = self.machine_choices[: self.question.top]
         return {
             "model": self.model,
-            "tokens": self.tokens,
+            "tokens": self.run_tokens,
             "by": self.question.by,
             "choices": [_document(one) for one in shown],
-            "found": len(self.choices),
+            "found": len(self.machine_choices),
             "nearest": self.nearest,
         }
 
     @property
     def tables(self) -> Sequence[Table]:
         """What a person reads on one screen."""
-        if not self.choices:
+        if not self.machine_choices:
             rows = ((self.nearest or "no layout is legal",),)
             return [Table(title=self._title, columns=(Column("why not"),), rows=rows)]
         return [self._table, self._first]
@@ -208,7 +208,7 @@ class WhichAnswer(UserAnswer):
     @property
     def records(self) -> Table:
         """A row for each choice, in SI and dollars."""
-        rows = [_document(one) for one in self.choices]
+        rows = [_document(one) for one in self.machine_choices]
         keys = [key for key in rows[0] if key != "settings"] if rows else ["machine"]
         return Table(
             columns=tuple(Column(key) for key in keys),
@@ -217,11 +217,11 @@ class WhichAnswer(UserAnswer):
 
     @property
     def _title(self) -> str:
-        return f"{self.model}, {self.tokens / 1e6:.4g}M tokens, least {self.question.by}"
+        return f"{self.model}, {self.run_tokens / 1e6:.4g}M tokens, least {self.question.by}"
 
     @property
     def _table(self) -> Table:
-        shown = self.choices[: self.question.top]
+        shown = self.machine_choices[: self.question.top]
         rows: list[tuple[Cell, ...]] = []
         for one in shown:
             figures = one.advice.predicted
@@ -241,9 +241,11 @@ class WhichAnswer(UserAnswer):
             notes.append(f"prices: on demand, read in {' and '.join(dates)}; --price says yours")
         if any(one.cost is None for one in shown):
             notes.append("-: no price of a machine with it was read; --price says yours")
-        if left := len(self.choices) - len(shown):
-            bare = sum(one.cost is None for one in self.choices[len(shown) :])
-            notes.append(f"{left} more, {bare} of them without a price: --top {len(self.choices)}")
+        if left := len(self.machine_choices) - len(shown):
+            bare = sum(one.cost is None for one in self.machine_choices[len(shown) :])
+            notes.append(
+                f"{left} more, {bare} of them without a price: --top {len(self.machine_choices)}"
+            )
         return Table(
             title=self._title,
             columns=(
@@ -261,7 +263,7 @@ class WhichAnswer(UserAnswer):
 
     @property
     def _first(self) -> Table:
-        first = self.choices[0]
+        first = self.machine_choices[0]
         strategy = first.advice.strategy
         rows: list[tuple[Cell, ...]] = [
             ("recipe", first.recipe.words),
@@ -270,7 +272,7 @@ class WhichAnswer(UserAnswer):
         rows += [
             (
                 one.words,
-                f"{one.saves / GIB:.1f} GiB less; a step takes {one.costs:+.0%}",
+                f"{one.saved_memory / GIB:.1f} GiB less; a step takes {one.costs:+.0%}",
             )
             for one in first.settings
         ]
@@ -286,7 +288,7 @@ class WhichAnswer(UserAnswer):
 
     def raise_for_status(self) -> None:
         """Raise where nothing fits."""
-        if not self.choices:
+        if not self.machine_choices:
             raise NoFeasibleStrategy(self.nearest or "no layout is legal")
 
 
@@ -314,9 +316,9 @@ def which(
     found.sort(key=lambda one: (one.fits < SURELY, *key(one)))
     return WhichAnswer(
         question=question,
-        tokens=tokens,
+        run_tokens=tokens,
         model=model.name,
-        choices=tuple(_best_of_each(found, len(devices))),
+        machine_choices=tuple(_best_of_each(found, len(devices))),
         nearest="" if found or not lacks else min(lacks)[1],
     )
 
@@ -338,7 +340,7 @@ def _choices(
         room = float(presets.device(machine.device).memory) * int(machine.gpus)
         for recipe in recipes:
             where = f"{recipe.title} on {machine.gpus} x {machine.device}"
-            if (least := float(parameters * recipe.least)) > room:
+            if (least := float(parameters * recipe.least_memory)) > room:
                 yield least / room, f"{where} needs {least / GIB:.0f} GiB of {room / GIB:.0f} GiB"
                 continue
             try:
@@ -494,7 +496,7 @@ def _choice(
     if advice.strategy is None:  # what may fit is told, with its chance
         advice = advise(replace(request, least_fits=0.0))
     return MachineChoice(
-        machine=machine, recipe=recipe, advice=advice, request=request, asked=question
+        machine=machine, recipe=recipe, advice=advice, request=request, question=question
     )
 
 
@@ -524,7 +526,8 @@ def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
         return MemorySaving(
             words=words,
             costs=base.step_time / without.step_time - 1.0,
-            saves=float(without.estimate.footprint.peak) - float(base.estimate.footprint.peak),
+            saved_memory=float(without.estimate.footprint.peak)
+            - float(base.estimate.footprint.peak),
         )
 
     found = []
@@ -538,9 +541,11 @@ def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
             name: one.recipe.fields[name] for name in ("framework",) if name in one.recipe.fields
         }
         plain = replace(one.recipe.plain, fields={**one.recipe.plain.fields, **kept})
-        other = training.request_of(_training(one.asked, one.machine, plain, 1))
+        other = training.request_of(_training(one.question, one.machine, plain, 1))
         found.append(against(one.recipe.words, other.problems[0], strategy))
-    return tuple(sorted((each for each in found if each.saves > 0), key=lambda each: each.costs))
+    return tuple(
+        sorted((each for each in found if each.saved_memory > 0), key=lambda each: each.costs)
+    )
 
 
 def _document(one: MachineChoice) -> dict[str, Any]:
@@ -561,7 +566,7 @@ def _document(one: MachineChoice) -> dict[str, Any]:
         "status": one.advice.status.value,
         "doubts": list(one.advice.doubts),
         "settings": [
-            {"setting": each.words, "costs": each.costs, "saves_bytes": each.saves}
+            {"setting": each.words, "costs": each.costs, "saves_bytes": each.saved_memory}
             for each in one.settings
         ],
     }

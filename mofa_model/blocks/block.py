@@ -65,7 +65,7 @@ class Projection:
     """How often such a matrix stands in the block, one after the other; None = once."""
     seen: Ratio | None = None
     """Share of the tokens that pass it; None = all do."""
-    parts: tuple[tuple[str, Count], ...] = ()
+    linears: tuple[tuple[str, Count], ...] = ()
     """Linear layers that it holds side by side, each with its output width; empty where adapters
     never stand beside it."""
     again: frozenset[str] = NOTHING
@@ -74,7 +74,7 @@ class Projection:
     @property
     def branches(self) -> int:
         """Linear layers that it holds. [1]"""
-        return len(self.parts) or 1
+        return len(self.linears) or 1
 
     @property
     def weights(self) -> Count:
@@ -299,13 +299,13 @@ class Block(ABC):
 
     def linears(self, hidden: Count) -> tuple[str, ...]:
         """Names of its linear layers beside which an adapter may stand."""
-        return tuple(name for one in self.products(hidden) for name, _ in one.parts)
+        return tuple(name for one in self.products(hidden) for name, _ in one.linears)
 
     def reads_stream(self, hidden: Count) -> frozenset[str]:
         """Linear layers that read the norm before the block. Frozen ones do not need it kept."""
         later = {name for kept in self.kept(hidden) for name in kept.readers}
         first = (one for one in self.products(hidden) if one.cut is not Cut.INPUT)
-        return frozenset(name for one in first for name, _ in one.parts) - later
+        return frozenset(name for one in first for name, _ in one.linears) - later
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""

@@ -137,7 +137,7 @@ class Experts(Block):
                 cut=Cut.NOTHING,
                 rows=Rows.SENT,
                 bias=self.router_bias,
-                parts=(("router", self.count),),
+                linears=(("router", self.count),),
             )
         )
         return tuple(found)

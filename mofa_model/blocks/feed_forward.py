@@ -38,14 +38,14 @@ def both_ways(
     prefix = "expert_" if rows is Rows.ROUTED else ""
     parts = tuple((f"{prefix}{name}", width) for name in (("gate", "up") if gated else ("up",)))
     return (
-        Projection(n=len(parts) * width, k=hidden, parts=parts, bias=bias, rows=rows),
+        Projection(n=len(parts) * width, k=hidden, linears=parts, bias=bias, rows=rows),
         Projection(
             n=hidden,
             k=width,
             cut=Cut.INPUT,
             bias=bias,
             rows=rows,
-            parts=((f"{prefix}down", hidden),),
+            linears=((f"{prefix}down", hidden),),
         ),
     )
 

@@ -67,33 +67,33 @@ class LatentAttention(Block):
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         first = (
-            (Projection(n=queries, k=hidden, parts=(("q", queries),)),)
+            (Projection(n=queries, k=hidden, linears=(("q", queries),)),)
             if self.query_rank is None
             else (
                 Projection(
                     n=self.query_rank,
                     k=hidden,
                     cut=Cut.NOTHING,
-                    parts=(("q_a", self.query_rank),),
+                    linears=(("q_a", self.query_rank),),
                 ),
-                Projection(n=queries, k=self.query_rank, parts=(("q_b", queries),)),
+                Projection(n=queries, k=self.query_rank, linears=(("q_b", queries),)),
             )
         )
         down, up = self.kv_rank + self.rope_dim, self.heads * (self.nope_dim + self.value_dim)
         return (
             *first,
-            Projection(n=down, k=hidden, cut=Cut.NOTHING, parts=(("kv_a", down),)),
+            Projection(n=down, k=hidden, cut=Cut.NOTHING, linears=(("kv_a", down),)),
             Projection(
                 n=up,
                 k=self.kv_rank,
-                parts=(("kv_b", up),),
+                linears=(("kv_b", up),),
                 again=frozenset({"mla_up_proj"}),
             ),
             Projection(
                 n=hidden,
                 k=self.heads * self.value_dim,
                 cut=Cut.INPUT,
-                parts=(("o", hidden),),
+                linears=(("o", hidden),),
             ),
         )
 

@@ -109,7 +109,7 @@ class LinearAttention(Block):
         )
         wide = 2 * self.keys + self.values + whole_gate
         return (
-            Projection(n=wide, k=hidden, parts=(("in", wide),)),
+            Projection(n=wide, k=hidden, linears=(("in", wide),)),
             *through,
             *decays,
             *(
@@ -117,7 +117,7 @@ class LinearAttention(Block):
                 if self.delta or self.decay == "head"
                 else ()
             ),
-            Projection(n=hidden, k=self.values, cut=Cut.INPUT, parts=(("out", hidden),)),
+            Projection(n=hidden, k=self.values, cut=Cut.INPUT, linears=(("out", hidden),)),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -32,14 +32,14 @@ class SharedAttention(SoftmaxAttention):
                 n=self.asked * width,
                 k=hidden,
                 bias=self.bias,
-                parts=(("q", self.asked * width),),
+                linears=(("q", self.asked * width),),
             ),
             Projection(
                 n=hidden,
                 k=self.heads * self.values,
                 cut=Cut.INPUT,
                 bias=self.output_bias,
-                parts=(("o", hidden),),
+                linears=(("o", hidden),),
             ),
         )
 

@@ -99,14 +99,14 @@ class SoftmaxAttention(Block):
             parts.append(("v", self.kv_heads * self.values))
         return (
             Projection(
-                n=sum(width for _, width in parts), k=hidden, parts=tuple(parts), bias=self.bias
+                n=sum(width for _, width in parts), k=hidden, linears=tuple(parts), bias=self.bias
             ),
             Projection(
                 n=hidden,
                 k=self.heads * self.values,
                 cut=Cut.INPUT,
                 bias=self.output_bias,
-                parts=(("o", hidden),),
+                linears=(("o", hidden),),
             ),
         )
 

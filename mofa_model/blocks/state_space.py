@@ -58,9 +58,9 @@ class StateSpace(Block):
         """Gate, input, both sides of the state and steps in one; and the output."""
         wide = self.inner + self.convolved + self.heads
         return (
-            Projection(n=wide, k=hidden, bias=self.bias, parts=(("in", wide),)),
+            Projection(n=wide, k=hidden, bias=self.bias, linears=(("in", wide),)),
             Projection(
-                n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias, parts=(("out", hidden),)
+                n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias, linears=(("out", hidden),)
             ),
         )
 
@@ -146,10 +146,10 @@ class SelectiveScan(Block):
         """Input and gate; steps and both sides of the state; steps of every channel; output."""
         sides = self.step_rank + 2 * self.state
         return (
-            Projection(n=2 * self.inner, k=hidden, parts=(("in", 2 * self.inner),)),
-            Projection(n=sides, k=self.inner, cut=Cut.INPUT, parts=(("x", sides),)),
+            Projection(n=2 * self.inner, k=hidden, linears=(("in", 2 * self.inner),)),
+            Projection(n=sides, k=self.inner, cut=Cut.INPUT, linears=(("x", sides),)),
             Projection(n=self.inner, k=self.step_rank, bias=True),
-            Projection(n=hidden, k=self.inner, cut=Cut.INPUT, parts=(("out", hidden),)),
+            Projection(n=hidden, k=self.inner, cut=Cut.INPUT, linears=(("out", hidden),)),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -66,6 +66,6 @@ def matrices(
                 yield one.weights, np.minimum(one.n / one.branches, one.k)
                 continue
             times = 1 if one.times is None else one.times
-            widths = [one.k + width for name, width in one.parts if adapters.beside(name)]
+            widths = [one.k + width for name, width in one.linears if adapters.beside(name)]
             if widths:
                 yield adapters.rank * times * sum(widths), np.minimum(adapters.rank, one.k)

@@ -261,7 +261,7 @@ def adapted(layer: Layer, hidden: Count, adapters: Adapters) -> Count:
         adapters.beside(name) * (1 if one.times is None else one.times)
         for block in layer.blocks
         for one in block.products(hidden)
-        for name, _ in one.parts
+        for name, _ in one.linears
     )
 
 
@@ -278,7 +278,7 @@ def _widths(
             if (one.rows is Rows.ROUTED) is not (rows is Rows.ROUTED):
                 continue
             times = 1 if one.times is None else one.times
-            for name, width in one.parts:
+            for name, width in one.linears:
                 if adapters.beside(name):
                     inputs, outputs = inputs + times * one.k, outputs + times * width
     return inputs, outputs

@@ -432,7 +432,7 @@ def _beside_adapters(
         else:
             yield replace(kept, feeds=False) if kept.feeds else kept
     for one in block.products(h):
-        inside = [width for name, width in one.parts if adapters.beside(name)]
+        inside = [width for name, width in one.linears if adapters.beside(name)]
         if not inside:
             continue
         routed = one.rows is Rows.ROUTED

@@ -51,7 +51,7 @@ def gradient_exchange(
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
     frozen = workload.training.adapters is not None
-    trained = _fullest(held.adapters) if frozen else dense
+    trained = _fullest(held.dense_adapters) if frozen else dense
     trained_experts = _fullest(held.expert_adapters) if frozen else experts
     tensors = TENSORS_PER_LAYER * np.max(stage_kinds.layers, axis=0) + 2.0
     ranks, expert_ranks = s.data_ranks, s.expert_data_ranks

@@ -51,13 +51,13 @@ class LayerWork:
     """
 
     layer: Layer
-    blocks: tuple[BlockTime, ...]
+    block_times: tuple[BlockTime, ...]
     scale: Ratio
     """Factor on the times of blocks and stream. [1]"""
     stream: Seconds
     """Norms, residuals, and work on tensors as wide as the residual stream."""
     linear: Seconds
-    core: Seconds
+    core_time: Seconds
     elementwise: Seconds
     weight: Seconds
     """Products of weight gradients."""
@@ -69,7 +69,7 @@ class LayerWork:
     tensor_backward: Seconds
     ring: Seconds
     """Messages of context ranks."""
-    context: Seconds
+    ring_exposed: Seconds
     """What compute leaves of them."""
     context_backward: Seconds
     dispatch: Seconds
@@ -83,10 +83,12 @@ WORK: Final = ("sequence_parallel", "tensor_overlap")
 
 
 def layer_works(
-    workload: Workload, cluster: Cluster, strategy: Strategy, blocks: Sequence[BlockTime]
+    workload: Workload, cluster: Cluster, strategy: Strategy, times_of_blocks: Sequence[BlockTime]
 ) -> tuple[LayerWork, ...]:
     """Work of every kind of layer, from the times of all blocks of the model."""
-    times = {id(block): time for block, time in zip(workload.model.blocks, blocks, strict=True)}
+    times = {
+        id(block): time for block, time in zip(workload.model.blocks, times_of_blocks, strict=True)
+    }
     precision = workload.training.precision
     # Half of the messages gather inputs, half scatter sums. Inputs are gathered as narrow as the
     # products read them, sums are not. Source: Transformer Engine, gather_along_first_dim; torchao,
@@ -140,11 +142,11 @@ def _work(
     beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
     return LayerWork(
         layer=layer,
-        blocks=blocks,
+        block_times=blocks,
         scale=scale,
         stream=stream,
         linear=linear,
-        core=core,
+        core_time=core,
         elementwise=elementwise,
         weight=weight,
         sent_forward=sent_forward,
@@ -152,7 +154,7 @@ def _work(
         tensor=overlap.tensor_exposed(sent_forward, linear, tails[0]),
         tensor_backward=overlap.tensor_exposed(sent_backward, linear + weight, tails[1]),
         ring=ring,
-        context=overlap.context_exposed(ring, beside_ring * core, s.cp, k.context),
+        ring_exposed=overlap.context_exposed(ring, beside_ring * core, s.cp, k.context),
         context_backward=overlap.context_exposed(
             2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
         ),
@@ -171,15 +173,15 @@ def layer_times(
     cluster: Cluster,
     strategy: Strategy,
     works: Sequence[LayerWork] | None = None,
-    stored: Sequence[StoredLayer] | None = None,
+    stored_layers: Sequence[StoredLayer] | None = None,
 ) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `works` and `stored` activations
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `works` and what is stored
     where they are known.
     """
     if works is None:
         blocks = block_times(workload, cluster, strategy)
         works = layer_works(workload, cluster, strategy, blocks)
-    transfers = _host_transfers(workload, cluster, strategy, stored)
+    transfers = _host_transfers(workload, cluster, strategy, stored_layers)
     return tuple(
         _layer(cluster, strategy, work, transfer)
         for work, transfer in zip(works, transfers, strict=True)
@@ -187,12 +189,12 @@ def layer_times(
 
 
 def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
-    s, layer, blocks, scale = strategy, work.layer, work.blocks, work.scale
+    s, layer, blocks, scale = strategy, work.layer, work.block_times, work.scale
     c, k = cluster.calibration.compute, cluster.calibration.overlap
-    linear, core, elementwise, weight = work.linear, work.core, work.elementwise, work.weight
+    linear, core, elementwise, weight = work.linear, work.core_time, work.elementwise, work.weight
     sent_forward, sent_backward = work.sent_forward, work.sent_backward
     tensor, tensor_backward = work.tensor, work.tensor_backward
-    ring, context, context_backward = work.ring, work.context, work.context_backward
+    ring, context, context_backward = work.ring, work.ring_exposed, work.context_backward
     dispatch = work.dispatch
     forward_work, more_passes = linear + elementwise + core, exchanges_again(s, layer)
 

@@ -43,7 +43,7 @@ class HeldParameters:
     """Layers without their experts: all data-parallel ranks."""
     experts: Count
     """Experts: the expert-data-parallel ranks."""
-    adapters: Count
+    dense_adapters: Count
     """Adapters beside frozen weights, without those of experts: all data-parallel ranks."""
     expert_adapters: Count
     """Adapters of routed experts: the expert-data-parallel ranks."""
@@ -166,7 +166,7 @@ def _widest(workload: Workload, strategy: Strategy) -> Count:
     for block in workload.model.blocks:
         for one in block.products(workload.model.hidden):
             ranks = strategy.etp if one.rows is Rows.ROUTED else strategy.tp
-            for _, width in one.parts:
+            for _, width in one.linears:
                 found = np.maximum(found, width * one.k / ranks)
     return found
 
@@ -208,7 +208,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
         dense=dense,
         experts=experts,
-        adapters=beside,
+        dense_adapters=beside,
         expert_adapters=inside,
         layer_dense=layer_dense,
         layer_experts=layer_experts,
@@ -257,7 +257,7 @@ def _groups(
         beside.append(_trained(workload, constants, s, held.ends, ranks, states))
         dense = inside
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    parts = [(s, held.adapters if frozen else dense, held.dense, ranks)]
+    parts = [(s, held.dense_adapters if frozen else dense, held.dense, ranks)]
     if workload.model.experts is not None:
         copies = s.expert_data_ranks
         if anything(s.shard):

@@ -49,11 +49,11 @@ class StageTime:
 class StageWork:
     """What features make of a stage beside the times of its layers."""
 
-    launches: tuple[Seconds, ...]
+    layer_launches: tuple[Seconds, ...]
     """Host time of a layer of every kind, as many as there are times of layers. [s]"""
     head_launch: Seconds
     """Host time of head and loss. [s]"""
-    again: Ratio
+    repeated: Ratio
     """Share of a stage's layers that are recomputed; of some layers by kinds of stages. [1]"""
 
 
@@ -147,9 +147,9 @@ def stage_work(
     if layers > len(launches):
         launches += layer_launches(workload, cluster, replace(strategy, chunks=1))
     return StageWork(
-        launches=tuple(launches),
+        layer_launches=tuple(launches),
         head_launch=cluster.calibration.host.head * _left_by_graphs(cluster, strategy),
-        again=_recomputed_layers(strategy, stage_kinds),
+        repeated=_recomputed_layers(strategy, stage_kinds),
     )
 
 
@@ -160,16 +160,20 @@ def stage_times(
     stage_kinds: Stages,
     layer_times: Sequence[LayerTime],
     head: Seconds,
-    work: StageWork | None = None,
+    staged: StageWork | None = None,
 ) -> StageTime:
     """Time of every kind of stage, from the layers, embedding and head that it holds.
 
     `layer_times` has every kind of layer twice where not all layers of a stage run in chunks: the
-    second time with whole experts. With `work`, `strategy` states degrees and schedule alone.
+    second time with whole experts. With `staged`, `strategy` states degrees and schedule alone.
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
-    work = work or stage_work(workload, cluster, s, stage_kinds, len(layer_times))
-    again, launches, head_launch = work.again, work.launches, work.head_launch
+    staged = staged or stage_work(workload, cluster, s, stage_kinds, len(layer_times))
+    again, launches, head_launch = (
+        staged.repeated,
+        staged.layer_launches,
+        staged.head_launch,
+    )
     modules, beside = model.prediction_modules, forward_passes(workload)
     kinds, numbers = model.kinds, list[Count](stage_kinds.held)
     if len(layer_times) > len(kinds):

@@ -297,10 +297,12 @@ class JobKind(Kind):
         return True
 
     def size_patch(
-        self, body: Body, nodes: int, gpus: int, arguments: Sequence[str]
+        self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
     ) -> list[Operation]:
-        """The patch that gives a waiting job its nodes, the GPUs of each, and its arguments."""
-        del body, nodes, gpus, arguments
+        """The patch that gives a waiting job its nodes, the GPUs of each under the name of their
+        resource, and its arguments.
+        """
+        del body, nodes, gpus, resource, arguments
         raise InputError(
             f"the size of a {self.kind} cannot change after it is made; write it into its manifest"
         )

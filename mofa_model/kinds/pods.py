@@ -393,3 +393,12 @@ def split(line: Sequence[object] | None) -> tuple[str, ...]:
 def launches(words: Sequence[str]) -> bool:
     """Whether a command starts torchrun."""
     return any(word.rpartition("/")[2] in _TORCHRUN for word in words)
+
+
+def gpu_resource(device: str) -> str:
+    """The resource by which a container asks for a device, named as in a profile.
+
+    >>> gpu_resource("h100-80gb-sxm"), gpu_resource("AMD-Instinct-MI300X")
+    ('nvidia.com/gpu', 'amd.com/gpu')
+    """
+    return GPU[re.match(r"(amd\W?(instinct\W?)?)?mi[0-9]", device, re.IGNORECASE) is not None]

@@ -17,7 +17,7 @@ from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, named, total
 from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
-from mofa_model.kinds.pods import GPU, Container, Devices, Others, PodSpec, PodTemplate, torchrun
+from mofa_model.kinds.pods import Container, Devices, Others, PodSpec, PodTemplate, torchrun
 from mofa_model.kinds.reads import read_by
 from mofa_model.kinds.shape import (
     NOTHING,
@@ -291,7 +291,7 @@ class TrainJob(JobKind):
         return found.nodes is not None or bool(found.gpus) or bool(found.processes)
 
     def size_patch(
-        self, body: Body, nodes: int, gpus: int, arguments: Sequence[str]
+        self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
     ) -> list[Operation]:
         """Nodes, resources, processes and arguments of its section.
 
@@ -314,7 +314,7 @@ class TrainJob(JobKind):
         resources = section.get("resourcesPerNode")
         wanted: dict[str, Any] = dict(resources) if isinstance(resources, Mapping) else {}
         limits = wanted.get("limits")
-        wanted["limits"] = {**(limits if isinstance(limits, Mapping) else {}), GPU[0]: str(gpus)}
+        wanted["limits"] = {**(limits if isinstance(limits, Mapping) else {}), resource: str(gpus)}
         section |= {
             "numNodes": nodes,
             "numProcPerNode": gpus,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.annotations import ADVISE
+from mofa_model.bands.coordinates import ALONE
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.identity import Devices, agrees
@@ -249,7 +250,8 @@ def profile_with(devices: Devices, around: Surroundings) -> tuple[Profile, bool]
     """Another profile with the devices that pods ask for, and whether it is surely that one.
 
     It is the only one that is given; on the desk, where none is, the GPU of the package that could
-    be meant, and of several the one with the least memory, so that what fits it fits the others.
+    be meant: of several one of a class on which runs were measured, and of these the one with the
+    least memory, so that what fits it fits the others.
     """
     given = [one for one in around.profiles.values() if agrees(devices, one.spec.gpu)]
     if len(given) == 1:
@@ -260,7 +262,8 @@ def profile_with(devices: Devices, around: Surroundings) -> tuple[Profile, bool]
     names = [exact] if exact else [one for one in presets.names("devices") if agrees(devices, one)]
     if not names:
         return None
-    least = min(names, key=lambda one: float(presets.device(one).memory))
+    measured = [one for one in names if presets.device_class(one) != ALONE] or names
+    least = min(measured, key=lambda one: float(presets.device(one).memory))
     # A vendor alone is no product, be there one preset of its devices only, as of AMD's.
     sure = len(names) == 1 and devices.product != devices.vendor
     return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), sure

@@ -64,8 +64,8 @@ Array = NDArray[Any]
 class FittingColumns:
     """Columns of a block in which something fits, beside one option and one choice of overlap."""
 
-    columns: Array
-    """Rows of the block."""
+    rows: Array
+    """Those of the block."""
     strategy: Strategy
     """Their layouts, without their states."""
     index: Array
@@ -179,7 +179,7 @@ def _price_block(
                 apart = tuple(overlap.fields[name] for name in _OF_STEPS)
                 some = waiting.setdefault(apart, [])
                 some.append(choice)
-                if sum(len(one.columns) for one in some) >= TOGETHER:
+                if sum(len(one.rows) for one in some) >= TOGETHER:
                     _time(context, block, states, waiting.pop(apart), local, leaders)
     for some in waiting.values():
         _time(context, block, states, some, local, leaders)
@@ -196,7 +196,7 @@ def _fitting(
         features["recompute_layers"] = layers[columns]
     near = fit.near_bytes
     return FittingColumns(
-        columns=columns,
+        rows=columns,
         strategy=varied(block.layout, **degrees, **features),
         index=block.index[columns] + (option.offset + overlap.offset[columns]),
         fits=fit.fits.take(columns, axis=1),
@@ -234,16 +234,16 @@ def _time(
 ) -> None:
     """Step times of choices, which share what is of the whole step, the shortest pipelines first."""
     w, c = context.workload, context.cluster
-    sizes = [len(one.columns) for one in choices]
-    columns = np.concatenate([one.columns for one in choices])
+    sizes = [len(one.rows) for one in choices]
+    columns = np.concatenate([one.rows for one in choices])
     stages, m = block.stage_kinds.of(columns), block.micro_batches[columns]
     degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     s = varied(choices[0].strategy, **degrees)
     timed, works = [], []
     for one in choices:
         layers, head = local.times(one.strategy)
-        timed.append(spread((layers, head), local.position[block.members[one.columns]]))
-        kinds = block.stage_kinds.of(one.columns)
+        timed.append(spread((layers, head), local.position[block.members[one.rows]]))
+        kinds = block.stage_kinds.of(one.rows)
         works.append(stage_work(w, c, one.strategy, kinds, len(layers)))
     stage = stage_times(w, c, s, stages, *joined(timed, sizes), joined(works, sizes))
     flow = pipeline_flow(s, stage, m)

@@ -16,7 +16,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.kind import MOUNTED, NewJob
-from mofa_model.kinds.pods import GPU
+from mofa_model.kinds.pods import gpu_resource
 from mofa_model.launch import Launch, launch_script, program_of, unverified
 from mofa_model.terminal import printable
 
@@ -76,11 +76,9 @@ def save(folder: str, answers: AdviceAnswer, kind_name: str) -> list[str]:
 
 def _job(advice: Advice, launch: Launch) -> NewJob:
     """The launch as a job; it names a model that is a preset, for the advisor in the cluster."""
-    annotations, resource = dict[str, str](), GPU[0]
+    annotations = dict[str, str]()
     with suppress(InputError):
         annotations = {f"{PREFIX}model": presets.model(advice.model).name}
-    with suppress(InputError):
-        resource = GPU[presets.device_class(advice.device).startswith("cdna")]
 
     def there(words: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"{MOUNTED}/{word}" if word in launch.files else word for word in words)
@@ -90,7 +88,7 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         or "training",
         nodes=advice.nodes,
         gpus=advice.gpus // advice.nodes,
-        resource=resource,
+        resource=gpu_resource(advice.device),
         image=_IMAGE.format(trainer=launch.trainer),
         annotations=annotations,
         words=(*program_of(launch.trainer), *there(launch.arguments)),

@@ -47,6 +47,8 @@ class Answer:
     predicted: Mapping[str, Range] = field(default_factory=dict)
     """Predictions by name, rounded as in a status: tokens_per_second, step_seconds, ettr, mfu,
     memory_bytes."""
+    gpu: str = ""
+    """The device that it counts with, by its preset."""
     device_bytes: float = 0.0
     """Memory of a device. [B]"""
     room_bytes: float = 0.0

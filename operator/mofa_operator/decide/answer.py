@@ -179,6 +179,7 @@ def _before_search(job_question: JobQuestion) -> Answer:
         profile=job_question.profile.name,
         trainer=trainer_of(request.framework),
         framework_version=job_question.spec.training.framework_version or "",
+        gpu=cluster.device.name,
         device_bytes=float(cluster.device.memory),
         room_bytes=_usable(cluster),
     )
@@ -209,6 +210,7 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
         arguments=words,
         checkpoint_interval=figure(annotations.get(PREFIX + "checkpoint-interval-seconds")),
         caveats=advice.caveats,
+        gpu=cluster.device.name,
         device_bytes=float(cluster.device.memory),
         room_bytes=_usable(cluster),
     )

@@ -27,6 +27,7 @@ from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
+from mofa_model.kinds.pods import gpu_resource
 from mofa_model.kinds.shape import Beside, Body, part
 from mofa_model.launch import unverified
 from mofa_operator.decide.launched import runs_advised, told
@@ -193,7 +194,7 @@ def size_release(
     if not answer.arguments:
         return None, "no trainer is named, so the layout cannot be written as arguments"
     try:
-        patch = kind.size_patch(job.body, nodes, gpus, answer.arguments)
+        patch = kind.size_patch(job.body, nodes, gpus, gpu_resource(answer.gpu), answer.arguments)
         if why := unproven(job, answer):
             return None, why
     except InputError as error:

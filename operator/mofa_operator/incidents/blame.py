@@ -111,10 +111,10 @@ def infrastructure_share(signs: Signs) -> float:
     return 1 / (1 + math.exp(-odds))
 
 
-def alike(one: float, other: float) -> bool:
+def alike(ran: float, before: float) -> bool:
     """Whether two runs ended after the same time, within what a job repeats. [s]
 
     >>> alike(1500, 1540), alike(1500, 1800), alike(43000, 43000)
     (True, False, False)
     """
-    return max(one, other) <= REPEATED and abs(one - other) <= 60.0 + ALIKE * max(one, other)
+    return max(ran, before) <= REPEATED and abs(ran - before) <= 60.0 + ALIKE * max(ran, before)

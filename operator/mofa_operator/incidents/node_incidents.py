@@ -544,21 +544,21 @@ def _fault(
 # ----------------------------------------------------------------- what many nodes have in common
 
 
-def configured(nodes: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozenset[str]]:
+def configured(timelines: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozenset[str]]:
     """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
 
     A cordon is a change. What stands throughout, or on most of the pool for days, or what training
     pods are placed under, is how the pool is set up.
     """
     standing: defaultdict[str, dict[str, list[Span]]] = defaultdict(dict)
-    for node in nodes:
+    for node in timelines:
         for signal in (CORDON, TAINT):
             for line in node.of(signal):
                 spans = spans_of(line.runs, 1.0, node.spacing.get(signal, 0.0))
                 if spans:
                     known = standing["".join(line.part)].get(node.name, [])
                     standing["".join(line.part)][node.name] = joined([*known, *spans])
-    by_name = {node.name: node for node in nodes}
+    by_name = {node.name: node for node in timelines}
 
     def throughout(key: str, name: str) -> bool:
         node = by_name[name]
@@ -573,16 +573,16 @@ def configured(nodes: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozen
             for a, b in many
             for pod in by_name[name].pods
         )
-        most = len(spans) > _MOST * len(nodes)
+        most = len(spans) > _MOST * len(timelines)
         lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
-        return placed or (most and lasting > _MOST * len(nodes))
+        return placed or (most and lasting > _MOST * len(timelines))
 
     everywhere = {key for key in standing if usual(key)}
     always = {
         (key, name)
         for key, spans in standing.items()
         for name in spans
-        if (key or len(spans) > _MOST * len(nodes)) and throughout(key, name)
+        if (key or len(spans) > _MOST * len(timelines)) and throughout(key, name)
     }
 
     def keys(node: NodeTimeline) -> frozenset[str]:
@@ -593,7 +593,7 @@ def configured(nodes: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozen
 
 def seen_by_observer(
     incidents: Sequence[Incident],
-    nodes: Mapping[str, NodeTimeline],
+    timelines: Mapping[str, NodeTimeline],
     sample_spacing: float,
 ) -> list[Incident]:
     """The incidents; those that only whoever watches the nodes saw are one, and no failure.
@@ -604,15 +604,17 @@ def seen_by_observer(
     doubtful = [i for i in incidents if i.cause is causes.KUBELET_DOWN or _is_told(i)]
     rest = [i for i in incidents if i not in doubtful]
     for group in _at_once(doubtful, sample_spacing):
-        here = [pod for i in group for pod in nodes[i.name].pods]
+        here = [pod for i in group for pod in timelines[i.name].pods]
         start, end = group[0].start, max(i.end for i in group)
         lives = [pod for pod in here if pod.created < start < pod.last]
         cordoned = any(
             start - sample_spacing < a <= end + TO_CORDON
             for i in group
-            for a, _ in nodes[i.name].cordons
+            for a, _ in timelines[i.name].cordons
         )
-        speaks = all(not overlap([Span(i.start, i.end)], nodes[i.name].dark or []) for i in group)
+        speaks = all(
+            not overlap([Span(i.start, i.end)], timelines[i.name].dark or []) for i in group
+        )
         went_on = not _ended(here, start - 60, min(end, start + HOUR) + 600)
         whole = len(group) >= _DOMAIN and not cordoned
         if whole and went_on and (lives or speaks):

@@ -22,12 +22,12 @@ def asked(**more):
 
 
 def test_tokens_are_examples_times_their_length_times_epochs():
-    assert asked(epochs=3, gpu="l4").tokens == 10_000 * 500 * 3
-    assert mofa_model.which(model="llama3-8b", tokens="5M", epochs=3, gpu="l4").tokens == 15e6
+    assert asked(epochs=3, gpu="l4").run_tokens == 10_000 * 500 * 3
+    assert mofa_model.which(model="llama3-8b", tokens="5M", epochs=3, gpu="l4").run_tokens == 15e6
 
 
 def test_the_cost_is_the_time_times_the_price_of_the_whole_machine():
-    first = asked(gpu="a10g").choices[0]
+    first = asked(gpu="a10g").machine_choices[0]
     node = presets.instance(first.machine.name)
     hourly = units.parse(node["price"], "USD/s") * units.HOUR
     assert first.cost.target == pytest.approx(first.duration.target / units.HOUR * hourly)
@@ -35,49 +35,51 @@ def test_the_cost_is_the_time_times_the_price_of_the_whole_machine():
 
 
 def test_all_gpus_of_a_machine_that_is_paid_are_used():
-    found = asked(gpu="b200").choices
+    found = asked(gpu="b200").machine_choices
     assert {(one.machine.name, one.machine.gpus) for one in found} == {("BM.GPU.B200.8", 8)}
-    few = asked(gpu="b200", by="hardware").choices[0]
+    few = asked(gpu="b200", by="hardware").machine_choices[0]
     assert few.machine.gpus == 1, "where hardware counts, fewer of them"
 
 
 def test_a_price_of_ones_own_is_that_of_each_gpu():
     found = asked(gpu="rtx-4090", price="0.5 USD/h")
-    for one in found.choices:
+    for one in found.machine_choices:
         hours = one.duration.target / units.HOUR
         assert one.cost.target == pytest.approx(hours * 0.5 * one.machine.gpus)
-    assert asked(gpu="rtx-4090").choices[0].cost is None, "nobody read a price of it"
+    assert asked(gpu="rtx-4090").machine_choices[0].cost is None, "nobody read a price of it"
 
 
 def test_least_money_least_time_and_least_hardware_are_what_they_say():
     gpus = "a10g,l4,h100"
-    money = asked(gpu=gpus, method="qlora").choices
+    money = asked(gpu=gpus, method="qlora").machine_choices
     assert [one.cost.target for one in money] == sorted(one.cost.target for one in money)
-    time = asked(gpu=gpus, method="qlora", by="time").choices
+    time = asked(gpu=gpus, method="qlora", by="time").machine_choices
     assert [one.duration.target for one in time] == sorted(one.duration.target for one in time)
     assert time[0].duration.target <= money[0].duration.target
-    fewest = asked(gpu=gpus, method="qlora", by="hardware").choices[0]
+    fewest = asked(gpu=gpus, method="qlora", by="hardware").machine_choices[0]
     assert (fewest.machine.gpus, fewest.machine.device) == (1, "a10g"), "24 GB less correction"
 
 
 def test_an_8b_model_is_adapted_on_one_card_of_24_gb_and_70b_on_several():
     one = mofa_model.which(model="llama3-8b", tokens="1M", gpu="rtx-4090", by="hardware")
-    assert one.choices[0].machine.gpus == 1
-    assert one.choices[0].fits >= 0.9
+    assert one.machine_choices[0].machine.gpus == 1
+    assert one.machine_choices[0].fits >= 0.9
     many = mofa_model.which(model="llama3-70b", tokens="1M", gpu="rtx-4090", by="hardware")
-    assert many.choices[0].machine.gpus == 2, "weights wait in main memory, as fsdp_qlora has it"
-    conditions = " ".join(many.choices[0].advice.caveats)
+    assert many.machine_choices[0].machine.gpus == 2, (
+        "weights wait in main memory, as fsdp_qlora has it"
+    )
+    conditions = " ".join(many.machine_choices[0].advice.caveats)
     assert "in the main memory of a node; nobody said how much there is" in conditions
-    assert many.choices[0].recipe.method == "qlora"
+    assert many.machine_choices[0].recipe.method == "qlora"
 
 
 def test_what_makes_it_fit_is_told_with_what_it_saves_and_costs_the_cheapest_first():
     first = mofa_model.which(
         model="llama3-70b", tokens="1M", gpu="rtx-4090", by="hardware"
-    ).choices[0]
+    ).machine_choices[0]
     costs = [setting.costs for setting in first.settings]
     assert costs == sorted(costs)
-    assert all(setting.saves > 0 for setting in first.settings)
+    assert all(setting.saved_memory > 0 for setting in first.settings)
     words = " ".join(setting.words for setting in first.settings)
     assert "NF4" in words
     assert "recomputed" in words
@@ -85,7 +87,7 @@ def test_what_makes_it_fit_is_told_with_what_it_saves_and_costs_the_cheapest_fir
 
 def test_where_nothing_fits_the_answer_says_what_is_lacking_and_the_command_ends_with_three(capsys):
     found = mofa_model.which(model="llama3.1-405b", tokens="1M", gpu="t4", most_gpus=1)
-    assert found.choices == ()
+    assert found.machine_choices == ()
     assert "on 1 x t4" in found.nearest
     with pytest.raises(NoFeasibleStrategy, match="1 x t4"):
         found.raise_for_status()

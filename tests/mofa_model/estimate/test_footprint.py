@@ -129,7 +129,7 @@ def test_host_optimizer_and_offloaded_activations_move_to_the_host():
     # a fifth stays free; a host of 1 TiB has too little.
     assert float(moved.host) == pytest.approx(1.28e12, rel=0.01)
     assert bool(moved.fits(cluster))
-    small = replace(cluster, host=replace(cluster.host, memory=1024 * GIB))
+    small = replace(cluster, host=replace(cluster.host, memory=1024 * GIB, stated=True))
     assert not bool(moved.fits(small))
 
 
@@ -223,7 +223,7 @@ def test_a_fifth_of_a_node_s_memory_is_left_free():
     layout = Strategy(tp=8, pp=8, sequence_parallel=True, optimizer=Placement.HOST)
     found, cluster = priced("llama3.1-405b", "h100-80gb-sxm", layout, sequence=8192, batch=16)
     for share, fits in ((0.79, True), (0.81, False)):
-        host = replace(cluster.host, memory=float(found.host) / share)
+        host = replace(cluster.host, memory=float(found.host) / share, stated=True)
         large = replace(cluster, host=host, device=replace(cluster.device, memory=1e13))
         assert bool(found.fits(large)) is fits
 

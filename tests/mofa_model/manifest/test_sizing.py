@@ -11,6 +11,7 @@ from mofa_model.advice import advise
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError
 from mofa_model.kinds import TRAIN_JOB
+from mofa_model.kinds.pods import gpu_resource
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.jobs import request_of
@@ -138,7 +139,7 @@ def test_annotate_writes_the_answer_of_the_chosen_size_and_leaves_it_while_nothi
 def test_the_patch_sizes_a_trainjob_through_its_own_section():
     body = objects()[-1]
     words = ["--tensor-model-parallel-size", "2", "--micro-batch-size", "2"]
-    seen, change = TRAIN_JOB.size_patch(body, 2, 8, words)
+    seen, change = TRAIN_JOB.size_patch(body, 2, 8, "nvidia.com/gpu", words)
     assert seen == {"op": "test", "path": "/spec/trainer", "value": body["spec"]["trainer"]}
     after = change["value"]
     assert (after["numNodes"], after["numProcPerNode"]) == (2, 8)
@@ -146,8 +147,10 @@ def test_the_patch_sizes_a_trainjob_through_its_own_section():
     assert after["args"][0] == "pretrain_gpt.py"
     assert {"--tensor-model-parallel-size", "2"} <= {*after["args"]}
     assert "--tensor-model-parallel-size=8" not in after["args"]
+    _, other = TRAIN_JOB.size_patch(body, 2, 8, gpu_resource("AMD-Instinct-MI300X"), words)
+    assert other["value"]["resourcesPerNode"] == {"limits": {"amd.com/gpu": "8"}}
     stated = {**body, "spec": {**body["spec"], "trainer": after}}
     assert TRAIN_JOB.states_size(stated["spec"])
     assert not TRAIN_JOB.states_size(body["spec"])
     with pytest.raises(InputError, match="nothing to write the layout's arguments into"):
-        TRAIN_JOB.size_patch(objects(trainer={"args": []})[-1], 2, 8, words)
+        TRAIN_JOB.size_patch(objects(trainer={"args": []})[-1], 2, 8, "amd.com/gpu", words)
