@@ -53,6 +53,11 @@ SLOW: Final = ((WEEK, 2 * PLAUSIBLE), (4 * WEEK, 1.5 * PLAUSIBLE))
 MEMORY: Final = 1.5
 """Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict
 ends: one day does not turn it, and a rate that came back is believed soon. [1]"""
+USUAL_WANDER: Final = 0.5
+"""By how much of its mean a rate is taken to move until its sums tell: of LANL's systems the median.
+[1]"""
+MOST_WANDER: Final = 1.0
+"""The most that is believed of sums: the months of LANL's systems move by 0.2 to 1.1. [1]"""
 _SURER: Final = 1e6
 """Logarithm by which a direction in which the assumption is wrong goes before one that drifts. [1]"""
 _NEAR: Final = 0.25
@@ -93,8 +98,8 @@ def check_assumption(
     `lengths` is the length of each span [d], `expected` what the assumption expects in it [1],
     `failures` what was seen [1]. Failures where none can be expected contradict it at once.
 
-    >>> seen = np.array([1, 0, 1, 0, 0] * 3 + [3, 2, 2, 3, 1] * 3)
-    >>> found = check_assumption(np.ones(30), np.full(30, 0.5), seen)
+    >>> seen = np.array([1, 0, 1, 0, 0] * 3 + [3, 2, 2, 3, 1] * 5)
+    >>> found = check_assumption(np.ones(40), np.full(40, 0.5), seen)
     >>> found.verdict.value, found.since, round(found.ratio, 1)
     ('HigherThanAssumed', 15, 4.4)
     """
@@ -236,12 +241,12 @@ def slow_dispersion(
     each span. Ours. [1]
 
     Each dispersion is judged with its best change of rate, so that a change does not look like a
-    rate that moves. Until two sums are over, the largest counts; spans without days are taken as
+    rate that moves. Until two sums are over, a usual one counts; spans without days are taken as
     they are.
     """
     rates = np.append(1.0, RATIOS.ravel())
     found = np.zeros(failures.shape, dtype=int)
-    unknown = len(DISPERSIONS) - 1 if lengths[0] < WEEK - _NEAR else 0
+    unknown = -1 if lengths[0] < WEEK - _NEAR else 0
     for length, plausible in SLOW:
         sums = _sums(lengths, length)
         likelihood = np.zeros((len(sums) + 1, *failures.shape[1:], len(DISPERSIONS)))
@@ -258,18 +263,22 @@ def slow_dispersion(
         known = _largest_plausible(likelihood, plausible)
         known[:2] = unknown  # one sum alone does not tell
         at = _at_each_span(known, [stop for _, stop in sums], len(lengths))
-        found = np.maximum(found, np.minimum(at, _most_dispersed(lengths, expected, length)))
+        days = np.cumsum(lengths).reshape(-1, *[1] * (expected.ndim - 1))
+        mean = length * np.cumsum(expected, axis=0) / np.maximum(days, 1e-9)
+        usual, most = (moving_dispersion(mean, cv) for cv in (USUAL_WANDER, MOST_WANDER))
+        found = np.maximum(found, np.where(at < 0, usual, np.minimum(at, most)))
     return found
 
 
-def _most_dispersed(lengths: NDArray[Any], expected: NDArray[Any], length: float) -> NDArray[Any]:
-    """Position in DISPERSIONS of the largest that a sum of so many days [d] can have where a rate
-    moves by as much as its mean, after each span. Source: systems of LANL, whose months move by 0.2
-    to 1.1 of their mean. [1]
+def moving_dispersion(mean: NDArray[Any], wander: Ratio) -> NDArray[Any]:
+    """Position in DISPERSIONS of the sums of a rate that moves by `wander` of its mean: 1 + wander^2
+    mean. Ours. [1]
+
+    >>> [int(DISPERSIONS[moving_dispersion(np.array(12.0), one)]) for one in (0.5, 1.0)]
+    [4, 16]
     """
-    days = np.cumsum(lengths).reshape(-1, *[1] * (expected.ndim - 1))
-    mean = length * np.cumsum(expected, axis=0) / np.maximum(days, 1e-9)
-    return np.asarray(np.minimum(np.ceil(np.log2(1 + mean)), len(DISPERSIONS) - 1).astype(int))
+    steps = np.log2(1 + wander**2 * np.asarray(mean, dtype=float))
+    return np.asarray(np.minimum(np.rint(steps), len(DISPERSIONS) - 1).astype(int))
 
 
 def _sums(lengths: NDArray[Any], length: float) -> list[tuple[int, int]]:
