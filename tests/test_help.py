@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARSED = (
     "mofa operator",
     "mofa profile --from-cluster",
+    "mofa profile --measure",
     "mofa doctor",
     "mofa pools",
     "mofa top",

@@ -84,7 +84,7 @@ def to_inputs(
     model = model_of(spec.model, config, f"{path}.model")
     if spec.training.imbalance is not None:
         model = read_imbalance(model, spec.training.imbalance, field=f"{path}.training.imbalance")
-    recipe, notes = _recipe(spec.training.precision, f"{path}.training.precision")
+    recipe, notes = _recipe(_precision(spec, trainer), f"{path}.training.precision")
     precision = presets.precision(recipe, stack=stack)
     training = Training(
         sequence=spec.training.sequence_length,
@@ -271,6 +271,15 @@ def _current(
     except DoesNotFit as error:
         words = text if isinstance(text, str) else shlex.join(text)
         return Unplaced(text=words[:_LONGEST], why=error.why)
+
+
+def _precision(spec: TrainingJobSpec, trainer: str) -> str:
+    """The precision that is said; else the usual one, or the first of a trainer that lacks it."""
+    usual = spec.training.precision
+    if "precision" in spec.training.model_fields_set:
+        return usual
+    had = framework(trainer).given.get("precisions", (usual,))
+    return usual if usual in had else str(had[0])
 
 
 def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:

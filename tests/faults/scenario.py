@@ -30,7 +30,7 @@ KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
 """What is compared; how many jobs a policy applies to is counted only now and then."""
 EARLY: Final = frozenset({("aimed", "Recommended"), ("aimed", "LowConfidence")})
 """Events that are right where a JobSet is seen before the TrainingJob that is about it; which watch is first, chance says."""
-TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime"})
+TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime", "earlier", "lately"})
 State = dict[str, Any]
 
 

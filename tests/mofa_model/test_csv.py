@@ -28,6 +28,7 @@ ANSWERS = {
     "simulate timeline": "simulate --nodes 2048 --step 10s --runs 2 --timeline 5",
     "sweep": f"sweep {JOB} --vary gpus=64,128 --constraint pp=1",
     "calibrate": "calibrate --from-runs runs.csv",
+    "which": "which --model llama3-8b --tokens 5M --gpu l4",
     "presets": "presets",
     "presets models": "presets models",
     "presets devices": "presets devices",
