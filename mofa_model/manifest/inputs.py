@@ -93,7 +93,10 @@ def to_inputs(
         tokens=units.count(spec.training.tokens, field=f"{path}.training.tokens")
         if spec.training.tokens
         else 0,
-        optimizer=_optimizer(spec.training.optimizer, f"{path}.training.optimizer"),
+        optimizer=_optimizer(
+            spec.training.optimizer or _had(trainer, "optimizers", "adamw"),
+            f"{path}.training.optimizer",
+        ),
         adapters=_adapters(spec.training, model, f"{path}.training"),
         documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
         if spec.training.documents
@@ -276,9 +279,13 @@ def _current(
 def _precision(spec: TrainingJobSpec, trainer: str) -> str:
     """The precision that is said; else the usual one, or the first of a trainer that lacks it."""
     usual = spec.training.precision
-    if "precision" in spec.training.model_fields_set:
-        return usual
-    had = framework(trainer).given.get("precisions", (usual,))
+    is_said = "precision" in spec.training.model_fields_set
+    return usual if is_said else _had(trainer, "precisions", usual)
+
+
+def _had(trainer: str, what: str, usual: str) -> str:
+    """What is usual, where a trainer has it; else the first that it has."""
+    had = framework(trainer).given.get(what, (usual,))
     return usual if usual in had else str(had[0])
 
 
