@@ -1,8 +1,4 @@
-"""The what-if form: the command's questions, with bounds for a page and errors beside their fields.
-
-Anybody who reaches the page chooses its address. So no field opens a file or a connection: models
-are presets, or those that were named when the page was started.
-"""
+"""The what-if form: the command's questions, with bounds for a page and errors beside their fields."""
 
 from __future__ import annotations
 
@@ -15,11 +11,12 @@ from typing import Any, Final
 from mofa_model import presets
 from mofa_model.answers.advise import AdviceAnswer, advise
 from mofa_model.answers.answer import in_python, parameters_of
+from mofa_model.answers.forms import KEPT, check_values, errors_by_field, written_values
 from mofa_model.answers.questions import AdviceQuestion, SweepQuestion
 from mofa_model.answers.sweep import FIGURES, Row, SweepAnswer, sweep
 from mofa_model.answers.training import framework_of
 from mofa_model.answers.vary import Point, parse_vary, points_of
-from mofa_model.errors import BadValue, InputError, Missing, MofaError
+from mofa_model.errors import BadValue, InputError, MofaError
 from mofa_model.page.markup import FormField
 from mofa_model.records import dataclass
 from mofa_model.search import trainers
@@ -29,10 +26,6 @@ POINTS: Final = 24
 """Points of a page's sweep; the command asks any number. [1]"""
 PATIENCE: Final = 0.5
 """Work of a page's sweep after which no further point is begun. [s]"""
-LONGEST: Final = 200
-"""Characters of a field. [1]"""
-KEPT: Final = 32
-"""Answers that are kept for whoever loads or exports the page again. [1]"""
 DRAWN: Final = (
     "tokens_per_second",
     "step_seconds",
@@ -129,9 +122,7 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
 
 def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
     """The answer to a form, or what cannot be right in it."""
-    values = {
-        name: text.strip() for name, text in given.items() if name in _LABELS and text.strip()
-    }
+    values = written_values(given, _LABELS)
     if not values:
         return WhatIf(values=FIRST)
     found = WhatIf(values=values)
@@ -142,17 +133,8 @@ def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
             if "vary" in values:
                 swept, unasked = _swept(question, values["vary"])
                 found = replace(found, sweep=swept, unasked=unasked)
-    except Missing as error:
-        return replace(
-            found,
-            errors={
-                _PARAMETERS[flag]: f"is missing; for example {example}"
-                for flag, example in error.examples.items()
-            },
-        )
     except MofaError as error:
-        name, _, why = str(error).partition(": ")
-        return replace(found, errors={name: why} if name in _LABELS else {"": str(error)})
+        return replace(found, errors=errors_by_field(error, _LABELS, _PARAMETERS))
     return found
 
 
@@ -162,11 +144,7 @@ def _advised(question: AdviceQuestion) -> AdviceAnswer:
 
 
 def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestion:
-    for name, text in values.items():
-        if len(text) > LONGEST:
-            raise BadValue(name, text, f"write at most {LONGEST} characters")
-    if "model" in values and values["model"] not in models:
-        presets.resolve("models", values["model"], field="model")
+    check_values(values, models)
     if "current" in values:
         pairs_of(values["current"], "current")
     words: dict[str, Any] = {

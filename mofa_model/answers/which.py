@@ -129,13 +129,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySaving:
-    """A setting that makes a layout smaller, against the same layout without it."""
+    """A setting that saves memory, and what it costs compared with the same layout without it."""
 
     words: str
     costs: Ratio
-    """Part by which a step is longer with it; below zero where it is shorter. [1]"""
+    """Share by which it makes a step longer; negative where the step gets shorter. [1]"""
     saved_memory: Bytes
-    """Memory of the fullest device that it saves. [B]"""
+    """Memory that it saves on the fullest device. [B]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +378,7 @@ _BY: Final[Mapping[str, Callable[[MachineChoice], tuple[float, ...]]]] = {
 
 
 def _best_of_each(choices: Sequence[MachineChoice], devices: int) -> Iterator[MachineChoice]:
-    """The best choice on each device; where one device is asked for, of each method on it."""
+    """The best choice of each device. If only one device is asked for: the best of each method."""
     seen: set[tuple[str, str]] = set()
     for one in choices:
         key = (one.machine.device, one.recipe.method if devices == 1 else "")

@@ -1,4 +1,4 @@
-"""The form of `mofa which` on a page: as the what-if form, it opens no file and no connection."""
+"""The form of `mofa which` on a page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.answers.answer import in_python, parameters_of
+from mofa_model.answers.forms import KEPT, check_values, errors_by_field, written_values
 from mofa_model.answers.questions import WhichQuestion
-from mofa_model.answers.what_if import KEPT, LONGEST
 from mofa_model.answers.which import RECIPES, WhichAnswer, which
-from mofa_model.errors import BadValue, Missing, MofaError
+from mofa_model.errors import MofaError
 from mofa_model.page.markup import FormField
 from mofa_model.records import dataclass
 
@@ -82,23 +82,14 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
 
 def which_form(given: Mapping[str, str], models: Sequence[str] = ()) -> WhichForm:
     """The answer to a form, or what cannot be right in it."""
-    values = {
-        name: text.strip() for name, text in given.items() if name in _LABELS and text.strip()
-    }
+    values = written_values(given, _LABELS)
     if not values:
         return WhichForm(values=FIRST)
     try:
         with in_python(_PARAMETERS):
             return WhichForm(values=values, answer=_answered(_question(values, models)))
-    except Missing as error:
-        errors = {
-            _PARAMETERS.get(flag, ""): f"is missing; for example {example}"
-            for flag, example in error.examples.items()
-        }
-        return WhichForm(values=values, errors=errors)
     except MofaError as error:
-        name, _, why = str(error).partition(": ")
-        return WhichForm(values=values, errors={name: why} if name in _LABELS else {"": str(error)})
+        return WhichForm(values=values, errors=errors_by_field(error, _LABELS, _PARAMETERS))
 
 
 @lru_cache(KEPT)
@@ -107,10 +98,6 @@ def _answered(question: WhichQuestion) -> WhichAnswer:
 
 
 def _question(values: Mapping[str, str], models: Sequence[str]) -> WhichQuestion:
-    for name, text in values.items():
-        if len(text) > LONGEST:
-            raise BadValue(name, text, f"write at most {LONGEST} characters")
-    if "model" in values and values["model"] not in models:
-        presets.resolve("models", values["model"], field="model")
+    check_values(values, models)
     words: dict[str, Any] = dict(values)
     return WhichQuestion(**words)

@@ -114,6 +114,11 @@ class Framework:
             return "documents", "attention that stops where packed documents end"
         return None
 
+    def usual(self, name: str, value: str) -> str:
+        """A usual value where it has that one; else the first of those that it has."""
+        had = self.given.get(name, (value,))
+        return value if value in had else str(had[0])
+
     def lacks(self, name: str) -> bool:
         """Whether it is said to be without something."""
         return self.given.get(name, True) is False

@@ -46,8 +46,8 @@ _WITHIN: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, eq=False)
 class LayerWork:
-    """Forward work and messages of one layer, whatever of it is done again, copied to the host, or
-    hidden by other micro-batches. [s]
+    """Times of one layer's forward work and messages. Recomputation, copies to the host and what
+    other micro-batches hide are not in them yet. [s]
     """
 
     layer: Layer
@@ -55,27 +55,27 @@ class LayerWork:
     scale: Ratio
     """Factor on the times of blocks and stream. [1]"""
     stream: Seconds
-    """Norms, residuals, and work on tensors as wide as the residual stream."""
+    """Time of norms, of residual additions, and of other work on tensors of the hidden size. [s]"""
     linear: Seconds
     core_time: Seconds
     elementwise: Seconds
-    weight: Seconds
-    """Products of weight gradients."""
+    weight_gradients: Seconds
+    """Time of the products that make weight gradients. [s]"""
     sent_forward: Seconds
-    """Messages of tensor ranks."""
+    """Time of the messages between tensor ranks. [s]"""
     sent_backward: Seconds
     tensor: Seconds
-    """What compute leaves of them."""
+    """Time of these messages that compute does not hide. [s]"""
     tensor_backward: Seconds
     ring: Seconds
-    """Messages of context ranks."""
+    """Time of the messages between context ranks. [s]"""
     ring_exposed: Seconds
-    """What compute leaves of them."""
-    context_backward: Seconds
+    """Time of these messages that compute does not hide. [s]"""
+    ring_exposed_backward: Seconds
     dispatch: Seconds
-    """Messages of expert ranks."""
+    """Time of the messages between expert ranks. [s]"""
     accumulate: Seconds
-    """The sum of gradients."""
+    """Time to add this micro-batch's gradients to their sum. [s]"""
 
 
 WORK: Final = ("sequence_parallel", "tensor_overlap")
@@ -148,14 +148,14 @@ def _work(
         linear=linear,
         core_time=core,
         elementwise=elementwise,
-        weight=weight,
+        weight_gradients=weight,
         sent_forward=sent_forward,
         sent_backward=sent_backward,
         tensor=overlap.tensor_exposed(sent_forward, linear, tails[0]),
         tensor_backward=overlap.tensor_exposed(sent_backward, linear + weight, tails[1]),
         ring=ring,
         ring_exposed=overlap.context_exposed(ring, beside_ring * core, s.cp, k.context),
-        context_backward=overlap.context_exposed(
+        ring_exposed_backward=overlap.context_exposed(
             2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
         ),
         dispatch=_sum(block.all_to_all for block in blocks),
@@ -191,10 +191,15 @@ def layer_times(
 def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
     s, layer, blocks, scale = strategy, work.layer, work.block_times, work.scale
     c, k = cluster.calibration.compute, cluster.calibration.overlap
-    linear, core, elementwise, weight = work.linear, work.core_time, work.elementwise, work.weight
+    linear, core, elementwise, weight = (
+        work.linear,
+        work.core_time,
+        work.elementwise,
+        work.weight_gradients,
+    )
     sent_forward, sent_backward = work.sent_forward, work.sent_backward
     tensor, tensor_backward = work.tensor, work.tensor_backward
-    ring, context, context_backward = work.ring, work.ring_exposed, work.context_backward
+    ring, context, context_backward = work.ring, work.ring_exposed, work.ring_exposed_backward
     dispatch = work.dispatch
     forward_work, more_passes = linear + elementwise + core, exchanges_again(s, layer)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from mofa_model.identity.pods import PodForm, WrittenContainer, number
-from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed
+from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed, gpu_resource
 from mofa_model.kinds.shape import Beside, Reference, glance, part
 from mofa_model.records import dataclass
 
@@ -203,8 +203,7 @@ def agrees(devices: Devices, preset: str) -> bool:
     >>> agrees(Devices(vendor="amd", product="amd"), "h100-80gb-sxm")
     False
     """
-    theirs = "amd" if preset.startswith("mi") else "nvidia"
-    if devices.vendor != theirs:
+    if devices.vendor != gpu_resource(preset).partition(".")[0]:
         return False
     wanted = devices.product.partition("-")[2]
     return not wanted or re.match(rf"{re.escape(wanted)}(?![0-9])", preset) is not None

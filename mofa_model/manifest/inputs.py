@@ -94,7 +94,7 @@ def to_inputs(
         if spec.training.tokens
         else 0,
         optimizer=_optimizer(
-            spec.training.optimizer or _had(trainer, "optimizers", "adamw"),
+            spec.training.optimizer or framework(trainer).usual("optimizers", "adamw"),
             f"{path}.training.optimizer",
         ),
         adapters=_adapters(spec.training, model, f"{path}.training"),
@@ -280,13 +280,7 @@ def _precision(spec: TrainingJobSpec, trainer: str) -> str:
     """The precision that is said; else the usual one, or the first of a trainer that lacks it."""
     usual = spec.training.precision
     is_said = "precision" in spec.training.model_fields_set
-    return usual if is_said else _had(trainer, "precisions", usual)
-
-
-def _had(trainer: str, what: str, usual: str) -> str:
-    """What is usual, where a trainer has it; else the first that it has."""
-    had = framework(trainer).given.get(what, (usual,))
-    return usual if usual in had else str(had[0])
+    return usual if is_said else framework(trainer).usual("precisions", usual)
 
 
 def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:

@@ -58,8 +58,6 @@ USUAL_WANDER: Final = 0.5
 [1]"""
 MOST_WANDER: Final = 1.0
 """The most that is believed of sums: the months of LANL's systems move by 0.2 to 1.1. [1]"""
-_SURER: Final = 1e6
-"""Logarithm by which a direction in which the assumption is wrong goes before one that drifts. [1]"""
 _NEAR: Final = 0.25
 """By how much a sum of whole spans may be shorter than asked. [d]"""
 
@@ -113,7 +111,9 @@ def check_assumption(
     moved, wrong = evidence_against(lengths, expected, failures, alarm)
     has_moved, is_wrong = (verdict_holds(against)[-1] for against in (moved, wrong))
     if has_moved.any():  # a rate that came back is not wrong any more
-        way = int(np.argmax(np.where(has_moved, moved[-1] + _SURER * is_wrong, -np.inf)))
+        way = max(
+            np.flatnonzero(has_moved).tolist(), key=lambda one: (is_wrong[one], moved[-1, one])
+        )
         since = _change(expected, failures, RATIOS[way])
         seen, foreseen = (float(np.sum(one[since:])) for one in (failures, expected))
         return AssumptionCheck(

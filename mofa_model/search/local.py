@@ -86,7 +86,7 @@ class LocalShapes:
     def _once(
         self, names: tuple[str, ...], work: Strategy, price: Callable[[dict[str, Any]], Any]
     ) -> Any:
-        """What is priced under the features of these names, once for equal ones."""
+        """The result of `price` for the named features; equal features are priced only once."""
         features = {name: getattr(work, name) for name in names}
         if "recompute_layers" in features:
             features["recompute_layers"] = float(np.any(features["recompute_layers"]))

@@ -232,7 +232,10 @@ def _time(
     local: LocalShapes,
     leaders: Leaders,
 ) -> None:
-    """Step times of choices, which share what is of the whole step, the shortest pipelines first."""
+    """Write the step times of all options of a block; layouts with the shortest pipelines come first.
+
+    What does not depend on the option is computed once.
+    """
     w, c = context.workload, context.cluster
     sizes = [len(one.rows) for one in choices]
     columns = np.concatenate([one.rows for one in choices])

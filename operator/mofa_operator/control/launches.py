@@ -17,6 +17,7 @@ from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Refused
 from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.looks import again_and_again
 from mofa_operator.control.references import References
 from mofa_operator.decide.job import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
@@ -50,12 +51,7 @@ class LaunchObserver:
 
     async def run(self) -> None:
         """Look, until cancelled."""
-        while True:
-            try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - one look that fails must not end the others
-                _log.exception("the look at the pods of jobs failed")
-            await asyncio.sleep(self.interval)
+        await again_and_again(self.look, self.interval, "the pods of jobs")
 
     async def look(self) -> None:
         """Look at every job once."""

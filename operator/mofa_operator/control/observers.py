@@ -19,6 +19,7 @@ from mofa_model.kinds import KINDS, JobKind
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
 from mofa_operator.control.enqueuer import Enqueuer
+from mofa_operator.control.looks import again_and_again
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.job import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
@@ -178,12 +179,7 @@ class JobObserver:
 
     async def run(self) -> None:
         """Look, until cancelled."""
-        while True:
-            try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - one look that fails must not end the others
-                _log.exception("the look at running jobs failed")
-            await asyncio.sleep(self.interval)
+        await again_and_again(self.look, self.interval, "running jobs")
 
     async def look(self) -> None:
         """Look at every job once."""
@@ -327,13 +323,12 @@ class PoolObserver:
 
     async def run(self) -> None:
         """Look, until cancelled."""
-        while True:
-            try:
-                await self.look()
-                self.succeeded()
-            except Exception:  # noqa: BLE001 - one look that fails must not end the others
-                _log.exception("the look at jobs and nodes failed")
-            await asyncio.sleep(self.interval)
+        await again_and_again(self._succeed, self.interval, "jobs and nodes")
+
+    async def _succeed(self) -> None:
+        """Look once, and say that it was done."""
+        await self.look()
+        self.succeeded()
 
     async def look(self) -> None:
         """Look at everything once."""

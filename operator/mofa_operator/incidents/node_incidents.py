@@ -1,4 +1,4 @@
-"""What happened to one node: its outages, faults of its parts, and outages that its domain shares.
+"""What happened to one node: its outages, and faults of its parts.
 
 An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it
 is its repair. Events that are close in time are one incident: an XID just before the host dies is
@@ -8,22 +8,18 @@ its first sign.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import median
 from typing import Final, NamedTuple
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.incident_causes import OFF_THE_BUS, XidMeaning, meaning
-from mofa_model.units import DAY, HOUR
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.timelines import (
     ALLOCATABLE,
     BOOT,
-    CORDON,
     COUNTED,
     DETECTED,
     PROBLEM,
@@ -39,7 +35,6 @@ from mofa_operator.incidents.timelines import (
     joined,
     length,
     overlap,
-    spans_of,
     without,
 )
 
@@ -62,23 +57,12 @@ NOTICE: Final = 600.0
 """Longest notice with which a provider takes a machine back; a drain waits longer. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
-_MOST: Final = 0.5
-"""Share of a pool's nodes above which what they share is no matter of single nodes. [1]"""
-_DOMAIN: Final = 3
-"""Fewest nodes that make an outage of a domain: two may fail at once by chance. [1]"""
-_PAIR: Final = 2
-"""Nodes that do where a label is theirs alone. [1]"""
 _SIGN: Final = 240.0
 """How long before an outage a fault is its first sign, beside two samples. [s]"""
 _FALLEN_OFF: Final = 900.0
 """How long after an XID the series of its GPU may end for it to be the same fault. [s]"""
 OUTAGES: Final = (causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN, causes.NODE_LOST)
 """Causes of failures in which the whole node is away."""
-_OF_DOMAINS: Final = (
-    *(causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN),
-    *(causes.GPU_FATAL, causes.GPU_LOST, causes.NIC),
-)
-"""Causes of faults that a domain may share: a rack's power or switch, an NVLink domain."""
 _LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
 _GPU: Final = re.compile(
     r"gpu|xid|nvlink|nvswitch|nvidia|accelerat|(?<![a-z])ecc|memory.?integrity|interconnect",
@@ -239,7 +223,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             yield _taken_away(node, one)
 
 
-def _ended(pods: Sequence[PodTimeline], start: float, end: float) -> bool:
+def ended(pods: Sequence[PodTimeline], start: float, end: float) -> bool:
     """Whether a pod that had not succeeded, or a container of one, ended in a time. [s]"""
     return any(
         (not pod.succeeded and start <= (pod.last if pod.over is None else pod.over) <= end)
@@ -259,7 +243,7 @@ def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
     begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - 600]
     notice = at - min(begins, default=at)
     longest = NOTICE if until == at else NOTICE / 2
-    if notice <= longest + step and _ended(node.pods, at - notice - step, at + NOTICE):
+    if notice <= longest + step and ended(node.pods, at - notice - step, at + NOTICE):
         evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
         return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)
     taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
@@ -434,7 +418,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
         elif blind and (
             any(0 < a - rise.at <= TO_CORDON for a, _ in node.cordons)
-            or _ended(node.pods, rise.clean - 60, rise.at + near + 900)
+            or ended(node.pods, rise.clean - 60, rise.at + near + 900)
         ):
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR)
     for rise, code in xids:
@@ -539,190 +523,3 @@ def _fault(
             later = f"cordoned {max(0.0, cordon.start - at) / 60:.0f} min later"
             return of_node(node.name, at, cordon.end, cause, *evidence, later)
     return of_node(node.name, at, at + BRIEF, cause, *evidence)
-
-
-# ----------------------------------------------------------------- what many nodes have in common
-
-
-def configured(timelines: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozenset[str]]:
-    """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
-
-    A cordon is a change. What stands throughout, or on most of the pool for days, or what training
-    pods are placed under, is how the pool is set up.
-    """
-    standing: defaultdict[str, dict[str, list[Span]]] = defaultdict(dict)
-    for node in timelines:
-        for signal in (CORDON, TAINT):
-            for line in node.of(signal):
-                spans = spans_of(line.runs, 1.0, node.spacing.get(signal, 0.0))
-                if spans:
-                    known = standing["".join(line.part)].get(node.name, [])
-                    standing["".join(line.part)][node.name] = joined([*known, *spans])
-    by_name = {node.name: node for node in timelines}
-
-    def throughout(key: str, name: str) -> bool:
-        node = by_name[name]
-        left = without(overlap(node.presence, node.sampled), standing[key][name])
-        return length(left) <= 3 * node.sample_spacing
-
-    def usual(key: str) -> bool:
-        spans = standing[key]
-        placed = any(
-            a + 300 < pod.created < b - 300 and pod.started is not None and pod.started < b
-            for name, many in spans.items()
-            for a, b in many
-            for pod in by_name[name].pods
-        )
-        most = len(spans) > _MOST * len(timelines)
-        lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
-        return placed or (most and lasting > _MOST * len(timelines))
-
-    everywhere = {key for key in standing if usual(key)}
-    always = {
-        (key, name)
-        for key, spans in standing.items()
-        for name in spans
-        if (key or len(spans) > _MOST * len(timelines)) and throughout(key, name)
-    }
-
-    def keys(node: NodeTimeline) -> frozenset[str]:
-        return frozenset({*everywhere, *(key for key, name in always if name == node.name)})
-
-    return keys
-
-
-def seen_by_observer(
-    incidents: Sequence[Incident],
-    timelines: Mapping[str, NodeTimeline],
-    sample_spacing: float,
-) -> list[Incident]:
-    """The incidents; those that only whoever watches the nodes saw are one, and no failure.
-
-    Where many nodes go quiet at once while their exporters speak and what trains there goes on, the
-    observer failed. [s]
-    """
-    doubtful = [i for i in incidents if i.cause is causes.KUBELET_DOWN or _is_told(i)]
-    rest = [i for i in incidents if i not in doubtful]
-    for group in _at_once(doubtful, sample_spacing):
-        here = [pod for i in group for pod in timelines[i.name].pods]
-        start, end = group[0].start, max(i.end for i in group)
-        lives = [pod for pod in here if pod.created < start < pod.last]
-        cordoned = any(
-            start - sample_spacing < a <= end + TO_CORDON
-            for i in group
-            for a, _ in timelines[i.name].cordons
-        )
-        speaks = all(
-            not overlap([Span(i.start, i.end)], timelines[i.name].dark or []) for i in group
-        )
-        went_on = not _ended(here, start - 60, min(end, start + HOUR) + 600)
-        whole = len(group) >= _DOMAIN and not cordoned
-        if whole and went_on and (lives or speaks):
-            evidence = f"{len(group)} nodes at once, and what ran on them went on"
-            rest.append(
-                replace(
-                    group[0],
-                    kind="domain",
-                    name=_several(group),
-                    end=end,
-                    cause=causes.OBSERVER,
-                    nodes=tuple(sorted(i.name for i in group)),
-                    evidence=(evidence, *group[0].evidence),
-                )
-            )
-        else:
-            rest += group
-    return sorted(rest, key=lambda incident: (incident.start, incident.name))
-
-
-def _is_told(incident: Incident) -> bool:
-    """Whether a fault is only told, by a condition or by the count of GPUs."""
-    told = ("problem ", "condition ", "the node offers ")
-    return incident.cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC) and all(
-        text.startswith(told) for text in incident.evidence
-    )
-
-
-def _at_once(incidents: Sequence[Incident], sample_spacing: float) -> list[list[Incident]]:
-    """Incidents in groups of those that began together; `sample_spacing` is between samples. [s]"""
-    groups: list[list[Incident]] = []
-    for incident in sorted(incidents, key=lambda i: i.start):
-        if groups and incident.start - groups[-1][0].start <= sample_spacing + 60.0:
-            groups[-1].append(incident)
-        else:
-            groups.append([incident])
-    return groups
-
-
-def _several(group: Sequence[Incident]) -> str:
-    names = sorted({i.name for i in group})
-    return f"{names[0]} and {len(names) - 1} more"
-
-
-# ------------------------------------------------------------------------------------ whole domains
-
-
-def domains(
-    incidents: Sequence[Incident], labels: Mapping[str, Mapping[str, str]], sample_spacing: float
-) -> list[Incident]:
-    """Incidents of nodes; faults that began together in one domain are one, of any cause. [s]"""
-    faults = [
-        i for i in incidents if i.cause.counts and i.kind == "node" and i.cause in _OF_DOMAINS
-    ]
-    rest = [i for i in incidents if i not in faults]
-    for group in _at_once(faults, sample_spacing):
-        rest += _of_domains(group, labels)
-    return sorted(rest, key=lambda incident: (incident.start, incident.name))
-
-
-def _of_domains(
-    group: list[Incident], labels: Mapping[str, Mapping[str, str]]
-) -> Iterator[Incident]:
-    """Faults that began together as one of the smallest label that they have in common.
-
-    Three at once have one cause, whether or not a label says which; two only where a label is
-    theirs alone.
-    """
-    left = {i.name: i for i in group}
-    everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())
-    while len(left) > 1:
-        here = Counter(pair for name in left for pair in labels.get(name, {}).items())
-        shared = [
-            (count, -everywhere[pair], pair)
-            for pair, count in here.items()
-            if everywhere[pair] < len(labels)
-            and (
-                everywhere[pair] <= max(2 * count, count + 2)
-                if count >= _DOMAIN
-                else everywhere[pair] == count == _PAIR
-            )
-        ]
-        if shared:
-            _, _, (label, value) = max(shared)
-            members = [i for i in left.values() if labels.get(i.name, {}).get(label) == value]
-            name, said = value, f"with {label}={value} "
-            if len(left) - len(members) >= _PAIR:  # several domains at once have a cause above them
-                members = list(left.values())
-                name, said = _several(members), ""
-        elif len(left) >= _DOMAIN:
-            members = list(left.values())
-            name, said = _several(members), ""
-        else:
-            break
-        first = min(members, key=lambda i: i.start)
-        common = Counter(i.cause for i in members).most_common(1)[0][0]
-        is_down = common in OUTAGES and (
-            common is not causes.KUBELET_DOWN or "its exporters were silent too" in first.evidence
-        )
-        yield replace(
-            first,
-            kind="domain",
-            name=name,
-            end=median(i.end for i in members),
-            cause=causes.RACK_OUTAGE if is_down else common,
-            nodes=tuple(sorted(i.name for i in members)),
-            evidence=(f"{len(members)} nodes {said}at once", *first.evidence),
-        )
-        for one in members:
-            left.pop(one.name, None)
-    yield from left.values()

@@ -17,12 +17,8 @@ from mofa_operator.incidents.incident import (
     time_apart,
 )
 from mofa_operator.incidents.job_incidents import JobIncidents
-from mofa_operator.incidents.node_incidents import (
-    configured,
-    domains,
-    node_incidents,
-    seen_by_observer,
-)
+from mofa_operator.incidents.node_incidents import node_incidents
+from mofa_operator.incidents.shared_incidents import configured, domains, seen_by_observer
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, joined, overlap
 
 

@@ -318,7 +318,7 @@ class NodeTimeline:
 
     @cached_property
     def cordons(self) -> list[Span]:
-        """When it accepted no new pods, though usually it does."""
+        """Times in which the node accepted no new pods, without those that are its configuration."""
         spans = [
             span
             for signal in (CORDON, TAINT)

@@ -52,7 +52,7 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
 
 
 def test_a_question_of_a_sweep_is_asked_without_its_publisher_though_runs_of_it_had_no_room():
-    """Runs out of memory have no step and no group: nanotron's were asked with nanotron's own runs."""
+    """A run that ends out of memory names no group in its table. Such runs of nanotron were once judged with nanotron's own runs."""
     runs = measured_runs()
     known = dict(zip(runs.names, runs.groups, strict=True))
     cases = load(CASES / "sweep.json")[0]

@@ -8,9 +8,9 @@ from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.incident_causes import XidMeaning, meaning
-from mofa_operator.incidents.node_incidents import domains
 from mofa_operator.incidents.node_incidents import node_incidents as incidents_of
 from mofa_operator.incidents.past import past
+from mofa_operator.incidents.shared_incidents import domains
 from mofa_operator.incidents.timelines import (
     ALLOCATABLE,
     BOOT,

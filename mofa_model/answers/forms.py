@@ -1,0 +1,48 @@
+"""What the forms of pages have in common: what was written in their fields, and what is wrong there.
+
+Anybody who reaches a page chooses its address. So no field opens a file or a connection: models
+are presets, or those that were named when the page was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mofa_model import presets
+from mofa_model.errors import BadValue, Missing, MofaError
+
+LONGEST: Final = 200
+"""Characters of a field. [1]"""
+KEPT: Final = 32
+"""Answers that are kept for whoever loads or exports the page again. [1]"""
+
+
+def written_values(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """What is written in known fields, without spaces around it."""
+    return {name: text.strip() for name, text in given.items() if name in known and text.strip()}
+
+
+def check_values(values: Mapping[str, str], models: Collection[str]) -> None:
+    """Refuse a text that is too long, and a model that is neither named here nor a preset."""
+    for name, text in values.items():
+        if len(text) > LONGEST:
+            raise BadValue(name, text, f"write at most {LONGEST} characters")
+    if "model" in values and values["model"] not in models:
+        presets.resolve("models", values["model"], field="model")
+
+
+def errors_by_field(
+    error: MofaError, known: Collection[str], field_of: Mapping[str, str]
+) -> dict[str, str]:
+    """What is wrong, by field; what concerns none of them stands under an empty name.
+
+    `field_of` has the field of each option that an error may name.
+    """
+    if isinstance(error, Missing):
+        return {
+            field_of.get(flag, ""): f"is missing; for example {example}"
+            for flag, example in error.examples.items()
+        }
+    name, _, why = str(error).partition(": ")
+    return {name: why} if name in known else {"": str(error)}
