@@ -154,8 +154,8 @@ CHAINS = {
     ),
     "ettr": (
         "mofa_operator.observe.history.node_series.NodeSeries._names",
-        "mofa_operator.observe.history.day_samples._DayReader.read",
-        "mofa_operator.observe.history.day_samples.pool_timelines",
+        "mofa_operator.observe.history.pool_samples._StretchReader.read",
+        "mofa_operator.observe.history.pool_samples.pool_timelines",
         "mofa_operator.incidents.node_incidents.node_incidents",
         "mofa_operator.incidents.past.past",
         "mofa_operator.observe.history.history._history",

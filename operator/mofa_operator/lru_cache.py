@@ -30,6 +30,12 @@ class LruCache(Generic[T]):
         self._kept.move_to_end(key)
         return self._kept[key]
 
+    def get(self, key: Hashable) -> T | None:
+        """What is kept, and now used; None where nothing is."""
+        if key not in self._kept:
+            return None
+        return self[key]
+
     def __setitem__(self, key: Hashable, value: T) -> None:
         """Keep it."""
         self._kept[key] = value

@@ -335,7 +335,7 @@ def test_an_unreachable_server_is_no_history_and_no_exception():
 
 
 def test_stretches_that_are_over_are_asked_for_once(url):
-    known = history.KnownDays()
+    known = history.KnownSamples()
     first = look(url, known=known, now=END)
     kept = dict(known._kept)
     assert len(kept) >= 4

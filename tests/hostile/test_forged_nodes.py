@@ -140,7 +140,11 @@ def test_the_history_of_a_pool_is_what_exporters_say_and_says_whom_it_left_out(s
 def test_a_second_profile_over_the_same_nodes_asks_for_what_is_not_settled_alone(
     started, monkeypatch
 ):
-    server, asked, known = started(list(sampled(HONEST, lambda _: True))), [], history.KnownDays()
+    server, asked, known = (
+        started(list(sampled(HONEST, lambda _: True))),
+        [],
+        history.KnownSamples(),
+    )
     ask = Prometheus.query
 
     async def counted(self, query, at=None):

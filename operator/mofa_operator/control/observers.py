@@ -27,7 +27,7 @@ from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.history.history import KnownDays, history
+from mofa_operator.observe.history.history import KnownSamples, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 from mofa_operator.observe.progress.run_records import RunRecords
@@ -122,7 +122,7 @@ def history_queue(
     settings: PrometheusSettings,
 ) -> PeriodicQueue:
     """Asks Prometheus again and again for the history of every included profile."""
-    known, lately, warned = KnownDays(), RecentNodes(store), dict[Key, str]()
+    known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
 
     async def ask(profile: LiveObject) -> History | NoHistory:
         now, name = time.time(), profile.key.name

@@ -345,26 +345,34 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
             gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
             evidence = "row remapping failed" if signal is REMAP else f"problem {name}"
             told = line
-            if signal is PROBLEM and _is_health(line):
+            if signal is PROBLEM and _is_health(line, node.presence):
                 runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
                 told, evidence = replace(line, runs=runs), f"condition {name} is not true"
             for rise in _rises(node, told):
                 yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
 
 
-def _is_health(line: SignalTimeline) -> bool:
+def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:
     """Whether a condition is true where all is well: by its name, or as it mostly is."""
-    true = sum(run.end - run.start for run in line.runs if run.value)
-    whole = line.runs[-1].end - line.runs[0].start
-    falls = line.runs[0].value and line.runs[-1].value and any(not run.value for run in line.runs)
-    return bool(_HEALTHY.search("/".join(line.part)) or (falls and true > 0.8 * whole))
+    if _HEALTHY.search("/".join(line.part)):
+        return True
+    runs = line.held()
+    first, last = runs[0].start, runs[-1].end
+    before = [Span(a, min(b, first)) for a, b in presence if line.unread(a, first) and a < first]
+    after = [Span(max(a, last), b) for a, b in presence if line.unread(last, b) and b > last]
+    unread = length(before) + length(after)  # it was true there as at its ends
+    true = sum(run.end - run.start for run in runs if run.value) + unread
+    falls = runs[0].value and runs[-1].value and any(not run.value for run in runs)
+    return bool(falls and true > 0.8 * (last - first + unread))
 
 
 def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
     """New values other than 0, and when they changed: a gauge repeats its last value."""
     gap, first = node.spacing.get(line.signal, 0.0), line.runs[0]
-    appears = line.signal in (PROBLEM, XID_COUNT) and any(
-        a + 3 * gap + 60 < first.start <= b for a, b in node.presence
+    appears = (
+        line.signal in (PROBLEM, XID_COUNT)
+        and any(a + 3 * gap + 60 < first.start <= b for a, b in node.presence)
+        and not line.begins_read(first.start, 3 * gap + 60)
     )
     if first.value and appears:
         yield _Rise(first.start - gap, first.start - gap / 2, first.end, first.value)
@@ -411,7 +419,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
         held = any(
             meaning(int(run.value), stated) is XidMeaning.HARDWARE
             for line in node.of(XID)
-            for run in line.runs
+            for run in line.held()
             if run.value and run.start <= rise.at <= run.end + gap
         )
         if held and all(abs(rise.at - other.at) > near for other, _ in xids):

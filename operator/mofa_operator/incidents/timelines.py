@@ -273,6 +273,27 @@ class SignalTimeline:
     part: tuple[str, ...]
     """Values of the signal's `parts` labels."""
     runs: tuple[ValueRun, ...]
+    read: tuple[Span, ...] = ()
+    """When its samples were read: in all other time nothing changed. Empty: they all were."""
+
+    def held(self) -> list[ValueRun]:
+        """Its runs, with the time between two that was not read: the value held."""
+        found: list[ValueRun] = []
+        for run in self.runs:
+            last = found[-1] if found else None
+            if last is not None and last.value == run.value and self.unread(last.end, run.start):
+                found[-1] = ValueRun(last.start, run.end, run.value)
+            else:
+                found.append(run)
+        return found
+
+    def unread(self, start: float, end: float) -> bool:
+        """Whether some of a time was not read. [s]"""
+        return bool(self.read) and not any(a <= start and end <= b for a, b in self.read)
+
+    def begins_read(self, at: float, slack: float) -> bool:
+        """Whether reading began just before a moment, so that what was before is unknown. [s]"""
+        return any(a <= at <= a + slack for a, _ in self.read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,6 +379,7 @@ class NodeTimeline:
             if line.signal == first
             for a, b in pairwise(line.runs)
             if b.start - a.end > max(100.0, first.silence * self.gap(first))
+            and not line.unread(a.end, b.start)
         ]
         return joined(gaps)
 

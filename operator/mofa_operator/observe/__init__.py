@@ -10,7 +10,7 @@
 A sample becomes an ETTR in these records, each with facts that the one before has not:
 
     Sample ─▶ SignalTimeline, PodTimeline  runs of equal values          history.{node,pod}_series
-      ─▶ DaySamples ─▶ PoolTimelines       a day of a pool, its window   history.day_samples
+      ─▶ PoolSamples ─▶ PoolTimelines      pieces of a pool's window     history.pool_samples
       ─▶ Incident ─▶ Past                  what happened, why, exposure  incidents
       ─▶ History                           evidence by class and by day  history.history
       ─▶ ClusterProfile.status ─▶ mofa_model.reliability ─▶ ETTR

@@ -7,7 +7,7 @@ import pytest
 
 from mofa_operator.incidents.timelines import Stall
 from mofa_operator.lru_cache import LruCache
-from mofa_operator.observe.history.day_samples import window_days
+from mofa_operator.observe.history.pool_samples import window_days
 from mofa_operator.observe.history.stalls import StepEdges, stalls
 
 DAY, START = 86400.0, 1_000_000.0

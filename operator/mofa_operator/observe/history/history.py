@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -31,15 +32,21 @@ from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.timelines import Span, length, overlap
 from mofa_operator.lru_cache import LruCache
-from mofa_operator.observe.history.day_samples import (
-    SETTLED,
-    DaySamples,
+from mofa_operator.observe.history.node_names import (
+    KnownNodes,
+    NodeNaming,
+    node_naming,
+    unknown_nodes,
+)
+from mofa_operator.observe.history.pool_samples import (
+    PoolSamples,
     blind_spots,
+    merged,
     pool_timelines,
-    read_day,
+    read_stretch,
+    seams_of,
     window_days,
 )
-from mofa_operator.observe.history.node_names import KnownNodes, node_naming, unknown_nodes
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
 from mofa_operator.observe.prometheus.promql import Pool, untrusted
 from mofa_operator.snapshot import History, NoHistory
@@ -48,21 +55,23 @@ from mofa_operator.words import Reason
 BUSY: Final = 0.1
 """Share of ready node-days with training pods above which their recoveries are the evidence. [1]"""
 _AT_ONCE: Final = 2
-"""Days that are read at the same time. [1]"""
-KnownDays: TypeAlias = LruCache[DaySamples]
-"""Days that are over; keep one for as long as the operator runs."""
+"""Pieces of time that are read at the same time. [1]"""
+KnownSamples: TypeAlias = LruCache[PoolSamples]
+"""Pieces of time that are over, by server, pool and start, and the last one, by server and pool;
+keep them as long as the operator runs.
+"""
 
 
 async def history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known_days: KnownDays | None = None,
+    known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
-        return await read_history(prometheus, profile, now, known_days, known_nodes)
+        return await read_history(prometheus, profile, now, known_samples, known_nodes)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
 
@@ -71,7 +80,7 @@ async def read_history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known_days: KnownDays | None = None,
+    known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
 ) -> History | NoHistory:
     """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes."""
@@ -84,7 +93,7 @@ async def read_history(
     )
     window = float(spec.prometheus.window_seconds)
     found = await pool_past(
-        prometheus, pool, Span(now - window, now), spec.incidents, known_days, known_nodes
+        prometheus, pool, Span(now - window, now), spec.incidents, known_samples, known_nodes
     )
     return found if isinstance(found, NoHistory) else _history(found, window_days(now, window))
 
@@ -94,7 +103,7 @@ async def pool_past(
     pool: Pool,
     stretch: Span,
     rules: IncidentRules,
-    known_days: KnownDays | None = None,
+    known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Past | NoHistory:
@@ -114,23 +123,8 @@ async def pool_past(
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
     wanted = window_days(now, stretch.seconds)
-    kept = KnownDays() if known_days is None else known_days
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def samples_of(day: Span) -> DaySamples:
-        """One day; from memory, where it is over and was read before."""
-        key = (prometheus.address, pool, day)
-        if key in kept:
-            found = kept[key]
-        else:
-            async with gate:
-                found = await read_day(prometheus, pool, naming, day)
-            if now - day.end >= SETTLED and not found.warnings:
-                kept[key] = found
-        progress(1 / len(wanted))
-        return found
-
-    days = await together(*(samples_of(day) for day in wanted))
+    kept = KnownSamples() if known_samples is None else known_samples
+    days = await _samples(prometheus, pool, naming, wanted, kept, now, progress)
     names = frozenset().union(*(day.nodes for day in days))
     covered = any(day.sampled for day in days)
     if not names or not covered:
@@ -149,6 +143,60 @@ async def pool_past(
         _gone_nodes_warning(names, there - {""}, found),
     ]
     return replace(found, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
+
+
+async def _samples(
+    prometheus: Prometheus,
+    pool: Pool,
+    naming: NodeNaming,
+    stretches: Sequence[Span],
+    kept: KnownSamples,
+    now: float,
+    progress: Callable[[float], None],
+) -> list[PoolSamples]:
+    """All samples of a window: what is kept, what was over since, and the last hours anew."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+    whole = stretches[-1].end - stretches[0].start
+
+    async def read(piece: Span) -> PoolSamples:
+        async with gate:
+            found = await read_stretch(prometheus, pool, naming, piece)
+        progress(piece.seconds / whole)
+        return found
+
+    async def settled(start: float, end: float) -> PoolSamples:
+        """A piece that is over; what is kept of it is continued."""
+        key = (prometheus.address, pool, start)
+        known = kept.get(key)
+        if known is not None and known.stretch.end >= end:
+            progress(known.stretch.seconds / whole)
+            return known
+        found = await read(Span(start if known is None else known.stretch.end, end))
+        if not found.warnings:
+            kept[key] = found = found if known is None else merged(known, found)
+        elif known is not None:
+            found = merged(known, found)
+        return found
+
+    def known_until(start: float) -> float:
+        known = kept.get((prometheus.address, pool, start))
+        return start if known is None else known.stretch.end
+
+    async def last(piece: Span) -> PoolSamples:
+        """The piece up to now, which is read anew once its end moves."""
+        key = (prometheus.address, pool)
+        known = kept.get(key)
+        if known is not None and known.stretch == piece:
+            progress(piece.seconds / whole)
+            return known
+        found = await read(piece)
+        if not found.warnings:
+            kept[key] = found
+        return found
+
+    seams = await seams_of(prometheus, pool, stretches, now, known_until)
+    pieces = [settled(start, end) for start, end in pairwise(seams)]
+    return await together(*pieces, last(Span(seams[-1], stretches[-1].end)))
 
 
 async def _no_history(

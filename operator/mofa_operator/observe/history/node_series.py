@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from mofa_model.units import DAY
 from mofa_operator.incidents.timelines import (
     BOOT,
+    COUNTED,
     HEARTBEATS,
     READY,
     SIGNALS,
@@ -16,6 +18,7 @@ from mofa_operator.incidents.timelines import (
     Point,
     Signal,
     SignalTimeline,
+    Span,
     ValueRun,
     spacing_of,
     value_runs,
@@ -32,7 +35,9 @@ from mofa_operator.observe.prometheus.promql import (
 )
 
 OVERLAP: Final = 900.0
-"""How far a day is read back before its start, so that a change at midnight is seen. [s]"""
+"""How far a piece is read back before its start, so that a change at its seam is seen. [s]"""
+_SILENT: Final = 50
+"""Nodes at most whose exporters were silent at a seam: more are an exporter that is new. [1]"""
 _AT_ONCE: Final = 8
 """Nodes that one query reads sample by sample. [1]"""
 _USUAL: Final = 60.0
@@ -83,45 +88,70 @@ class NodeSeries:
             for signal in (BOOT,) if node in self.reporting[BOOT] else HEARTBEATS:
                 if node in names[signal]:
                     needed[signal][node] = names[signal][node]
+        for node in needed[COUNTED]:  # what a GPU holds says whether it is told again
+            if node in names[XID]:
+                needed[XID][node] = names[XID][node]
         for node in self._lacking.union(*needed.values()):
             needed[READY].setdefault(node, {node})
+        silent = await self._silent_at_seam(names)
         for signal, wanted in needed.items():
-            await self._read(signal, wanted)
+            late = {n: names[signal][n] for n in silent if signal.on_host and n in names[signal]}
+            await self._read(signal, {n: v for n, v in wanted.items() if n not in late})
+            await self._read(signal, late, self._seconds + DAY)
         await self._stand(TAINT)
         self.gpu_instances = names[XID]
         return self
 
-    async def _read(self, signal: Signal, wanted: Mapping[str, set[str]]) -> None:
-        """Read every sample of a signal about these nodes."""
+    async def _silent_at_seam(self, names: Mapping[Signal, NamesByNode]) -> set[str]:
+        """Nodes with exporters that told nothing just before the piece: what they last told is
+        older.
+        """
+        signal = next((one for one in (BOOT, *HEARTBEATS) if names[one]), None)
+        if signal is None:
+            return set()
+        before = f"[{duration(OVERLAP)}] offset {duration(self._day)}"
+        query = f"max by ({_HOST}) (count_over_time({self._series(signal)}{before}))"
+        told = self._names(signal, (await self._ask(query)).samples)
+        silent = names[signal].keys() - told.keys()
+        return silent if len(silent) <= _SILENT else set()
+
+    async def _read(
+        self, signal: Signal, wanted: Mapping[str, set[str]], seconds: float | None = None
+    ) -> None:
+        """Read every sample of a signal about these nodes, so many `seconds` back. [s]"""
+        back = self._seconds if seconds is None else seconds
         points: defaultdict[tuple[str, tuple[str, ...]], list[Point]] = defaultdict(list)
         nodes = sorted(wanted)
         for some in (nodes[at : at + _AT_ONCE] for at in range(0, len(nodes), _AT_ONCE)):
             values = sorted(set().union(*(wanted[node] for node in some)))
             these = matcher(self._key(signal), any_of(values), "=~")
-            query = f"{self._series(signal, these)}[{duration(self._seconds)}]"
+            query = f"{self._series(signal, these)}[{duration(back)}]"
             for sample in (await self._ask(query)).samples:
                 if (node := self._node(signal, sample)) in wanted:
                     points[node, tuple(map(sample.label, signal.parts))] += sample.points
         if not points:
             return
         gaps = sorted(gap for many in points.values() if (gap := spacing_of(sorted(many), 5.0)))
-        self.spacing[signal] = spacing = gaps[len(gaps) // 2] if gaps else _USUAL
+        usual = gaps[len(gaps) // 2] if gaps else self.spacing.get(signal, _USUAL)
+        self.spacing[signal] = spacing = usual
+        read = (Span(self._ask.at - back, self._ask.at),)
         self.timelines += [
-            SignalTimeline(node, signal, part, value_runs(many, spacing, signal.silence))
+            SignalTimeline(node, signal, part, value_runs(many, spacing, signal.silence), read)
             for (node, part), many in points.items()
         ]
 
     async def _stand(self, signal: Signal) -> None:
         """Add a run of the whole time for each series that stands throughout: none was read."""
-        read = {(line.node, line.part) for line in self.timelines if line.signal == signal}
+        known = {(line.node, line.part) for line in self.timelines if line.signal == signal}
         end = self._ask.at
         by = ", ".join((self._key(signal), *signal.parts))
         answer = await self._ask(f"max by ({by}) ({self._series(signal)} == 1)")
         runs = (ValueRun(end - self._seconds, end, 1.0),)
+        read = (Span(end - self._seconds, end),)
         for sample in answer.samples:
             node, part = self._node(signal, sample), tuple(map(sample.label, signal.parts))
-            if node in self._nodes and (node, part) not in read:
-                self.timelines.append(SignalTimeline(node, signal, part, runs))
+            if node in self._nodes and (node, part) not in known:
+                self.timelines.append(SignalTimeline(node, signal, part, runs, read))
 
     def _names(self, signal: Signal, samples: Iterable[Sample]) -> NamesByNode:
         found: defaultdict[str, set[str]] = defaultdict(set)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
+from mofa_model.units import DAY
 from mofa_operator.incidents.timelines import Point, Span, Stall
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import Pool, any_of, matcher
@@ -20,7 +21,7 @@ TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepEdges:
-    """Where the steps of a job stopped and went on in one day."""
+    """Where the steps of a job stopped and went on in a piece of time."""
 
     job_name: JobName
     stopped: tuple[Point, ...]
@@ -42,13 +43,13 @@ class _Grid:
 
 
 async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[StepEdges]:
-    """Stops and new starts of every job in a day.
+    """Stops and new starts of every job in a piece of time.
 
     A series counts for the namespace in which the scrape places its target, and for no other. Each
     namespace has its own grid, so that what one publishes changes nothing of another; namespaces
     with equal grids share queries.
     """
-    at, span = stretch.end, stretch.seconds
+    at, span = stretch.end, max(stretch.seconds, DAY)  # a seam changes no pace
     most = await prometheus.query(TRAINER.most_samples(pool, span), at)
     gaps = {s.label(NAMESPACE): 3600 / s.value for s in most.samples if s.value > 0}
     if not gaps:

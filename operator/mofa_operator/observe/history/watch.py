@@ -31,8 +31,8 @@ from mofa_model.units import DAY
 from mofa_operator.evidence import WATCH, Day, date_of
 from mofa_operator.incidents.timelines import Span
 from mofa_operator.objects import LiveObject, LiveProfile
-from mofa_operator.observe.history.day_samples import days_of
 from mofa_operator.observe.history.history import BUSY
+from mofa_operator.observe.history.pool_samples import days_of
 from mofa_operator.observe.jobs.interruptions import after_look
 from mofa_operator.observe.jobs.run_record import RunRecord, evidence
 from mofa_operator.observe.nodes import NodeFacts

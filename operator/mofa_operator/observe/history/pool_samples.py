@@ -1,14 +1,22 @@
-"""What one day's samples show of a pool: nodes, pods of training jobs, and when they were sampled.
+"""What the samples of a piece of time show of a pool: nodes, pods of training jobs, and when they
+were sampled.
 
-A window is read day by day in UTC, so that a day that is over gives the same answer an hour later
-and can be kept.
+A window is read day by day in UTC, and today hour by hour, so that what is over is read once and
+kept. A seam between two pieces changes no answer:
+
+    samples before it      each piece is read from `OVERLAP` before its start
+    silent exporters       a node whose exporters were silent at the seam is read from a day before
+    silent server          no seam lies where nothing was sampled
+    members                who offered GPUs within a day is a member, whatever it offers now
+    work of GPUs           it is read `AROUND` the pods that ended and began
+    unread samples         nothing changed in them: a time line says what was read
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -46,7 +54,9 @@ from mofa_operator.observe.prometheus.promql import (
 )
 
 SETTLED: Final = HOUR
-"""Age after which a day does not change any more: late samples have arrived. [s]"""
+"""Age after which samples do not change any more: late ones have arrived. [s]"""
+AROUND: Final = 3 * HOUR
+"""How long before and after a pod ends or begins the work of GPUs is read. [s]"""
 _FINEST: Final = 60.0
 """Finest grid on which pods and GPUs are read, however often they are sampled. [s]"""
 _NAMED: Final = 50
@@ -78,9 +88,38 @@ def days_of(stretch: Span) -> list[Span]:
     return [Span(a, b) for a, b in pairwise(bounds)]
 
 
+async def seams_of(
+    prometheus: Prometheus,
+    pool: Pool,
+    stretches: Sequence[Span],
+    now: float,
+    known_until: Callable[[float], float],
+) -> list[float]:
+    """Where a window is cut into pieces, from its start on: at the ends of its days, and at the last
+    hour that is over.
+
+    No cut lies where nothing was sampled: what happened in a silence is read as one.
+    `known_until` says until when a piece that starts somewhere is kept. [s]
+    """
+    last = math.floor((now - SETTLED) / HOUR) * HOUR
+    cuts = [one.end for one in stretches if one.end < last]
+
+    async def is_sampled(at: float) -> bool:
+        return bool((await prometheus.query(f"count({pool.ready})", at)).samples)
+
+    seams = [stretches[0].start]
+    asked = [cut for cut in cuts if known_until(cut) == cut]
+    told = dict(zip(asked, await together(*map(is_sampled, asked)), strict=True))
+    seams += [cut for cut in cuts if told.get(cut, True)]
+    known = known_until(seams[-1])
+    if last - max(known, seams[-1]) >= HOUR and await is_sampled(last):
+        return [*seams, last]
+    return [*seams, known] if known > seams[-1] else seams
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DaySamples:
-    """What the samples of one day show of a pool."""
+class PoolSamples:
+    """What the samples of a piece of time show of a pool."""
 
     stretch: Span
     nodes: frozenset[str] = frozenset()
@@ -109,57 +148,105 @@ class DaySamples:
     """What the server warned of."""
 
 
-def pool_timelines(day_samples: Sequence[DaySamples]) -> PoolTimelines:
-    """The days of a pool as one time line of each node and pod."""
-    runs: defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]] = defaultdict(list)
+def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
+    """Two pieces of time, one after the other, as one."""
+    longer = max(older, newer, key=lambda one: one.stretch.seconds if one.sampled else -1.0)
+    present = defaultdict[str, list[Span]](list)
+    busy = defaultdict[str, list[Span]](list)
+    for one in (older, newer):
+        for node, spans in one.sampled_by_node.items():
+            present[node] += spans
+        for node, spans in one.gpu_busy.items():
+            busy[node] += spans
+    spacing = {**newer.spacing, **older.spacing}
+    pods = dict(older.pod_timelines)
+    for uid, pod in newer.pod_timelines.items():
+        pods[uid] = pods[uid].merged(pod) if uid in pods else pod
+    return PoolSamples(
+        stretch=Span(older.stretch.start, newer.stretch.end),
+        nodes=older.nodes | newer.nodes,
+        sampled=tuple(joined((*older.sampled, *newer.sampled), 1.0)),
+        sampled_by_node={
+            node: tuple(joined(spans, longer.sample_spacing)) for node, spans in present.items()
+        },
+        labels={**older.labels, **newer.labels},
+        timelines=tuple(_joined_timelines((*older.timelines, *newer.timelines), spacing)),
+        spacing=spacing,
+        reporting={
+            signal: older.reporting.get(signal, frozenset())
+            | newer.reporting.get(signal, frozenset())
+            for signal in {*older.reporting, *newer.reporting}
+        },
+        pod_timelines=pods,
+        gpu_busy={node: tuple(joined(spans, 1.0)) for node, spans in busy.items()},
+        edges=(*older.edges, *newer.edges),
+        sample_spacing=longer.sample_spacing,
+        warnings=tuple(dict.fromkeys((*older.warnings, *newer.warnings))),
+    )
+
+
+def _joined_timelines(
+    timelines: Iterable[SignalTimeline], spacing: Mapping[Signal, float]
+) -> Iterator[SignalTimeline]:
+    """Time lines of several pieces as one for each part of a node."""
+    runs = defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]](list)
+    read = defaultdict[tuple[str, Signal, tuple[str, ...]], list[Span]](list)
+    for line in timelines:
+        runs[line.node, line.signal, line.part] += line.runs
+        read[line.node, line.signal, line.part] += line.read
+    for (node, signal, part), many in runs.items():
+        silence = signal.silence * spacing.get(signal, 60.0)
+        spans = tuple(joined(read[node, signal, part]))
+        yield SignalTimeline(node, signal, part, joined_runs(many, silence), spans)
+
+
+def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
+    """The pieces of a window as one time line of each node and pod."""
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
-    for day in day_samples:
-        for line in day.timelines:
-            runs[line.node, line.signal, line.part] += line.runs
-        for signal, gap in day.spacing.items():
+    signals: defaultdict[str, set[Signal]] = defaultdict(set)
+    present: defaultdict[str, list[Span]] = defaultdict(list)
+    labels: dict[str, Mapping[str, str]] = {}
+    for one in samples:
+        for signal, gap in one.spacing.items():
             gaps[signal].append(gap)
-        for node, spans in day.gpu_busy.items():
+        for node, spans in one.gpu_busy.items():
             busy[node] += spans
-        for uid, pod in day.pod_timelines.items():
+        for uid, pod in one.pod_timelines.items():
             pods[uid] = pods[uid].merged(pod) if uid in pods else pod
+        for signal, there in one.reporting.items():
+            for node in there:
+                signals[node].add(signal)
+        for node, spans in one.sampled_by_node.items():
+            present[node] += spans
+        labels.update(one.labels)
+    step = median(one.sample_spacing for one in samples if one.sampled)
     spacing = {signal: median(many) for signal, many in gaps.items()}
     timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
-    for (node, signal, part), many in runs.items():
-        silence = signal.silence * spacing.get(signal, 60.0)
-        timelines[node].append(SignalTimeline(node, signal, part, joined_runs(many, silence)))
-    known = tuple(joined((span for day in day_samples for span in day.sampled), 1.0))
+    every = (line for one in samples for line in one.timelines)
+    for line in _joined_timelines(every, spacing):
+        timelines[line.node].append(line)
+    known = tuple(joined((span for one in samples for span in one.sampled), 1.0))
     nodes = {
         node: NodeTimeline(
             name=node,
             timelines=tuple(timelines[node]),
-            signals=frozenset(
-                signal
-                for day in day_samples
-                for signal, there in day.reporting.items()
-                if node in there
-            ),
+            signals=frozenset(signals[node]),
             spacing=spacing,
-            labels=next(
-                (day.labels[node] for day in reversed(day_samples) if node in day.labels), {}
-            ),
-            presence=tuple(
-                joined(
-                    (span for day in day_samples for span in day.sampled_by_node.get(node, ())), 1.0
-                )
-            ),
+            labels=labels.get(node, {}),
+            presence=tuple(joined(present[node], step)),
             sampled=known,
         )
-        for node in sorted(frozenset().union(*(day.nodes for day in day_samples)))
+        for node in sorted(frozenset().union(*(one.nodes for one in samples)))
     }
     return PoolTimelines(
         node_timelines=nodes,
         pod_timelines=pods,
         gpu_busy={node: joined(spans, 1.0) for node, spans in busy.items()},
-        stalls=stalls(edge for day in day_samples for edge in day.edges),
+        stalls=stalls(edge for one in samples for edge in one.edges),
         sampled=known,
-        sample_spacing=median(day.sample_spacing for day in day_samples if day.sampled),
+        sample_spacing=step,
     )
 
 
@@ -174,16 +261,16 @@ def blind_spots(timelines: PoolTimelines) -> Iterator[str]:
             )
 
 
-async def read_day(
+async def read_stretch(
     prometheus: Prometheus, pool: Pool, naming: NodeNaming, stretch: Span
-) -> DaySamples:
-    """The samples of one day."""
-    found = await _DayReader(prometheus, pool, naming, stretch).read()
+) -> PoolSamples:
+    """The samples of a piece of time."""
+    found = await _StretchReader(prometheus, pool, naming, stretch).read()
     return replace(found, edges=tuple(await step_edges(prometheus, pool, stretch)))
 
 
-class _DayReader:
-    """Reads one day; every query is an instant query at its end."""
+class _StretchReader:
+    """Reads one piece of time; every query is an instant query at its end."""
 
     def __init__(self, prometheus: Prometheus, pool: Pool, naming: NodeNaming, day: Span) -> None:
         self._prometheus = prometheus
@@ -191,12 +278,12 @@ class _DayReader:
         self._pool, self._naming, self._day = pool, naming, day
         self._within = f"[{duration(day.seconds)}]"
 
-    async def read(self) -> DaySamples:
+    async def read(self) -> PoolSamples:
         ask, by = self._ask, self._naming.label
         counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
         sampled = frozenset(s.label(by) for s in counted.samples)
         if not sampled:
-            return DaySamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
+            return PoolSamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
         infos, members, labelled = await together(
             ask(f"last_over_time({self._pool.series('kube_node_info')}{self._within})"),
             ask(self._members()),
@@ -232,7 +319,7 @@ class _DayReader:
             else await read_pods(ask, trusted, self._naming, self._day.seconds, grid)
         )
         busy = await self._busy(series, pods, grid)
-        return DaySamples(
+        return PoolSamples(
             stretch=self._day,
             nodes=nodes,
             sampled=covered,
@@ -252,13 +339,17 @@ class _DayReader:
         return f"[{duration(self._day.seconds - 1)}:{duration(step)}]"
 
     def _members(self) -> str:
-        """Nodes of the pool: by the profile's labels, else those that offer GPUs."""
+        """Nodes of the pool: by the profile's labels, else those that offered GPUs within a day."""
         pool, by = self._pool, self._naming.label
         if pool.members:
             series = pool.series("kube_node_labels", *pool.members)
             return f"count by ({by}) (last_over_time({series}{self._within}))"
         series = pool.series("kube_node_status_allocatable", _GPUS)
-        return f"max by ({by}) (max_over_time({series}{self._within})) > 0"
+        lately = f"(max by ({by}) ({series}))[{duration(DAY)}:{duration(HOUR)}]"
+        return (
+            f"max by ({by}) (max_over_time({series}{self._within})) > 0 "
+            f"or max_over_time({lately}) > 0"
+        )
 
     async def _nodes_with_devices(self) -> set[str]:
         """Nodes on which DCGM's exporter runs, where kube-state-metrics publishes no resources."""
@@ -318,7 +409,7 @@ class _DayReader:
         begins = {s.label(by): s.value for s in first.samples}
         ends = {s.label(by): s.value for s in last.samples}
         for node in partly & begins.keys():
-            own = self._to_midnight(Span(begins[node] - step / 2, ends[node] + step / 2), step)
+            own = self._to_the_ends(Span(begins[node] - step / 2, ends[node] + step / 2), step)
             present[node] = tuple(overlap([own], covered))
         return present
 
@@ -327,12 +418,9 @@ class _DayReader:
     ) -> dict[str, list[Span]]:
         """When nodes that were not there throughout were sampled; half a step on either side."""
         return {
-            line.node: [
-                self._to_midnight(span, step)
-                for span in joined(
-                    (Span(run.start - step / 2, run.end + step / 2) for run in line.runs), step
-                )
-            ]
+            line.node: joined(
+                (Span(run.start - step / 2, run.end + step / 2) for run in line.runs), step
+            )
             for line in series.timelines
             if line.signal == READY and line.node in nodes
         }
@@ -348,10 +436,10 @@ class _DayReader:
                 covered[-1] = Span(covered[-1].start, at)
             else:
                 covered.append(Span(at - step / 2, at))
-        return tuple(self._to_midnight(Span(a, b + step / 2), step) for a, b in covered)
+        return tuple(self._to_the_ends(Span(a, b + step / 2), step) for a, b in covered)
 
-    def _to_midnight(self, span: Span, step: float) -> Span:
-        """A span extended to the day's ends, where only a gap between two samples is missing."""
+    def _to_the_ends(self, span: Span, step: float) -> Span:
+        """A span extended to the piece's ends, where only a gap between two samples is missing."""
         start, end = self._day
         return Span(
             start if span.start - start <= 1.5 * step else span.start,
@@ -362,12 +450,12 @@ class _DayReader:
         self, series: NodeSeries, pods: Mapping[str, PodTimeline], step: float
     ) -> dict[str, tuple[Span, ...]]:
         """When GPUs worked on nodes whose pods came, went or restarted."""
-        start, end = self._day
+        end, since = self._day.end, self._day.start - AROUND
         changed = {
             pod.node
             for pod in pods.values()
-            if pod.created >= start
-            or any(stop.at >= start for stop in pod.exits)
+            if max(pod.created, pod.started or 0.0) >= since
+            or pod.exits
             or end - pod.last > 2 * step + 60
         } - {""}
         instances = sorted(set().union(*(series.gpu_instances.get(n, set()) for n in changed)))
@@ -378,8 +466,9 @@ class _DayReader:
         by = "Hostname, instance, node"
         work = f"max by ({by}) ({active}) > bool {_WORKING}"
         before = f"max by ({by}) ({active} offset {duration(step)}) > bool {_WORKING}"
-        changes = await self._ask(f"(({work}) unless (({work}) == ({before}))){self._grid(step)}")
-        first = await Asking(self._prometheus, start)(work)
+        grid = f"[{duration(end - since - 1)}:{duration(step)}]"
+        changes = await self._ask(f"(({work}) unless (({work}) == ({before}))){grid}")
+        first = await Asking(self._prometheus, since)(work)
         points: defaultdict[str, list[Point]] = defaultdict(list)
         for sample in (*first.samples, *changes.samples):
             if node := self._naming.host(sample.labels):
