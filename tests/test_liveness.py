@@ -122,7 +122,7 @@ def trusted(settings):
 def writes(settings):
     """Waits of writes, one after the other. [s]"""
     bucket = put_together(settings)._api.bucket
-    return [round(bucket.reserve(), 1) for _ in range(2000)]
+    return [round(bucket.next_turn(), 1) for _ in range(2000)]
 
 
 def session(settings):

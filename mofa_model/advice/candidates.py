@@ -276,7 +276,7 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         expected=float(score[0]),
         step_seconds=step,
         memory_bytes=float(full.footprint.peak),
-        counted=float(full.footprint.counted),
+        counted_memory=float(full.footprint.counted_memory),
         index=-1 - place,
     )
 

@@ -141,11 +141,11 @@ def stored_activation(in_flight: Count, layers: Count, layer_bytes: Bytes) -> By
     return in_flight * layers * layer_bytes
 
 
-def beyond(after: Bytes, earlier: Bytes) -> Bytes:
+def excess(after: Bytes, earlier: Bytes) -> Bytes:
     """What a tensor takes above another one that is gone when it comes: the backward pass of a
     layer above the loss, gathered weights of the update above activations. Ours. [B]
 
-    >>> float(beyond(5e9, 3e9)), float(beyond(1e9, 3e9))
+    >>> float(excess(5e9, 3e9)), float(excess(1e9, 3e9))
     (2000000000.0, 0.0)
     """
     return np.maximum(after - earlier, 0.0)

@@ -106,7 +106,7 @@ def with_loss(
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
     logits = heads_on(strategy, stage_kinds) * _loss(workload, constants, strategy)
-    backward = memory.beyond(footprint.backward, logits)
+    backward = memory.excess(footprint.backward, logits)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
         workload.model.hidden,

@@ -38,7 +38,7 @@ def footprint(
         if item.metadata.get("states")
     }
     if anything(states.gather):
-        above = memory.beyond(states.gather, moving.moving)
+        above = memory.excess(states.gather, moving.moving)
         held["update"] = states.update - states.gather + above
     return varied(
         moving,

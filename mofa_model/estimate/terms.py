@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.checks import anything
-from mofa_model.equations.memory import beyond
+from mofa_model.equations.memory import excess
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
 from mofa_model.units import Bytes, Ratio, Seconds
@@ -122,16 +122,16 @@ class Footprint:
         return states
 
     @property
-    def counted(self) -> Bytes:
+    def counted_memory(self) -> Bytes:
         """What is counted, not estimated: states, buffers and update of the stage with most. [B]"""
-        above = beyond(self.gather, self.moving) if anything(self.gather) else 0.0
+        above = excess(self.gather, self.moving) if anything(self.gather) else 0.0
         counted: Bytes = np.max(self.static - self.reserve + self.update - above, axis=0)
         return counted
 
     @property
     def estimated(self) -> Ratio:
         """Share of the fullest stage's memory that is estimated, not counted. [1]"""
-        share: Ratio = np.maximum(1.0 - self.counted / self.peak, 0.0)
+        share: Ratio = np.maximum(1.0 - self.counted_memory / self.peak, 0.0)
         return share
 
     @property

@@ -14,7 +14,7 @@ command and operator.
 """
 
 from mofa_model.identity.classes import JobClass
-from mofa_model.identity.devices import Devices, agrees
+from mofa_model.identity.devices import DeviceRequest, agrees
 from mofa_model.identity.facts import Fact, Facts, masked, model_preset
 from mofa_model.identity.identity import (
     ConfigMaps,
@@ -27,7 +27,7 @@ from mofa_model.identity.pods import pods_of
 
 __all__ = [
     "ConfigMaps",
-    "Devices",
+    "DeviceRequest",
     "Fact",
     "Facts",
     "Identity",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mofa_model.identity.commands import ProgramCall, Said, programs
-from mofa_model.identity.devices import Devices
+from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
 
@@ -287,7 +287,7 @@ class ClassVerdict(NamedTuple):
 
 def class_of(
     clues: list[Clue],
-    devices: Devices,
+    device_request: DeviceRequest,
     names: Iterable[str],
     *,
     models: Iterable[str],
@@ -325,13 +325,13 @@ def class_of(
         )
         reason = f"{reason}; {why}" if why else reason
     if job_class is None:
-        job_class, reason = _by_name(names, best, devices, reason)
-    if job_class is JobClass.OTHER and best.weight <= 20 and devices.vendor:
-        by_name, told = _by_name(names, best, devices, reason)
+        job_class, reason = _by_name(names, best, device_request, reason)
+    if job_class is JobClass.OTHER and best.weight <= 20 and device_request.vendor:
+        by_name, told = _by_name(names, best, device_request, reason)
         job_class, reason = by_name or job_class, told
     idle = job_class is JobClass.OTHER and best.weight <= 20
     if (
-        not devices.vendor
+        not device_request.vendor
         and not elsewhere
         and (idle or job_class in {None, JobClass.OTHER_TRAINING})
     ):
@@ -341,7 +341,7 @@ def class_of(
     if job_class is None:
         inline = best.found == "python -c"
         empty = not best.found or best.weight < 15
-        small = JobClass.HPC if devices.vendor else JobClass.CPU
+        small = JobClass.HPC if device_request.vendor else JobClass.CPU
         job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
         return ClassVerdict(job_class, reason, trainer, False, empty or learns)
     return ClassVerdict(
@@ -350,14 +350,14 @@ def class_of(
 
 
 def _by_name(
-    names: Iterable[str], best: Clue, devices: Devices, reason: str
+    names: Iterable[str], best: Clue, device_request: DeviceRequest, reason: str
 ) -> tuple[JobClass | None, str]:
     """What the names of an object say where nothing else does."""
     if best.weight > 30:
         return None, reason
     known = (one for form, one in _NAMES if any(form.search(name.lower()) for name in names))
     found = next(known, None)
-    if not devices.vendor and found is not JobClass.EVALUATION:
+    if not device_request.vendor and found is not JobClass.EVALUATION:
         return None, reason
     return found, f"{reason}; its name says {found}" if found else reason
 

@@ -62,7 +62,7 @@ architecture pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Devices:
+class DeviceRequest:
     """Accelerators of an object."""
 
     vendor: str = ""
@@ -77,7 +77,7 @@ class Devices:
     """Devices of one pod; None where unread, or not all pods have as many. [1]"""
     total: int | None = None
     """Devices of all pods; None where that cannot be read. [1]"""
-    pods: int | None = None
+    pod_count: int | None = None
     """Pods with devices; None where that cannot be read. [1]"""
     counted: str = ""
     """Where the number of pods stands."""
@@ -104,10 +104,10 @@ class Devices:
         return 2 if _CORES.match(self.product) else 1
 
 
-def asks(pod: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
+def asks(form: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
     """Containers of a pod that ask for accelerators: container, vendor, resource and amount."""
     found: list[tuple[WrittenContainer, str, str, object]] = []
-    for container in pod.containers:
+    for container in form.containers:
         for name, amount in container.asked.items():
             vendor = next((who for form, who in _VENDORS if form.fullmatch(str(name))), "")
             if vendor and number(amount) != 0:
@@ -115,7 +115,7 @@ def asks(pod: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
     return found
 
 
-def devices_of(pods: Iterable[PodForm], beside: Beside, processes: int = 0) -> Devices:
+def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> DeviceRequest:
     """What the pods of an object ask for.
 
     `processes` of a node count only where a device is asked for and its number is left empty. [1]
@@ -124,7 +124,7 @@ def devices_of(pods: Iterable[PodForm], beside: Beside, processes: int = 0) -> D
     count: int | None = 0
     vendor = named = sliced = label = product = counted = word = ""
     each, unread = set[int | None](), False
-    for pod in pods:
+    for pod in forms:
         asked = asks(pod)
         claims = _claimed(pod, beside)
         if not asked and (claims is None or claims.gpus == 0):
@@ -157,18 +157,18 @@ def devices_of(pods: Iterable[PodForm], beside: Beside, processes: int = 0) -> D
             product, label, said = _product(pod, vendor)
             word = word or said
     if not vendor:
-        return Devices(unread=unread)
+        return DeviceRequest(unread=unread)
     if product and not product.startswith(vendor):
         product = ""  # the label speaks of something else
     whole = each.pop() if len(each) == 1 else None
-    return Devices(
+    return DeviceRequest(
         vendor=vendor,
         product=product or vendor,
         named=named,
         label=label if product else "",
         each=whole,
         total=total or None,
-        pods=count or None,
+        pod_count=count or None,
         counted=counted,
         sliced=sliced,
         word=word,
@@ -195,32 +195,32 @@ def _product(pod: PodForm, vendor: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def agrees(devices: Devices, preset: str) -> bool:
+def agrees(device_request: DeviceRequest, preset: str) -> bool:
     """Whether a device of a profile can be the one that the pods ask for.
 
-    >>> agrees(Devices(vendor="nvidia", product="nvidia-a100"), "a100-80gb-sxm")
+    >>> agrees(DeviceRequest(vendor="nvidia", product="nvidia-a100"), "a100-80gb-sxm")
     True
-    >>> agrees(Devices(vendor="amd", product="amd"), "h100-80gb-sxm")
+    >>> agrees(DeviceRequest(vendor="amd", product="amd"), "h100-80gb-sxm")
     False
     """
-    if devices.vendor != gpu_resource(preset).partition(".")[0]:
+    if device_request.vendor != gpu_resource(preset).partition(".")[0]:
         return False
-    wanted = devices.product.partition("-")[2]
+    wanted = device_request.product.partition("-")[2]
     return not wanted or re.match(rf"{re.escape(wanted)}(?![0-9])", preset) is not None
 
 
-def elsewhere(pods: Iterable[PodForm], variables: Iterable[str]) -> Devices:
+def elsewhere(forms: Iterable[PodForm], variables: Iterable[str]) -> DeviceRequest:
     """Accelerators of a job that runs on pods of another object, as its own words tell them."""
-    for pod in pods:
+    for pod in forms:
         for name, value in pod.selector.items():
             if re.match(r"(ml\.)?(trn|inf)\d", value):
-                return Devices(
+                return DeviceRequest(
                     vendor="neuron", product="neuron", named=f"{pod.where}.nodeSelector.{name}"
                 )
     for name in variables:
         if name.startswith("NEURON_"):
-            return Devices(vendor="neuron", product="neuron", named=f"the variable {name}")
-    return Devices()
+            return DeviceRequest(vendor="neuron", product="neuron", named=f"the variable {name}")
+    return DeviceRequest()
 
 
 def _claimed(pod: PodForm, beside: Beside) -> Claims | None:
@@ -253,4 +253,4 @@ def _templates(claims: Iterable[Claim]) -> list[Reference]:
     return [Reference(RESOURCE_CLAIM_TEMPLATE, name) for name in names if name]
 
 
-__all__ = ["GPU", "Devices", "agrees", "asks", "devices_of", "elsewhere"]
+__all__ = ["GPU", "DeviceRequest", "agrees", "asks", "devices_of", "elsewhere"]

@@ -11,7 +11,7 @@ from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward, SoftmaxAttention
 from mofa_model.errors import InputError
 from mofa_model.identity.classes import LANGUAGE_MODELS
-from mofa_model.identity.devices import Devices
+from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import number
 from mofa_model.identity.settings import Setting
 from mofa_model.records import dataclass
@@ -202,7 +202,7 @@ class FactSources(NamedTuple):
     """Words of commands and where they stand, for names of models in names of files."""
     fetched: Sequence[tuple[str, str]]
     """What commands copy, and where that stands."""
-    devices: Devices
+    device_request: DeviceRequest
     trainer: str
     torch: bool
     """Whether a launcher of PyTorch starts it: a batch is that of one process."""
@@ -252,7 +252,7 @@ def read_facts(sources: FactSources) -> FactSheet:
 
 
 def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
-    devices = seen.devices
+    devices = seen.device_request
     if not devices.vendor and seen.elsewhere:
         return
     if not devices.vendor:
@@ -260,8 +260,8 @@ def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
         return
     kind = f"{devices.vendor}-{devices.word}" if devices.sliced else devices.product
     found["device_kind"] = Fact(kind, devices.label or devices.named)
-    if devices.pods is not None:
-        found["nodes"] = Fact(devices.pods, devices.counted or "one pod")
+    if devices.pod_count is not None:
+        found["nodes"] = Fact(devices.pod_count, devices.counted or "one pod")
     if devices.total is not None:
         found["devices"] = Fact(devices.total, f"{devices.named} x pods")
 
@@ -491,7 +491,7 @@ def _batches(
         found.setdefault(name, whole)
     plain = _whole(settings, ("batch_size",))
     if plain is not None and "micro_batch" not in found and "global_batch" not in found:
-        if seen.devices.vendor == "tpu":  # one program of JAX has one batch
+        if seen.device_request.vendor == "tpu":  # one program of JAX has one batch
             found["global_batch"] = plain
         elif seen.torch or seen.trainer in {"torchtune", "trl"}:
             found["micro_batch"] = plain
@@ -505,7 +505,7 @@ def _derived(
     parallel = found["parallel"].value if "parallel" in found else {}
     if devices is None:
         return
-    ranks = devices.value * seen.devices.per_chip
+    ranks = devices.value * seen.device_request.per_chip
     for name in ("tp", "pp", "cp"):
         size = parallel.get(name, 1)
         if name != "cp" or seen.trainer != "maxtext":
@@ -520,9 +520,9 @@ def _derived(
             each = float(text.value)
         except ValueError:
             return
-        total = each * devices.value * seen.devices.per_chip * (again.value if again else 1)
+        total = each * devices.value * seen.device_request.per_chip * (again.value if again else 1)
         if total >= 1 and total == int(total):
-            chips = f"{devices.value} x {seen.devices.per_chip} devices"
+            chips = f"{devices.value} x {seen.device_request.per_chip} devices"
             found["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
         return
     if micro is None or not ranks:

@@ -30,7 +30,7 @@ from mofa_model.identity.commands import (
     read_container,
     read_text,
 )
-from mofa_model.identity.devices import Devices, asks, devices_of, elsewhere
+from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
 from mofa_model.identity.facts import (
     Fact,
     FactSheet,
@@ -93,7 +93,7 @@ class Identity:
     may_train: bool = True
     """Whether a policy may say what it trains: not where its program shows nothing of training."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
-    devices: Devices = field(default_factory=Devices)
+    device_request: DeviceRequest = field(default_factory=DeviceRequest)
     disagree: tuple[str, ...] = ()
     """Contradictions within the object, each in one sentence."""
     launch_found: LaunchFound | None = None
@@ -155,7 +155,7 @@ def identify(
         sure=verdict.sure,
         may_train=verdict.may_train,
         facts=reading.facts,
-        devices=seen.devices,
+        device_request=seen.device_request,
         disagree=reading.disagree,
     )
 
@@ -293,7 +293,7 @@ def _seen(
         others=[*settings_of(others), *_of_object(spec)],
         words=[pair for command in whole for pair in _started(command)],
         fetched=[pair for command in whole for pair in _fetched(command)],
-        devices=devices,
+        device_request=devices,
         trainer=by.trainer if by else _own_trainer(settings, launchers, said),
         torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
         image=(by.found, by.where) if by else ("", first),
@@ -366,7 +366,7 @@ def _verdict(
     models += [one.key for one in seen.settings if one.key in _SEES]
     verdict = class_of(
         list(evidence),
-        seen.devices,
+        seen.device_request,
         _names(pods, containers),
         models=models,
         speaks=len(said) >= 2 and bool(batch),
@@ -381,18 +381,18 @@ def _verdict(
         return ClassVerdict(JobClass.INFERENCE, f"a {kind} serves models", "none", True)
     if kind in _RUNTIMES and not verdict.job_class.trains and best <= 36 and not models:
         return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own", "none", True)
-    if kind == "RayCluster" and best <= 30 and seen.devices.vendor:
+    if kind == "RayCluster" and best <= 30 and seen.device_request.vendor:
         return ClassVerdict(JobClass.OTHER, "a cluster without a job of its own", "none", True)
     empty = not evidence and verdict.job_class is JobClass.OTHER
-    asks_devices = bool(seen.devices.vendor) or seen.devices.unread
+    asks_devices = bool(seen.device_request.vendor) or seen.device_request.unread
     if empty and asks_devices and kind not in _SERVED | {"RayCluster"}:
         return ClassVerdict(JobClass.OTHER_TRAINING, verdict.reason, "none", False)
-    waits = verdict.job_class is JobClass.OTHER and not seen.devices.vendor
+    waits = verdict.job_class is JobClass.OTHER and not seen.device_request.vendor
     if kind in {"RayCluster", "RayJob"} and waits:
         return ClassVerdict(JobClass.CPU, "no container asks for an accelerator", "none", True)
     if kind in _SERVED and verdict.job_class is JobClass.CPU:
         return ClassVerdict(JobClass.OTHER, verdict.reason, "none", verdict.sure)
-    if kind in _SERVED and serves and not verdict.sure and seen.devices.vendor:
+    if kind in _SERVED and serves and not verdict.sure and seen.device_request.vendor:
         why = f"{verdict.reason}; it listens as a server"
         return ClassVerdict(JobClass.INFERENCE, why, "none", False)
     return verdict

@@ -242,9 +242,9 @@ def _labels(value: Mapping[str, Any], labels: Mapping[str, Any]) -> Mapping[str,
     return {**labels, **own, **named} if own or named else labels
 
 
-def trains(pod: PodForm) -> bool:
+def trains(form: PodForm) -> bool:
     """Whether the labels of a pod of a training runtime say that it is the trainer's."""
-    return pod.labels.get(_TRAINER_STEP) == "trainer" or pod.labels.get("name") in {
+    return form.labels.get(_TRAINER_STEP) == "trainer" or form.labels.get("name") in {
         "node",
         "launcher",
     }

@@ -357,9 +357,9 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
             doubt = "nothing in the job says that it trains the model of its policy"
     if identity.disagree:
         raise FactsDisagree(f"{identity.disagree[0]}; make them agree, or say it in {_ELSEWHERE}")
-    if identity.devices.vendor and not identity.devices.ours:
+    if identity.device_request.vendor and not identity.device_request.ours:
         raise NotApplicable(
-            f"{identity.devices.named}: it trains on {identity.devices.title}, and this advisor knows "
+            f"{identity.device_request.named}: it trains on {identity.device_request.title}, and this advisor knows "
             f"whole GPUs of NVIDIA and AMD only"
         )
     return doubt
@@ -436,7 +436,7 @@ def _profile(
     A policy names a profile for all jobs of a namespace. One whose pods ask for other devices has
     another profile, or none.
     """
-    devices = identity.devices
+    devices = identity.device_request
     profile, assumed = profile_of(name, demand.selector, around)
     if not devices.vendor or agrees(devices, profile.spec.gpu):
         return profile, assumed, True

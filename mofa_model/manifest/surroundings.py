@@ -17,7 +17,7 @@ from mofa_model.annotations import ADVISE
 from mofa_model.bands.coordinates import ALONE
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
-from mofa_model.identity import Devices, agrees
+from mofa_model.identity import DeviceRequest, agrees
 from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
 from mofa_model.kinds.pods import PRODUCT
 from mofa_model.kinds.shape import part
@@ -246,26 +246,32 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
     return found[0], why
 
 
-def profile_with(devices: Devices, around: Surroundings) -> tuple[Profile, bool] | None:
+def profile_with(
+    device_request: DeviceRequest, around: Surroundings
+) -> tuple[Profile, bool] | None:
     """Another profile with the devices that pods ask for, and whether it is surely that one.
 
     It is the only one that is given; on the desk, where none is, the GPU of the package that could
     be meant: of several one of a class on which runs were measured, and of these the one with the
     least memory, so that what fits it fits the others.
     """
-    given = [one for one in around.profiles.values() if agrees(devices, one.spec.gpu)]
+    given = [one for one in around.profiles.values() if agrees(device_request, one.spec.gpu)]
     if len(given) == 1:
         return given[0], True
     if given or not around.bundled:
         return None
-    exact = _device(devices.word) if devices.word else ""
-    names = [exact] if exact else [one for one in presets.names("devices") if agrees(devices, one)]
+    exact = _device(device_request.word) if device_request.word else ""
+    names = (
+        [exact]
+        if exact
+        else [one for one in presets.names("devices") if agrees(device_request, one)]
+    )
     if not names:
         return None
     measured = [one for one in names if presets.device_class(one) != ALONE] or names
     least = min(measured, key=lambda one: float(presets.device(one).memory))
     # A vendor alone is no product, be there one preset of its devices only, as of AMD's.
-    sure = len(names) == 1 and devices.product != devices.vendor
+    sure = len(names) == 1 and device_request.product != device_request.vendor
     return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), sure
 
 

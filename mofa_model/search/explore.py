@@ -108,7 +108,7 @@ class Candidate:
     step_seconds: Seconds
     memory_bytes: Bytes
     """What it takes on the fullest device. [B]"""
-    counted: Bytes
+    counted_memory: Bytes
     """What of it is counted, not estimated. [B]"""
     index: int
     """Raw index: of two with one score the smaller is the plainer."""
@@ -116,7 +116,7 @@ class Candidate:
     @property
     def estimated(self) -> Ratio:
         """Share of its memory that is estimated, not counted. [1]"""
-        return max(0.0, 1.0 - self.counted / self.memory_bytes)
+        return max(0.0, 1.0 - self.counted_memory / self.memory_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +273,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 leaders.step_seconds,
                 leaders.scores,
                 leaders.expected,
-                leaders.counted,
+                leaders.counted_memory,
             )
             rows = zip(*(column.tolist() for column in columns), strict=True)
             best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
@@ -314,7 +314,7 @@ def _candidate(
     step: float,
     score: float,
     expected: float = np.inf,
-    counted: float = 0.0,
+    counted_memory: float = 0.0,
 ) -> Candidate:
     return Candidate(
         strategy=strategy_of(axes.decode(index), case.cluster),
@@ -324,7 +324,7 @@ def _candidate(
         expected=expected,
         step_seconds=step,
         memory_bytes=memory,
-        counted=counted,
+        counted_memory=counted_memory,
         index=index,
     )
 

@@ -131,7 +131,7 @@ class Leaders:
     """Step times of the same. [s]"""
     memory_bytes: Array = field(default_factory=lambda: np.empty(0))
     """What they take on their fullest devices. [B]"""
-    counted: Array = field(default_factory=lambda: np.empty(0))
+    counted_memory: Array = field(default_factory=lambda: np.empty(0))
     """What of it is counted, not estimated. [B]"""
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
@@ -184,8 +184,10 @@ class Leaders:
         at = (state, column_indices[column])
         scores = self.score(step, states.checkpoint_bytes[at], states.replicas[at])
         held = states.device_bytes[state, :, column_indices[column]]
-        counted = np.max(held, axis=1) - states.reserve
-        self._take(scores, scores * factor, step, memory, counted, index, shape_indices[column])
+        counted_memory = np.max(held, axis=1) - states.reserve
+        self._take(
+            scores, scores * factor, step, memory, counted_memory, index, shape_indices[column]
+        )
 
     def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
         """Remember the fastest that almost fits; `near_bytes` is zero elsewhere."""
@@ -206,7 +208,7 @@ class Leaders:
         expected: Array,
         steps: Array,
         memory: Array,
-        counted: Array,
+        counted_memory: Array,
         index: Array,
         shapes: Array,
     ) -> None:
@@ -216,7 +218,7 @@ class Leaders:
             np.concatenate([self.step_seconds, steps]),
         )
         memory = np.concatenate([self.memory_bytes, memory])
-        counted = np.concatenate([self.counted, counted])
+        counted_memory = np.concatenate([self.counted_memory, counted_memory])
         index, shapes = (
             np.concatenate([self.index, index]),
             np.concatenate([self.shape_indices, shapes]),
@@ -231,7 +233,11 @@ class Leaders:
             steps[order],
             memory[order],
         )
-        self.index, self.shape_indices, self.counted = index[order], shapes[order], counted[order]
+        self.index, self.shape_indices, self.counted_memory = (
+            index[order],
+            shapes[order],
+            counted_memory[order],
+        )
         self.expected = expected[order]
         if len(order) == self.keep:
             self.cut = min(self.cut, float(self.expected[-1] / self.least_score))

@@ -66,11 +66,11 @@ class TokenBucket:
         self._due = float("-inf")
         self._shut = float("-inf")
 
-    def reserve(self) -> float:
+    def next_turn(self) -> float:
         """Take the next turn; the answer is how long to wait for it. [s]
 
         >>> bucket = TokenBucket(2.0, 1, clock=lambda: 0.0)
-        >>> [bucket.reserve() for _ in range(3)]
+        >>> [bucket.next_turn() for _ in range(3)]
         [0.0, 0.5, 1.0]
         """
         now = self._clock()
@@ -80,7 +80,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Wait for the next turn."""
-        wait = self.reserve()
+        wait = self.next_turn()
         if wait > 0:
             await asyncio.sleep(wait)
 

@@ -227,7 +227,7 @@ def test_a_server_that_asks_for_a_rest_gets_it():
         with pytest.raises(Busy) as caught:
             await api.merge(TRAINING_JOB, "ml", "a", {})
         assert caught.value.retry_after == 1.0
-        return api.bucket.reserve()  # whoever writes next waits, reads do not
+        return api.bucket.next_turn()  # whoever writes next waits, reads do not
 
     assert 0.5 < run(answers, use) <= 1.0
 
@@ -319,15 +319,15 @@ def test_no_credentials_at_all_is_said_with_what_to_do(tmp_path, monkeypatch):
 def test_a_bucket_gives_a_burst_then_its_rate():
     now = [0.0]
     bucket = TokenBucket(10.0, 5, clock=lambda: now[0])
-    assert [round(bucket.reserve(), 6) for _ in range(7)] == [0, 0, 0, 0, 0, 0.1, 0.2]
+    assert [round(bucket.next_turn(), 6) for _ in range(7)] == [0, 0, 0, 0, 0, 0.1, 0.2]
     now[0] = 100.0  # what was not used does not add up beyond the burst
-    assert [bucket.reserve() for _ in range(6)] == pytest.approx([0, 0, 0, 0, 0, 0.1])
+    assert [bucket.next_turn() for _ in range(6)] == pytest.approx([0, 0, 0, 0, 0, 0.1])
 
 
 def test_a_held_bucket_lets_nobody_pass_until_the_rest_is_over():
     now = [0.0]
     bucket = TokenBucket(10.0, 5, clock=lambda: now[0])
     bucket.hold(3.0)
-    assert bucket.reserve() == 3.0
+    assert bucket.next_turn() == 3.0
     now[0] = 3.0
-    assert bucket.reserve() == 0.0
+    assert bucket.next_turn() == 0.0

@@ -210,7 +210,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
                 if node.sample_spacing <= shortest / 4
                 else any(
                     shortest - step <= pod.ended(step) - span.start <= span.seconds + 2 * step
-                    for pod in node.pods
+                    for pod in node.pod_timelines
                 )
             )
         )
@@ -223,12 +223,12 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             yield _taken_away(node, one)
 
 
-def ended(pods: Sequence[PodTimeline], start: float, end: float) -> bool:
+def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
     """Whether a pod that had not succeeded, or a container of one, ended in a time. [s]"""
     return any(
         (not pod.succeeded and start <= (pod.last if pod.over is None else pod.over) <= end)
         or any(start <= stop.at <= end for stop in pod.exits)
-        for pod in pods
+        for pod in timelines
     )
 
 
@@ -243,7 +243,7 @@ def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
     begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - 600]
     notice = at - min(begins, default=at)
     longest = NOTICE if until == at else NOTICE / 2
-    if notice <= longest + step and ended(node.pods, at - notice - step, at + NOTICE):
+    if notice <= longest + step and ended(node.pod_timelines, at - notice - step, at + NOTICE):
         evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
         return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)
     taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
@@ -426,7 +426,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
         elif blind and (
             any(0 < a - rise.at <= TO_CORDON for a, _ in node.cordons)
-            or ended(node.pods, rise.clean - 60, rise.at + near + 900)
+            or ended(node.pod_timelines, rise.clean - 60, rise.at + near + 900)
         ):
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR)
     for rise, code in xids:

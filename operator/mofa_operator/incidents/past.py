@@ -70,7 +70,8 @@ def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)
     nodes = [
-        replace(node, pods=tuple(on_node[node.name])) for node in timelines.node_timelines.values()
+        replace(node, pod_timelines=tuple(on_node[node.name]))
+        for node in timelines.node_timelines.values()
     ]
     keys = configured(nodes)
     nodes = [replace(node, configured=keys(node)) for node in nodes]

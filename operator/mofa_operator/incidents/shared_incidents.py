@@ -66,7 +66,7 @@ def configured(timelines: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], fr
             a + 300 < pod.created < b - 300 and pod.started is not None and pod.started < b
             for name, many in spans.items()
             for a, b in many
-            for pod in by_name[name].pods
+            for pod in by_name[name].pod_timelines
         )
         most = len(spans) > _MOST * len(timelines)
         lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
@@ -99,7 +99,7 @@ def seen_by_observer(
     doubtful = [i for i in incidents if i.cause is causes.KUBELET_DOWN or _is_told(i)]
     rest = [i for i in incidents if i not in doubtful]
     for group in _at_once(doubtful, sample_spacing):
-        here = [pod for i in group for pod in timelines[i.name].pods]
+        here = [pod for i in group for pod in timelines[i.name].pod_timelines]
         start, end = group[0].start, max(i.end for i in group)
         lives = [pod for pod in here if pod.created < start < pod.last]
         cordoned = any(

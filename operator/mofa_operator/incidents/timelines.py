@@ -312,7 +312,7 @@ class NodeTimeline:
     """When the node was there and sampled."""
     sampled: tuple[Span, ...]
     """When any node of the pool was sampled."""
-    pods: tuple[PodTimeline, ...] = ()
+    pod_timelines: tuple[PodTimeline, ...] = ()
     """Training pods on it."""
     configured: frozenset[str] = frozenset()
     """Keys of taints that are configuration here and no cordon; empty text: unschedulable is."""

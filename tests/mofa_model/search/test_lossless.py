@@ -139,7 +139,7 @@ def test_a_candidate_holds_what_the_estimate_says_and_as_much_of_it_is_counted(s
         c = one.problem.cluster
         held = estimate(one.problem.workload, replace(c, gpus=16), one.strategy).footprint
         assert one.memory_bytes == pytest.approx(float(held.peak), rel=1e-9)
-        assert one.counted == pytest.approx(float(held.counted), rel=1e-9)
+        assert one.counted_memory == pytest.approx(float(held.counted_memory), rel=1e-9)
         assert one.estimated == pytest.approx(float(held.estimated), abs=1e-9)
 
 

@@ -370,7 +370,7 @@ def test_a_machine_that_is_taken_away_idle_and_made_again_did_not_reboot():
     one = replace(life(ready=ready, boot=boot), presence=there)
     assert words(node_incidents(one)) == ["scale-down"]
     taken = trained("a", until=19990, over=START + 19990, failed=True)
-    (found,) = node_incidents(replace(one, pods=(taken,)))
+    (found,) = node_incidents(replace(one, pod_timelines=(taken,)))
     assert (found.cause.word, found.cause.by.value) == ("reclaimed", "preemption")
 
 
@@ -403,7 +403,7 @@ def test_at_coarse_samples_an_eviction_tells_a_failure_from_a_flap():
     one = replace(life(step=300.0, ready=ready, boot=boot))
     assert words(node_incidents(one)) == ["flap"]
     evicted = trained("a", until=9250, over=START + 9250, failed=True)
-    assert words(node_incidents(replace(one, pods=(evicted,)))) == ["kubelet-down"]
+    assert words(node_incidents(replace(one, pod_timelines=(evicted,)))) == ["kubelet-down"]
 
 
 def test_faults_of_any_cause_that_begin_at_once_are_one_of_their_domain():
