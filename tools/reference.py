@@ -4,7 +4,7 @@ crds.md         every field of our kinds, from their CustomResourceDefinitions
 annotations.md  every annotation, from mofa_model/annotations.py
 settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
-kinds.md        every kind of jobs that people already have, from mofa_model/kinds
+kinds.md        every kind of jobs that people already have, from mofa_model/kinds, and the releases that run in tests
 axes.md         every axis of the search, from the rows of mofa_model/strategy.py
 python.md       every function of Python, from mofa_model/answers
 """
@@ -53,6 +53,12 @@ keys only. All of them go when the mode becomes `Disabled`.
 EXISTING = """\
 Jobs of these kinds are advised beside TrainingJobs ([who opts in](../manifests.md#existing-kinds-of-jobs)). In settings
 (`--kinds`, `rbac.kinds` of the chart) a kind goes by its word there. Launch arguments are written in [mode Apply](../apply.md).
+"""
+RELEASES = """
+## Releases that were tried
+
+With each of these the operator advised jobs whose pods run on a [real node](../real-node.md), and what it said of them was held against
+`/proc` of their processes (`tests/node`). Volcano is tried by its definitions alone.
 """
 LABELS = """
 ## Labels of pods
@@ -193,8 +199,23 @@ def kinds_page() -> str:
         EXISTING,
         table(headings, rows),
         LABELS,
-        table(("kind", "job", "attempt", "slot"), labels), "",
+        table(("kind", "job", "attempt", "slot"), labels),
+        RELEASES,
+        table(("project", "releases"), _releases()), "",
     ])  # fmt: skip
+
+
+def _releases() -> list[tuple[str, str]]:
+    """Releases of each project whose controllers run beside the operator in tests."""
+    sys.path.insert(0, str(ROOT / "deploy" / "local"))
+    from mofa_local.neighbours import NEIGHBOURS
+
+    found: dict[str, list[str]] = {}
+    for name, one in NEIGHBOURS.items():
+        if name != "kube-state-metrics":
+            module = one.tool.module
+            found.setdefault(module.requires.removesuffix("/v2"), []).append(module.release)
+    return [(f"`{name}`", ", ".join(sorted(found[name]))) for name in sorted(found)]
 
 
 def settings_page() -> str:

@@ -141,6 +141,15 @@ class JobSet(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
+    def states_size(self, spec: Body) -> bool:
+        """Whether one of its Jobs states its pods, or a pod asks for GPUs."""
+        counted = (
+            at(one, "template", "spec", "parallelism") for one in items(at(spec, "replicatedJobs"))
+        )
+        pods = (one.pods.spec for one in read(_Spec, spec).replicated_jobs if one.pods)
+        asked = any(container.gpus for pod in pods for container in pod.containers)
+        return asked or any(one is not None for one in counted)
+
     def launch_patch(
         self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
     ) -> list[Operation]:

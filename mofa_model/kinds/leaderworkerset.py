@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import Conditioned, JobKind, Observation
 from mofa_model.kinds.pods import PodTemplate
-from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read, under
+from mofa_model.kinds.shape import Body, Count, Shape, Tally, at, glance, read, text_of, under
 from mofa_model.spec.recovery_classes import RecoveryClass
+
+_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+"""Label of its pods."""
 
 
 class _Spec(Shape):
@@ -43,6 +48,10 @@ class LeaderWorkerSet(JobKind):
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
         ready = status.ready_replicas >= spec.replicas if body.get("status") else None
         return Observation(ready=ready, drop=RecoveryClass.POD)
+
+    def pod_selector(self, body: Body) -> str:
+        """The pods of all its groups."""
+        return f"{_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
 
 LEADER_WORKER_SET = LeaderWorkerSet(

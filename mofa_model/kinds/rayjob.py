@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import indent
 from typing import Any, Final
 
+from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import JOB_NAME
 from mofa_model.kinds.demand import Demand, PodSet, named, total
 from mofa_model.kinds.kind import MOUNTED, Counter, JobKind, NewJob, Observation, PodLabels, Sign
-from mofa_model.kinds.patches import Operation, test
+from mofa_model.kinds.patches import Operation, pointer, same, test
 from mofa_model.kinds.pods import CLAIMED, MAPPED, split
 from mofa_model.kinds.raycluster import RAY_CLUSTER, RaySpec
 from mofa_model.kinds.shape import (
@@ -25,6 +27,8 @@ from mofa_model.kinds.shape import (
     Text,
     at,
     glance,
+    items,
+    part,
     read,
     text_of,
     under,
@@ -146,6 +150,51 @@ class RayJob(JobKind):
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
+    def states_size(self, spec: Body) -> bool:
+        """Whether a group of its workers has pods, or a pod asks for GPUs."""
+        cluster = read(_Spec, spec).cluster
+        if cluster is None:
+            return True
+        pods = [cluster.head, *(one.template for one in cluster.workers)]
+        return any(one.replicas for one in cluster.workers) or any(
+            container.gpus for one in pods for container in one.spec.containers
+        )
+
+    def size_patch(
+        self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
+    ) -> list[Operation]:
+        """Workers, GPUs of each, and the layout in its entrypoint.
+
+        KubeRay makes its cluster only once it is resumed.
+        """
+        path = ("spec", "rayClusterSpec", "workerGroupSpecs")
+        groups = items(at(body, *path))
+        if len(groups) != 1:
+            raise InputError(
+                f"{'.'.join(path)}: holds {len(groups)} groups, and one would be right for a job "
+                "whose size is chosen"
+            )
+        stands, template = groups[0], part(groups[0], "template")
+        pods = part(template, "spec")
+        containers = items(pods.get("containers"))
+        if not containers:
+            raise InputError(f"{'.'.join(path)}[0].template: has no container that starts Ray")
+        asked = part(containers[0], "resources")
+        limits = {**part(asked, "limits"), resource: str(gpus)}
+        containers[0] = {**containers[0], "resources": {**asked, "limits": limits}}
+        sizes = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), nodes)
+        wanted = {
+            **stands,
+            **sizes,
+            "template": {**template, "spec": {**pods, "containers": containers}},
+        }
+        place = pointer(*path, 0)
+        return [
+            test(place, stands),
+            {"op": "replace", "path": place, "value": wanted},
+            *self.launch_patch(body, arguments, ""),
+        ]
+
     def pod_selector(self, body: Body) -> str:
         """The pods of the Job that submits its entrypoint, which has its name."""
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
@@ -166,6 +215,11 @@ class RayJob(JobKind):
         return [test(path, stands), {"op": "replace", "path": path, "value": after}]
 
 
+_CLUSTERS = ("variables.old.rayClusterSpec", "variables.new.rayClusterSpec")
+_GROUPS = [f"{one}.workerGroupSpecs" for one in _CLUSTERS]
+_GROUP = [f"{one}[0]" for one in _GROUPS]
+_TEMPLATE = [f"{one}.template" for one in _GROUP]
+_POD = [f"{one}.spec" for one in _TEMPLATE]
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
     others=("v1alpha1",),
@@ -173,5 +227,17 @@ RAY_JOB = RayJob(
     holds="spec.rayClusterSpec.workerGroupSpecs[].template",
     place="`entrypoint`: words of the layout are replaced, every other character of the line stays",
     changes="entrypoint",
+    sized=f"""\
+variables.before[?"{SIZE}"].hasValue()
+&& {same("variables.old", "variables.new", "rayClusterSpec", "entrypoint")}
+&& {same(*_CLUSTERS, "workerGroupSpecs")}
+&& {_GROUPS[0]}.size() == 1 && {_GROUPS[1]}.size() == 1
+&& {_GROUPS[0]}[0].?replicas.orValue(0) == 0
+&& {same(*_GROUP, "replicas", "minReplicas", "maxReplicas", "template")}
+&& {same(*_TEMPLATE, "spec")}
+&& {same(*_POD, "containers")}
+&& {_POD[0]}.containers.map(c, c.name) == {_POD[1]}.containers.map(c, c.name)
+&& {_POD[1]}.containers.all(c, {_POD[0]}.containers.exists(o, o.name == c.name
+{indent("&& " + same("o", "c", "resources"), "  ")}))""",
     labels=PodLabels(job=_CLUSTER),
 )  # fmt: skip

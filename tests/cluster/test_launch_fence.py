@@ -53,6 +53,17 @@ STATES = {
 }
 
 
+def open_ray_job(name, **asks):
+    """A RayJob whose group of workers has no pods, and whose pods ask for no GPUs."""
+    body = job(RAY_JOB, name, **{f"{PREFIX}{key}": value for key, value in asks.items()})
+    (group,) = body["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    for size in ("replicas", "minReplicas", "maxReplicas"):
+        del group[size]
+    (container,) = group["template"]["spec"]["containers"]
+    del container["resources"]["limits"]["nvidia.com/gpu"]
+    return body
+
+
 @pytest.fixture(scope="module")
 def door(cluster):
     install(cluster)
@@ -60,6 +71,7 @@ def door(cluster):
     for kind in KINDS:
         cluster.apply(*(job(kind, name, **told) for name, told in STATES.items()))
         cluster.apply(job(kind, "runs", suspend=False, **STATES["waits"] | STATES["consents"]))
+    cluster.apply(open_ray_job("open", size="soonest"), open_ray_job("unasked"))
     with administrator(cluster) as opened_door:
         yield opened_door
     for kind in KINDS:
@@ -172,3 +184,40 @@ def test_of_kueues_gates_nothing_goes_or_comes_but_ours(door, after):
 def test_our_own_gate_is_never_put_up_by_the_operator(door):
     status, said = tried(door, JOB_SET, "consents", added(GATE, "suspend"))
     assert status == 403, said
+
+
+def size_of(cluster, name):
+    body = read(cluster, RAY_JOB, name)
+    return RAY_JOB.size_patch(body, 2, 8, "nvidia.com/gpu", MEGATRON)
+
+
+def test_a_size_is_written_into_a_rayjob_that_asks_for_one_and_has_none(door, cluster):
+    status, said = tried(door, RAY_JOB, "open", size_of(cluster, "open"))
+    assert status == 200, said
+    for name in ("unasked", "consents"):
+        status, said = tried(door, RAY_JOB, name, size_of(cluster, name))
+        assert status == 403, name
+        assert "what a job is" in said
+
+
+WORKERS = "/spec/rayClusterSpec/workerGroupSpecs"
+RAY_POD = f"{WORKERS}/0/template/spec"
+BEYOND_SIZE = {
+    "an image": added(f"{RAY_POD}/containers/0/image", "evil"),
+    "another container": added(f"{RAY_POD}/containers/-", {"name": "more", "image": "x"}),
+    "a node selector": added(f"{RAY_POD}/nodeSelector", {"x": "y"}),
+    "an account": added(f"{RAY_POD}/serviceAccountName", "evil"),
+    "a label of the pods": added(f"{WORKERS}/0/template/metadata", {"labels": {"x": "y"}}),
+    "how Ray starts": added(f"{WORKERS}/0/rayStartParams", {"x": "y"}),
+    "another group": added(f"{WORKERS}/-", {"groupName": "more"}),
+    "the head": added("/spec/rayClusterSpec/headGroupSpec", {}),
+    "a deadline": added("/spec/activeDeadlineSeconds", 60),
+}
+
+
+@pytest.mark.parametrize("what", BEYOND_SIZE)
+def test_with_a_size_nothing_else_of_a_rayjob_changes(door, cluster, what):
+    changes = [*size_of(cluster, "open"), *BEYOND_SIZE[what]]
+    status, said = tried(door, RAY_JOB, "open", changes)
+    assert status == 403, said
+    assert "what a job is" in said

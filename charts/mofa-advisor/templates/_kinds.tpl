@@ -171,6 +171,24 @@ object.?spec == oldObject.?spec
     && !variables.old.?trainer.?numNodes.hasValue()
     && variables.new.?trainer.orValue({}).all(k, k in ["numNodes", "numProcPerNode", "resourcesPerNode", "args"] || (k in variables.old.?trainer.orValue({}) && variables.old.?trainer.orValue({})[k] == variables.new.?trainer.orValue({})[k]))
     && variables.old.?trainer.orValue({}).all(k, k in ["numNodes", "numProcPerNode", "resourcesPerNode", "args"] || k in variables.new.?trainer.orValue({})))
+    || (variables.resource == "rayjobs.ray.io"
+    && variables.before[?"advisor.mofa.dev/size"].hasValue()
+    && variables.new.all(k, k in ["rayClusterSpec", "entrypoint"] || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k in ["rayClusterSpec", "entrypoint"] || k in variables.new)
+    && variables.new.rayClusterSpec.all(k, k == "workerGroupSpecs" || (k in variables.old.rayClusterSpec && variables.old.rayClusterSpec[k] == variables.new.rayClusterSpec[k]))
+    && variables.old.rayClusterSpec.all(k, k == "workerGroupSpecs" || k in variables.new.rayClusterSpec)
+    && variables.old.rayClusterSpec.workerGroupSpecs.size() == 1 && variables.new.rayClusterSpec.workerGroupSpecs.size() == 1
+    && variables.old.rayClusterSpec.workerGroupSpecs[0].?replicas.orValue(0) == 0
+    && variables.new.rayClusterSpec.workerGroupSpecs[0].all(k, k in ["replicas", "minReplicas", "maxReplicas", "template"] || (k in variables.old.rayClusterSpec.workerGroupSpecs[0] && variables.old.rayClusterSpec.workerGroupSpecs[0][k] == variables.new.rayClusterSpec.workerGroupSpecs[0][k]))
+    && variables.old.rayClusterSpec.workerGroupSpecs[0].all(k, k in ["replicas", "minReplicas", "maxReplicas", "template"] || k in variables.new.rayClusterSpec.workerGroupSpecs[0])
+    && variables.new.rayClusterSpec.workerGroupSpecs[0].template.all(k, k == "spec" || (k in variables.old.rayClusterSpec.workerGroupSpecs[0].template && variables.old.rayClusterSpec.workerGroupSpecs[0].template[k] == variables.new.rayClusterSpec.workerGroupSpecs[0].template[k]))
+    && variables.old.rayClusterSpec.workerGroupSpecs[0].template.all(k, k == "spec" || k in variables.new.rayClusterSpec.workerGroupSpecs[0].template)
+    && variables.new.rayClusterSpec.workerGroupSpecs[0].template.spec.all(k, k == "containers" || (k in variables.old.rayClusterSpec.workerGroupSpecs[0].template.spec && variables.old.rayClusterSpec.workerGroupSpecs[0].template.spec[k] == variables.new.rayClusterSpec.workerGroupSpecs[0].template.spec[k]))
+    && variables.old.rayClusterSpec.workerGroupSpecs[0].template.spec.all(k, k == "containers" || k in variables.new.rayClusterSpec.workerGroupSpecs[0].template.spec)
+    && variables.old.rayClusterSpec.workerGroupSpecs[0].template.spec.containers.map(c, c.name) == variables.new.rayClusterSpec.workerGroupSpecs[0].template.spec.containers.map(c, c.name)
+    && variables.new.rayClusterSpec.workerGroupSpecs[0].template.spec.containers.all(c, variables.old.rayClusterSpec.workerGroupSpecs[0].template.spec.containers.exists(o, o.name == c.name
+      && c.all(k, k == "resources" || (k in o && o[k] == c[k]))
+      && o.all(k, k == "resources" || k in c))))
 - name: arguments # of any kind
   expression: variables.jobset || variables.trainjob || variables.pytorchjob || variables.rayjob || variables.batch
 {{- end }}

@@ -93,6 +93,11 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
                 ".", 74, go=(1, 25), installs=("config/default",), config=_LISTENS | _GIVEN, flags=_CONFIG,
             ),
             _neighbour(
+                "jobset-0.10",  # the release before
+                ("sigs.k8s.io/jobset", "v0.10.1", "h1:u8QKifNsrWVrlRFe6w2ofYTqFT9ma2DRHxfeB2m9xyU="),
+                ".", 74, go=(1, 24), installs=("config/default",), config=_LISTENS | _GIVEN, flags=_CONFIG,
+            ),
+            _neighbour(
                 "kueue",
                 ("sigs.k8s.io/kueue", "v0.15.0", "h1:9Khzc2ne6/eWuZx5o+R4KlVBzh3kZkTIMzpPC2e8Spg="),
                 "./cmd/kueue", 134, go=(1, 25), installs=("config/default",),
@@ -130,7 +135,16 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
                 ".", 68, go=(1, 24), installs=("config/default",),
                 flags=(
                     "--metrics-addr=127.0.0.1:{metrics}", "--health-probe-bind-address=127.0.0.1:{health}",
-                    "--enable-leader-election=false",
+                    "--enable-leader-election=false", "--use-kubernetes-proxy=true",
+                ),
+            ),
+            _neighbour(
+                "kuberay-1.5",  # the release after
+                ("github.com/ray-project/kuberay/ray-operator", "v1.5.0", "h1:KCjCQ7PSsvs9Ke+90CZbbs498nuaIJ/JkXk4vd54EVg="),
+                ".", 68, go=(1, 24), installs=("config/default",),
+                flags=(
+                    "--metrics-addr=127.0.0.1:{metrics}", "--health-probe-bind-address=127.0.0.1:{health}",
+                    "--enable-leader-election=false", "--use-kubernetes-proxy=true",
                 ),
             ),
             _neighbour(

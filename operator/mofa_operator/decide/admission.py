@@ -96,11 +96,12 @@ def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSetti
 
 
 def _is_unsized(snapshot: CheckSnapshot) -> bool:
-    """Whether its job asks for a size that is not written yet."""
+    """Whether its job asks for a size that can be written, and is not yet."""
     job = None if snapshot.job is None else subject_of(snapshot.job)
     if job is None or SIZE not in job.annotations or not isinstance(job.key.kind, JobKind):
         return False
-    return not job.key.kind.states_size(part(job.body, "spec"))
+    kind = job.key.kind
+    return bool(kind.sized) and not kind.states_size(part(job.body, "spec"))
 
 
 def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> CheckAnswer:

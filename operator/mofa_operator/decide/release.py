@@ -83,6 +83,11 @@ def written(job: LiveObject, answer: Answer, beside: Sequence[Body] = ()) -> tup
         raise InputError(
             f"launch arguments cannot be written into a {kind.kind} of {kind.group}, which has none"
         )
+    if SIZE in job.annotations and not kind.states_size(part(job.body, "spec")):
+        raise InputError(
+            f"the advice is for a size that the {kind.kind} does not have; write "
+            f"{answer.nodes} nodes and {answer.gpus} GPUs into its manifest"
+        )
     if kind.changes and not answer.arguments:
         raise InputError(
             "training.framework: no trainer is named, so the layout cannot be written as "

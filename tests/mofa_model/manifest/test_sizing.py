@@ -62,11 +62,40 @@ def objects(size="soonest", *, trainer=None, nodes=None, spares=0, **sizing):
     ]  # fmt: skip
 
 
-def asked(*given, **more):
-    stream = Documents.parse("\n---\n".join(map(json.dumps, objects(*given, **more))), "given")
-    around = surroundings([stream], [])
-    (item,) = (one for one in stream.items if one.kind == "TrainJob")
-    return jobs.job_question(item, around)
+def asked(*given, job=None, **more):
+    every = objects(*given, **more)
+    if job is not None:
+        every[-1] = job
+    stream = Documents.parse("\n---\n".join(map(json.dumps, every)), "given")
+    return jobs.job_question(stream.items[-1], surroundings([stream], []))
+
+
+def in_place(kind, api_version, spec, size="soonest"):
+    """A job of another kind in the place of the TrainJob."""
+    metadata = objects(size)[-1]["metadata"]
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def ray_job(replicas=0, gpus=None):
+    limits = {} if gpus is None else {"limits": {"nvidia.com/gpu": gpus}}
+    head, worker = (
+        {"spec": {"containers": [{"name": name, "image": "x", "resources": asks}]}}
+        for name, asks in (("ray-head", {}), ("ray-worker", limits))
+    )
+    group = {"groupName": "gpu", "replicas": replicas, "template": worker}
+    cluster = {"headGroupSpec": {"template": head}, "workerGroupSpecs": [group]}
+    line = " ".join(["python", *FLAGS])
+    return in_place("RayJob", "ray.io/v1", {"suspend": True, "entrypoint": line, "rayClusterSpec": cluster})  # fmt: skip
+
+
+def job_set(parallelism=None, gpus=None):
+    limits = {} if gpus is None else {"limits": {"nvidia.com/gpu": gpus}}
+    container = {"name": "trainer", "command": ["torchrun"], "args": FLAGS, "resources": limits}
+    one = {"template": {"spec": {"containers": [container]}}}
+    if parallelism is not None:
+        one["parallelism"] = parallelism
+    spec = {"suspend": True, "replicatedJobs": [{"name": "trainer", "template": {"spec": one}}]}
+    return in_place("JobSet", "jobset.x-k8s.io/v1alpha2", spec)
 
 
 def sizes(question):
@@ -107,6 +136,17 @@ def test_a_job_that_states_nodes_or_gpus_is_not_sized():
     gpus = {"resourcesPerNode": {"limits": {"nvidia.com/gpu": 8}}}
     for stated in (gpus, {"numNodes": 2, **gpus}):
         assert asked(trainer={"numProcPerNode": 8, **stated}).size == ""
+
+
+@pytest.mark.parametrize("made", [ray_job, job_set], ids=["RayJob", "JobSet"])
+def test_sizes_of_other_kinds_are_those_of_a_trainjob(made):
+    assert sizes(asked(job=made())) == sizes(asked())
+    assert asked(job=made(2, 8)).size == ""
+    assert advise(request_of(sized(asked(job=made())))).gpus == advise(request_of(sized(asked()))).gpus  # fmt: skip
+
+
+def test_a_jobset_with_gpus_has_a_pod_of_them_where_it_says_no_number():
+    assert asked(job=job_set(gpus=8)).size == ""
 
 
 def test_what_it_is_to_be_best_at_is_one_of_three():

@@ -605,6 +605,62 @@ def test_our_own_gate_opens_with_the_size():
     assert (after["spec"]["suspend"], after["spec"]["trainer"]["numNodes"]) == (False, 2)
 
 
+def unsized_ray_job(**more):
+    """A RayJob that waits; the one group of its workers has no pods and no GPUs."""
+    body = waiting(RAY_JOB, more.pop("gate", None), mode=more.pop("mode", None), **more)
+    body["metadata"]["annotations"] |= {f"{PREFIX}size": "soonest", f"{PREFIX}model": "llama3.1-8b"}
+    container = {"name": "ray-worker", "image": "x", "resources": {"limits": {"cpu": "8"}}}
+    group = {
+        "groupName": "gpu",
+        "replicas": 0,
+        "template": {"spec": {"containers": [container]}},
+    }
+    head = {"template": {"spec": {"containers": [{"name": "ray-head", "image": "x"}]}}}
+    body["spec"]["rayClusterSpec"] = {"headGroupSpec": head, "workerGroupSpecs": [group]}
+    body["spec"]["entrypoint"] = "python pretrain_gpt.py --tensor-model-parallel-size=1 --lr 1"
+    return body
+
+
+def test_a_rayjob_gets_workers_their_gpus_and_its_entrypoint():
+    body = unsized_ray_job()
+    release = decided(RAY_JOB, body, SIZED).release
+    after = patched(body, release.launch)["spec"]
+    (group,) = after["rayClusterSpec"]["workerGroupSpecs"]
+    assert [group[one] for one in ("replicas", "minReplicas", "maxReplicas")] == [2, 2, 2]
+    (container,) = group["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "8", "nvidia.com/gpu": "8"}
+    layout = "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2"
+    assert after["entrypoint"] == f"python pretrain_gpt.py --lr 1 {layout}"
+    assert (release.child, release.note.reason) == (None, "SizedBeforeAdmission")
+    written = patched(body, release.launch)
+    written["metadata"]["generation"] = 2
+    assert decided(RAY_JOB, written, SIZED).release is None, "a size is written once"
+
+
+@pytest.mark.parametrize("many", [0, 2])
+def test_of_several_groups_of_workers_none_is_chosen(many):
+    body = unsized_ray_job()
+    (group,) = body["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    body["spec"]["rayClusterSpec"]["workerGroupSpecs"] = [group] * many
+    found = decided(RAY_JOB, body, SIZED)
+    assert found.release is None
+    assert f"holds {many} groups" in found.notes[-1].message
+
+
+def test_a_jobset_is_told_its_size_and_gets_no_arguments_of_another_one():
+    """JobSet's webhook keeps pods and resources, of a suspended JobSet as well."""
+    body = waiting(JOB_SET, "suspend", mode="Apply")
+    body["metadata"]["annotations"] |= {f"{PREFIX}size": "soonest", f"{PREFIX}model": "llama3.1-8b"}
+    args = ["pretrain_gpt.py", "--bf16"]
+    pods = {"spec": {"containers": [{"name": "trainer", "args": args, "env": [READS]}]}}
+    body["spec"]["replicatedJobs"] = [{"name": "trainer", "template": {"spec": {"template": pods}}}]
+    found = decided(JOB_SET, body, SIZED)
+    assert found.release.launch == ()
+    said = " ".join(one.message for one in (*found.notes, found.release.note))
+    assert "the size of a JobSet cannot change after it is made" in said
+    assert "write 2 nodes and 16 GPUs into its manifest" in said
+
+
 @pytest.mark.parametrize(
     ("more", "answer", "why"),
     [

@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -59,34 +60,83 @@ def pause_image(name: str) -> Path:
 
 def torch_image(name: str) -> Path:
     """The image of a trainer: Debian's PyTorch, which computes on the CPU and talks by gloo; made once, in two minutes."""
-    made = (
-        folder()
-        / f"torch-{hashlib.sha256(repr((name, SUITE, PACKAGES, LEFT_OUT)).encode()).hexdigest()[:12]}.tar"
-    )
+    made = _made("torch", name, SUITE, PACKAGES, LEFT_OUT)
     if not made.exists():
-        print(
-            f"mofa_local: {name}: making an image of Debian's PyTorch once (two minutes, 1.4 GB)",
-            file=sys.stderr,
-        )
+        _say(f"{name}: making an image of Debian's PyTorch once (two minutes, 1.4 GB)")
         layer = made.with_suffix(".layer")
-        command = [
-            "mmdebstrap",
-            "--quiet",
-            "--format=tar",
-            "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
-        ]
-        options = [f"--dpkgopt=path-exclude={one}" for one in LEFT_OUT]
         try:
-            done = subprocess.run(
-                [*command, *options, SUITE, layer], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise LocalStackError(f"mmdebstrap: {done.stderr.strip()[-500:]}")
-            image(made, name, [layer], {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]})
+            _debian(layer, PACKAGES)
+            image(made, name, [layer], {"Env": [_PATH]})
         finally:
             layer.unlink(missing_ok=True)
     return made
+
+
+RAY: Final = "ray[default]==2.60.0"
+"""The release of Ray, with what its dashboard needs, for that starts the jobs of a cluster."""
+RAY_PACKAGES: Final = ("python3", "ca-certificates", "wget", "procps")
+"""Python for it, and what KubeRay asks a pod's health with."""
+_RAY: Final = """\
+#!/usr/bin/python3
+import sys
+
+from ray.scripts.scripts import main
+
+sys.exit(main())
+"""
+
+
+def ray_image(name: str) -> Path:
+    """The image of a Ray cluster: its wheels on Debian's Python; made once, in a minute."""
+    made = _made("ray", name, SUITE, RAY_PACKAGES, RAY, _RAY)
+    if not made.exists():
+        _say(f"{name}: making an image of Ray's wheels once (a minute, 0.6 GB)")
+        layers = [made.with_suffix(f".{part}") for part in ("debian", "wheels")]
+        try:
+            _debian(layers[0], RAY_PACKAGES)
+            _wheels(layers[1])
+            image(made, name, layers, {"Env": [_PATH, "PYTHONDONTWRITEBYTECODE=1"]})
+        finally:
+            for layer in layers:
+                layer.unlink(missing_ok=True)
+    return made
+
+
+_PATH: Final = "PATH=/usr/local/bin:/usr/bin:/bin"
+
+
+def _made(kind: str, *recipe: object) -> Path:
+    """Where an image is, by all that decides what is in it."""
+    return folder() / f"{kind}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]}.tar"
+
+
+def _debian(layer: Path, packages: Sequence[str]) -> None:
+    """A layer of Debian's packages."""
+    options = [f"--dpkgopt=path-exclude={one}" for one in LEFT_OUT]
+    command = ["mmdebstrap", "--quiet", "--format=tar", "--variant=minbase"]
+    _run([*command, f"--include={','.join(packages)}", *options, SUITE, str(layer)])
+
+
+def _wheels(layer: Path) -> None:
+    """A layer of Ray's wheels for Debian's Python, with the command of that name."""
+    with tempfile.TemporaryDirectory(prefix="mofa-wheels-") as place:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        system = f"--platform=manylinux2014_{platform.machine()}"
+        target = ["--only-binary=:all:", "--python-version=3.11", system, "--no-compile"]
+        _run([*command, *target, f"--target={place}", RAY])
+        with tarfile.open(layer, "w") as tar:
+            tar.add(place, "usr/local/lib/python3.11/dist-packages")
+            _add(tar, "usr/local/bin/ray", _RAY.encode(), 0o755)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LocalStackError(f"{Path(command[0]).name}: {done.stderr.strip()[-500:]}")
+
+
+def _say(text: str) -> None:
+    print(f"mofa_local: {text}", file=sys.stderr)
 
 
 def image(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, Any]) -> Path:

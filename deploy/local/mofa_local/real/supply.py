@@ -2,6 +2,7 @@
 
 localhost/mofa-local/advisor:1    the operator and `mofa observe`, built from this tree by its Dockerfile
 localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
+localhost/mofa-local/ray:2.60     Ray, for the clusters of KubeRay
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from mofa_local.real.containers import Containers
 
 ADVISOR: Final = "localhost/mofa-local/advisor:1"
 TORCH: Final = "localhost/mofa-local/torch:1.13"
+RAY: Final = "localhost/mofa-local/ray:2.60"
 
 
 def load(containers: Containers) -> None:
-    """Both, built where they are missing."""
+    """Those of the operator and of the toy, built where they are missing."""
     load_advisor(containers)
     load_torch(containers)
 
@@ -38,3 +40,8 @@ def load_advisor(containers: Containers, tree: Path = images.ROOT) -> str:
 def load_torch(containers: Containers) -> None:
     """Two minutes where it was never made, then as long as it takes to unpack."""
     containers.load(archives.torch_image(TORCH))
+
+
+def load_ray(containers: Containers) -> None:
+    """A minute where it was never made."""
+    containers.load(archives.ray_image(RAY))
