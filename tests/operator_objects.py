@@ -16,6 +16,7 @@ from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
+from mofa_model.spec.account import NodeState, NodeTime
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY
 from mofa_operator.control.answers import AnswerSource
@@ -24,6 +25,7 @@ from mofa_operator.decide.job import job
 from mofa_operator.decide.policy import needs_answer
 from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.pool import profile as decide_profile
+from mofa_operator.evidence import PROMETHEUS, Day
 from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
@@ -287,6 +289,17 @@ def remembered(question, work=answer):
     return _answers[asked]
 
 
+ACCOUNT = (
+    NodeTime(state=NodeState.KEPT, cause="", node_days=60.0, date="2023-11-13", job="ml/llama"),
+    NodeTime(state=NodeState.REPAIR, cause="node-down", node_days=2.5, date="2023-11-13"),
+    NodeTime(
+        state=NodeState.REDONE, cause="node-down", node_days=1.25, date="2023-11-13", job="ml/llama"
+    ),
+    NodeTime(state=NodeState.IDLE, cause="no-job", node_days=0.25, date="2023-11-13"),
+)
+"""Where 64 node-days of a pool went."""
+
+
 def known_pool():
     """A pool of which everything is known, as it is decided: a metric of any figure has a value there."""
     body = profile("h100-east")
@@ -298,7 +311,15 @@ def known_pool():
         node_days=7680.0,
         window=30 * DAY,
         coverage=0.98,
-        lost_node_seconds={"node-down": 2.5 * DAY},
+        days=(
+            Day(
+                date="2023-11-13",
+                witness=PROMETHEUS,
+                covered=DAY,
+                classes={"pod": seen},
+                account=ACCOUNT,
+            ),
+        ),
         phases={"detect": 240.0},
     )
     snapshot = ProfileSnapshot(

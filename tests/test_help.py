@@ -23,6 +23,7 @@ PARSED = (
     "mofa pools",
     "mofa top",
     "mofa why",
+    "mofa validate account",
     "mofa trace",
     "mofa observe - ",
     "mofa observe /logs",

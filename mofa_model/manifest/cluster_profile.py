@@ -88,6 +88,9 @@ class IncidentRules(Part):
     shortest_outage_seconds: Annotated[int, Field(ge=30, le=3600, examples=[300])] = SHORTEST_OUTAGE
     """How long a node has to be not ready, on the same boot, for it to be a failure; less is a
     flap."""
+    checkpoint_seconds: Annotated[int, Field(ge=10, le=604_800, examples=[1800])] | None = None
+    """How often jobs save whose steps nobody publishes: the account puts down what they lost to it;
+    missing = half an hour, and the account says that it is estimated."""
     overruled: Annotated[
         dict[IncidentId, CauseWord],
         Field(max_length=256, examples=[{"node/gpu-17@2026-01-31T09:30:00Z": "planned-drain"}]),

@@ -7,13 +7,14 @@ A FailureLedger has the name of its profile and is deleted with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from mofa_model.manifest.fields import Big, Decimal, Moment, Part, Seconds, Zero, keyed
+from mofa_model.spec.account import NodeState, NodeTime
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 
@@ -24,8 +25,10 @@ MOST: Final = len(RecoveryClass)
 
 if TYPE_CHECKING:
     ClassName: TypeAlias = str
+    StateName: TypeAlias = str
 else:
     ClassName = Literal[tuple(one.value for one in RecoveryClass)]
+    StateName = Literal[tuple(one.value for one in NodeState)]
 Verdict = Literal[
     "Consistent", "Drifts", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"
 ]
@@ -158,6 +161,40 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
     return row
 
 
+def account_in(rows: Any, date: str) -> tuple[NodeTime, ...]:
+    """The account in rows of a day; what cannot be read says nothing."""
+    states = {one.value: one for one in NodeState}
+    return tuple(
+        NodeTime(
+            state=states[str(row.get("state"))],
+            cause=str(row.get("cause") or ""),
+            job=str(row.get("job") or ""),
+            date=date,
+            node_days=number(row.get("nodeDays")),
+            machines=number(row.get("machines")),
+            estimated=number(row.get("estimated")),
+        )
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, Mapping) and row.get("state") in states
+    )
+
+
+def account_rows(account: Iterable[NodeTime]) -> list[dict[str, Any]]:
+    """The account of a day as rows."""
+    rows = (
+        {
+            "state": one.state.value,
+            "cause": one.cause,
+            "job": one.job,
+            "nodeDays": as_text(one.node_days),
+            "machines": one.machines and as_text(one.machines),
+            "estimated": one.estimated and as_text(one.estimated),
+        }
+        for one in account
+    )
+    return [{name: value for name, value in row.items() if value} for row in rows]
+
+
 def _evidence(
     node_days: Any, failures: Any, recoveries: Any, seconds: Any, others: Any = None
 ) -> FailureEvidence:
@@ -194,6 +231,23 @@ class DayRow(Part):
     """Their time together."""
 
 
+class AccountRow(Part):
+    """Node-days of one state and one cause on one day."""
+
+    state: StateName
+    """What the nodes were good for."""
+    cause: Annotated[str, Field(max_length=40)] | None = None
+    """The cause of the incidents that it is put down to; missing = they trained."""
+    job: Annotated[str, Field(max_length=600)] | None = None
+    """The job, as namespace/name; missing = of none, or of several."""
+    node_days: Decimal
+    """Node-days."""
+    machines: Decimal | None = None
+    """Node-days of these that the machines cost, by the chance of the incidents."""
+    estimated: Decimal | None = None
+    """Node-days of these that no sample shows."""
+
+
 class DayPart(Part):
     """What one witness says of one day."""
 
@@ -207,6 +261,8 @@ class DayPart(Part):
     """Time of the day for which it looked."""
     classes: Annotated[list[DayRow], Field(max_length=MOST)] = keyed("name")
     """By recovery class."""
+    account: Annotated[list[AccountRow], Field(max_length=400)] = Field(default_factory=list)
+    """Where the node-time of the pool went; it adds up to the capacity."""
 
 
 class WeekPart(Part):

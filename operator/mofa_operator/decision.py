@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mofa_model.kinds import Kind
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import glance
+from mofa_model.spec.account import NodeTime
 from mofa_model.units import Range
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
@@ -190,6 +191,8 @@ class PoolFigures:
     """Recovery time by class. [s]"""
     calibration: Written = field(default_factory=dict)
     """What running jobs taught, as `status.calibration` has it."""
+    account: tuple[NodeTime, ...] = ()
+    """Where the pool's node-time went, as its ledger has it."""
 
     @property
     def key(self) -> Key:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from mofa_model.manifest.failure_history import evidence_in, number
+from mofa_model.manifest.failure_history import account_in, evidence_in, number
+from mofa_model.spec.account import NodeTime
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY
 
@@ -39,6 +40,8 @@ class Day:
     covered: float
     """Time that it watched. [s]"""
     classes: ByClass
+    account: tuple[NodeTime, ...] = ()
+    """Where the node-time of the pool went; empty = the witness does not see that."""
 
 
 def days_in(rows: object) -> tuple[Day, ...]:
@@ -49,11 +52,17 @@ def days_in(rows: object) -> tuple[Day, ...]:
             witness=witness,
             covered=number(row.get("coveredSeconds")),
             classes=evidence_in(row.get("classes")),
+            account=account_in(row.get("account"), date),
         )
         for date, row in _dated(rows)
         if isinstance(witness := row.get("witness"), str) and witness in (PROMETHEUS, WATCH)
     ]
     return tuple(sorted(days, key=lambda day: (day.date, day.witness)))
+
+
+def account_of(days: Iterable[Day]) -> tuple[NodeTime, ...]:
+    """The account of days, by day, job, state and cause."""
+    return tuple(one for day in days if day.witness == PROMETHEUS for one in day.account)
 
 
 def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:

@@ -41,9 +41,10 @@ from mofa_model.kinds.shape import (
 from mofa_model.manifest.advised import FIGURES
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.manifest.failure_history import evidence_in
+from mofa_model.spec.account import NodeTime
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.units import Range
-from mofa_operator.evidence import Day, JobEvidence, days_in, weeks_in
+from mofa_operator.evidence import Day, JobEvidence, account_of, days_in, weeks_in
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key, key_of, target_of
 
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -503,6 +504,11 @@ class LiveProfile(LiveObject):
         days = (*days_in(self.unmoved.get("days")), *days_in(self.counted.get("days")))
         days_sorted = sorted(days, key=lambda day: (day.date, day.witness, day.covered))
         return tuple({(day.date, day.witness): day for day in days_sorted}.values())
+
+    @cached_property
+    def account(self) -> tuple[NodeTime, ...]:
+        """Where the node-time of its days went: the one account that metrics and pages show."""
+        return account_of(self.days)
 
     @cached_property
     def weeks(self) -> tuple[DatedEvidence, ...]:

@@ -263,8 +263,6 @@ class History:
     """The same by day; the days add up to it."""
     recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Recovery times by class, one by one. [s]"""
-    lost_node_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Node-time in which jobs stood still, by cause. [node s]"""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Median time of each phase of recovery that was seen. [s]"""
 

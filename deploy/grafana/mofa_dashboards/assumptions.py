@@ -90,7 +90,10 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
     made = (
         made.with_row(Row("What failures cost"))
         .with_panel(lines(
-            "Lost time by cause", "Node-days of the history window in which jobs stood still, by the cause of the incident.",
+            "Where the node-time went", "Node-days of the days in the ledger, by what the nodes were good for; they add up to the capacity.",
+            "suffix: node-days", {"{{state}}": f"max by (state) (mofa_pool_node_days{{{THIS_POOL}}})"}))
+        .with_panel(lines(
+            "Lost time by cause", "Node-days of these that were neither kept nor idle, by the cause of the incident.",
             "suffix: node-days", {"{{cause}}": f"max by (cause) (mofa_pool_lost_node_days{{{THIS_POOL}}})"}))
         .with_panel(lines(
             "Phases of a recovery", "Median time to notice, to replace pods, to start them and to load, where it was seen.",

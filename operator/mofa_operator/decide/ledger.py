@@ -17,6 +17,7 @@ Days older than the window are added to their week, so that a year is some fifty
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date as calendar
@@ -25,7 +26,8 @@ from functools import reduce
 from itertools import groupby
 from typing import Final
 
-from mofa_model.manifest.failure_history import as_text, as_written, number, row_of
+from mofa_model.manifest.failure_history import account_rows, as_text, as_written, number, row_of
+from mofa_model.spec.account import NodeTime, node_days_lost, summed
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
@@ -38,6 +40,10 @@ MOST_DAYS: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
 MOST_WEEKS: Final = 53
 """Weeks that are kept. [1]"""
+NAMED_DAYS: Final = 35
+"""Days whose account names jobs: five weeks. [1]"""
+MOST_JOBS: Final = 20
+"""Jobs that the account of a day names: those that lost most. [1]"""
 QUARTER: Final = 21600.0
 """Once this much more of a day is known, it is written, whatever it says. [s]"""
 _COARSE: Final = 10.0
@@ -178,8 +184,29 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
             continue
         for day in entries:
             counted = {n: one for n, one in day.classes.items() if counts(entries, n) is day}
-            kept += [replace(day, classes=counted)] if counted else []
-    return tuple(sorted(kept, key=_order)[-2 * MOST_DAYS :])
+            kept += [replace(day, classes=counted)] if counted or day.account else []
+    since = date_of(now - NAMED_DAYS * DAY)
+    named = (
+        replace(day, account=_with_jobs(day.account, MOST_JOBS if day.date >= since else 0))
+        for day in kept
+    )
+    return tuple(sorted(named, key=_order)[-2 * MOST_DAYS :])
+
+
+def _with_jobs(account: Sequence[NodeTime], most: int) -> tuple[NodeTime, ...]:
+    """The account of a day with the jobs that lost most; the others are one without a name."""
+    by_job: defaultdict[str, list[NodeTime]] = defaultdict(list)
+    for one in account:
+        by_job[one.job].append(one)
+
+    def cost(job: str) -> tuple[float, str]:
+        return -sum(node_days_lost(by_job[job]).values()), job
+
+    named = sorted((job for job in by_job if job), key=cost)[:most]
+    rows = (one if one.job in named else replace(one, job="") for one in account)
+    return tuple(
+        replace(one, incidents=()) for one in summed(rows, "cause", "date", "job") if one.node_days
+    )
 
 
 def written(days: Iterable[Day]) -> list[Written]:
@@ -190,6 +217,7 @@ def written(days: Iterable[Day]) -> list[Written]:
             "witness": day.witness,
             "coveredSeconds": round(day.covered),
             "classes": _rows(day.classes),
+            **({"account": account_rows(day.account)} if day.account else {}),
         }
         for day in days
     ]

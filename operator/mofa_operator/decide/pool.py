@@ -51,6 +51,7 @@ from mofa_operator.decide.ledger import (
     of_days,
     of_profile,
     remembered,
+    trimmed,
     weeks_with,
 )
 from mofa_operator.decide.status import (
@@ -66,6 +67,7 @@ from mofa_operator.decide.status import (
     time_left,
 )
 from mofa_operator.decision import Decision, Note, PoolFigures
+from mofa_operator.evidence import account_of
 from mofa_operator.incidents.incident import UNMATCHED
 from mofa_operator.objects import LiveProfile, Written, seconds, taught_factors
 from mofa_operator.settings import LoopSettings
@@ -265,6 +267,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
             rates=assessed(spec, evidence, newest),
             recovery=recoveries(spec, evidence),
             calibration=learned.written,
+            account=account_of(trimmed(reading.days, snapshot.now)) if is_written else pool.account,
         ),
         again=min(again, default=None),
     )

@@ -18,6 +18,7 @@ from mofa_operator.keys import (
     ADVISOR_POLICY,
     CLUSTER_PROFILE,
     CONFIG_MAP,
+    FAILURE_LEDGER,
     JOBS,
     NAMESPACE,
     NODE,
@@ -33,7 +34,7 @@ from mofa_operator.snapshot import Named
 
 _HOPS: Final = 3
 """From a job to its runtime, from its pods to a claim's template, from that to a class. [1]"""
-AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
+AROUND: Final = (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
 """What stands around jobs; before them, so that their questions are whole."""
 
 

@@ -3,8 +3,9 @@
 What is lost has three parts, which do not overlap:
 
     stuck     since its last step was overdue, where the operator says that it is stuck
-    stopped   before that, what interruptions cost with recovery and repeated steps: seconds that
-              the operator saw lost, else
+    stopped   before that, what interruptions cost with recovery and repeated steps: what the
+              account of its pool puts down to it, else
+              seconds that the operator saw lost, else
               the restarts that the object counts, each at the usual recovery time of its class
     slow      of the rest, the share by which today's layout is slower than the advised one: by the
               observed throughput, else
@@ -29,8 +30,10 @@ from mofa_model.identity import identify, model_preset
 from mofa_model.kinds import Beside, JobKind, demand_of
 from mofa_model.kinds.kind import Observation
 from mofa_model.kinds.shape import NOTHING, Number, Shape, Text, at, glance, moment_of, under
-from mofa_model.units import HOUR
+from mofa_model.spec.account import NodeTime, node_days_lost
+from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.policy import Handling
+from mofa_operator.evidence import date_of
 from mofa_operator.fleet.fleet import Told, named
 from mofa_operator.keys import Key
 from mofa_operator.objects import Figure, LiveObject, LiveTrainingJob, figure
@@ -123,23 +126,56 @@ class Spending:
         return self.stuck_hours + (self.stopped_hours or 0.0) + (self.slow_hours or 0.0)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolAccount:
+    """The account of a pool that names jobs."""
+
+    rows: tuple[NodeTime, ...]
+    gpus_per_node: int
+    """[1]"""
+
+    def of(self, key: Key, begun: float = 0.0) -> list[NodeTime]:
+        """What it says of a job from the day of a moment on. [s]"""
+        name, first = f"{key.namespace}/{key.name}", date_of(begun)
+        return [one for one in self.rows if one.job == name and one.date >= first]
+
+    def lost(self, key: Key, begun: float, gpus: int) -> float:
+        """Time for which all its GPUs stood still, or did again what they had done. [s]"""
+        each = min(self.gpus_per_node, gpus) if gpus else 0
+        node_days = sum(node_days_lost(self.of(key, begun)).values())
+        return node_days * DAY * each / gpus if gpus else 0.0
+
+    def since(self, key: Key, begun: float) -> str:
+        """The first day of it that counts; empty where there is none."""
+        return min((one.date for one in self.of(key, begun)), default="")
+
+
 def spending(
     job: LiveObject,
     speaker: LiveTrainingJob | None,
     told: Told,
     now: float,
     beside: Beside = NOTHING,
+    pool_account: PoolAccount | None = None,
 ) -> Spending:
     """What a job held and lost; `told` is its answer, `speaker` its TrainingJob, `now` in [s].
 
-    `beside` holds objects that the job names and that say how many GPUs it has.
+    `beside` holds objects that the job names and that say how many GPUs it has; `pool_account` is of the
+    pool that it runs on, where its ledger names the job.
     """
     seen, said = _observed(job, now), recommendation(told)
     gpus, wrong = _gpus(job, said, beside)
     state = _state(job, speaker, seen)
     seconds = _seconds(job, speaker, seen, state, now)
     stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
-    stopped = _stopped(speaker, seen, seconds - stuck, now - seconds)
+    stopped = (
+        _stopped(speaker, seen, seconds - stuck, now - seconds)
+        if pool_account is None
+        else min(pool_account.lost(job.key, now - seconds, gpus), seconds - stuck)
+    )
+    since = speaker.status.observed.since if speaker is not None else ""
+    if pool_account is not None:
+        since = pool_account.since(job.key, now - seconds) or since
     share = _slower(speaker, said)
     slow = None if share is None else share * (seconds - stuck - (stopped or 0.0))
     each = gpus / HOUR
@@ -150,7 +186,7 @@ def spending(
         hours=min(seconds / HOUR, MOST),
         stuck_hours=stuck * each,
         stopped_hours=None if stopped is None else stopped * each,
-        since=speaker.status.observed.since if speaker is not None else "",
+        since=since,
         slow_hours=None if slow is None else slow * each,
         status=told.get("status", ""),
         health=speaker.status.health if speaker is not None else "",

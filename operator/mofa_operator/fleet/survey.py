@@ -12,10 +12,11 @@ from mofa_operator.control.references import References
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.policy import Handling, handling_of
 from mofa_operator.fleet.fleet import ClusterSeen, Told, read_fleet
-from mofa_operator.fleet.spending import JobState, Spending, change, spending
+from mofa_operator.fleet.spending import JobState, PoolAccount, Spending, change, spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.cluster.questions import question_bytes
+from mofa_operator.observe.nodes import count_nodes
 from mofa_operator.snapshot import JobSnapshot, Named
 
 
@@ -107,7 +108,7 @@ async def read_survey(
 
 def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
     """Each gang of pods once; a TrainingJob with a targetRef has no line of its own."""
-    lines = []
+    lines, accounts = [], pool_accounts(fleet)
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
@@ -115,7 +116,9 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
         told = written_answer(job) or answered.get(key) or {}
         if not told and speaker is not None:
             told = written_answer(speaker) or answered.get(speaker.key) or {}
-        spent = spending(job, speaker, told, fleet.now, fleet.beside.get(key, NOTHING))
+        account = next((one for one in accounts.values() if one.of(key)), None)
+        beside = fleet.beside.get(key, NOTHING)
+        spent = spending(job, speaker, told, fleet.now, beside, account)
         job_handling = handling(fleet, key)
         lines.append(
             JobLoss(
@@ -123,6 +126,22 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
             )
         )
     return sorted(lines, key=_order)
+
+
+def pool_accounts(fleet: ClusterSeen) -> dict[str, PoolAccount]:
+    """The account of each pool whose ledger has one."""
+    found = {}
+    for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
+        if profile.account:
+            gpus = count_nodes(profile.spec.node_selector, fleet.node_facts.items()).gpus
+            most = max(gpus, key=lambda number: (gpus[number], number), default=0)
+            found[profile.key.name] = PoolAccount(rows=profile.account, gpus_per_node=most)
+    return found
+
+
+def account_naming(fleet: ClusterSeen, key: Key) -> PoolAccount | None:
+    """The account that names a job; None where no ledger does."""
+    return next((one for one in pool_accounts(fleet).values() if one.of(key)), None)
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:

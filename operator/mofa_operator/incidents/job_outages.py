@@ -121,10 +121,10 @@ def job_outages(
     timelines: PoolTimelines,
 ) -> list[JobOutage]:
     """Outages of a job, in order; restarts of helpers are none."""
-    places = _places(pod_timelines)
+    by_place = places(pod_timelines)
     outages = [
         outage
-        for number, successive in enumerate(places)
+        for number, successive in enumerate(by_place)
         for outage in _place_outages(number, successive, helpers, timelines)
     ]
     groups: list[list[PlaceOutage]] = []
@@ -145,7 +145,7 @@ def job_outages(
         JobOutage(
             job=job,
             outages=tuple(group),
-            places=len(places),
+            places=len(by_place),
             pods_before=_pods_before(group, pod_timelines, timelines.sample_spacing),
         )
         for group in groups
@@ -199,15 +199,15 @@ def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
     }
 
 
-def _places(pods: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
+def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
     """Pods by place, in order; without places in names, a new pod follows the first that ended."""
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
-    for pod in sorted(pods, key=lambda pod: pod.created):
+    for pod in sorted(pod_timelines, key=lambda pod: pod.created):
         by_slot[pod.slot].append(pod)
-    places: list[list[PodTimeline]] = []
+    found: list[list[PodTimeline]] = []
     for slot, members in sorted(by_slot.items()):
         if "/" in slot or len(members) == 1 or slot.rpartition("-")[2].isdigit():
-            places.append(members)
+            found.append(members)
             continue
         size = sum(pod.created - members[0].created < _LANES for pod in members)
         lanes: list[list[PodTimeline]] = []
@@ -216,8 +216,8 @@ def _places(pods: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
                 lanes.append([pod])
             else:
                 min(lanes, key=lambda lane: lane[-1].over or lane[-1].last).append(pod)
-        places += lanes
-    return places
+        found += lanes
+    return found
 
 
 def _place_outages(

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mofa_model.manifest.cluster_profile import IncidentRules
-from mofa_model.spec.incident_causes import RESUBMISSION
+from mofa_model.spec.account import NodeTime
+from mofa_operator.incidents.account import account
 from mofa_operator.incidents.incident import (
     PHASES,
     UNMATCHED,
@@ -38,6 +39,8 @@ class Past:
     """When any node was sampled."""
     pod_timelines: Mapping[str, PodTimeline]
     """Pods of training jobs by uid, on any node."""
+    account: tuple[NodeTime, ...]
+    """Where the node-time of the pool went, by day, job, state and cause."""
     warnings: tuple[str, ...]
     """What is doubtful, in sentences."""
 
@@ -45,15 +48,6 @@ class Past:
     def pool_pods(self) -> list[PodTimeline]:
         """Pods on nodes of the pool."""
         return [pod for pod in self.pod_timelines.values() if pod.node in self.exposed]
-
-    @property
-    def lost_node_seconds(self) -> dict[str, float]:
-        """Node-time in which jobs stood still, by cause; a resubmission loses none. [node s]"""
-        found: defaultdict[str, float] = defaultdict(float)
-        for incident in self.incidents:
-            if incident.kind == "job" and incident.stood and incident.cause is not RESUBMISSION:
-                found[incident.cause.word] += incident.stood * incident.seconds
-        return dict(found)
 
     @property
     def phases(self) -> dict[str, tuple[float, ...]]:
@@ -119,6 +113,7 @@ def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
         pod_timelines=timelines.pod_timelines,
+        account=account(timelines, found, rules.checkpoint_seconds),
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled

@@ -8,8 +8,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from mofa_model.spec.account import NodeState, node_days_lost, summed
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import DAY
 from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.incidents.incident import PHASES
 from mofa_operator.metrics.counts import RECOVERY_BUCKETS, Counted, Distribution
@@ -135,14 +135,9 @@ def _recoveries(figures: PoolFigures) -> Value:
     }
 
 
-def _lost(figures: PoolFigures) -> Value:
-    """Node-days by cause."""
-    reading = figures.reading
-    return (
-        None
-        if reading is None
-        else {cause: at / DAY for cause, at in reading.lost_node_seconds.items()}
-    )
+def _spent(figures: PoolFigures) -> Value:
+    """Node-days by state."""
+    return {one.state.value: one.node_days for one in summed(figures.account)}
 
 
 def _predicted(name: str) -> Callable[..., Value]:
@@ -290,10 +285,14 @@ POOLS: Final = (
         "Median time of a phase of the recovery of jobs in the history window, where it was "
         f"seen; phase is {', '.join(PHASES)}.",
         lambda f: f.reading and f.reading.phases),
+    _gauge("mofa_pool_node_days", ("pool", "state"), "d",
+        "Node-days of the days in the FailureLedger, by what the nodes were good for; they add up "
+        f"to the capacity; state is {', '.join(NodeState)}.",
+        _spent),
     _gauge("mofa_pool_lost_node_days", ("pool", "cause"), "d",
-        "Node-days of the history window in which jobs stood still, by the cause of the incident; "
+        "Node-days of these that were neither kept nor idle, by the cause of the incident; "
         "docs/incidents.md lists them.",
-        _lost),
+        lambda f: node_days_lost(f.account)),
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1",
         "Share of the history window for which there is data.",
         lambda f: f.history and f.history.coverage),

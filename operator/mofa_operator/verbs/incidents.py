@@ -19,6 +19,8 @@ from mofa_model.tables import Column, Table
 from mofa_operator.incidents.incident import PHASES, Incident
 from mofa_operator.snapshot import NoHistory
 
+_WINDOW: Final = 30 * units.DAY
+"""How far back the command looks where nobody says it. [s]"""
 _SHOWN: Final = 3
 """Pieces of evidence that people see. [1]"""
 
@@ -31,6 +33,9 @@ examples:
         --nodes pool=h100 --start 2026-11-01 --end 2026-11-15 -o json
   drains, resubmissions and user errors too
     mofa incidents --prometheus http://prometheus:9090 --all
+  where the node-time went, by cause and by job; a report of the last week, for a page
+    mofa incidents --prometheus http://prometheus:9090 --account
+    mofa incidents --prometheus http://prometheus:9090 --account week -o html > week.html
   as the operator counts a profile's pool; this one was no failure, and the operator's line for it
     mofa incidents --prometheus http://prometheus:9090 --profile pool.yaml \\
         --overrule node/gpu-17@2026-11-02T09:30:00Z=planned-drain
@@ -71,6 +76,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="also show what does not count as a failure"
     )
+    parser.add_argument(
+        "--account",
+        nargs="?",
+        const="window",
+        choices=("window", "week"),
+        help="show where the node-time went, by cause and by job: of the whole time, or of the last "
+        "whole week beside the week before",
+    )
     output.add_options(parser)
 
 
@@ -78,6 +91,8 @@ def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
     from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
     from mofa_model.manifest.surroundings import named_profile
+    from mofa_model.spec.account import node_days_lost
+    from mofa_operator.evidence import date_of
     from mofa_operator.incidents.incident import time_apart
     from mofa_operator.incidents.past import Past
     from mofa_operator.incidents.timelines import Span
@@ -85,9 +100,11 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.observe.prometheus.client import Prometheus
     from mofa_operator.observe.prometheus.promql import Pool
     from mofa_operator.observe.source import environment
+    from mofa_operator.verbs.account_tables import account_document, tables_of
 
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)
-    start = end - 30 * units.DAY if arguments.start is None else _moment("--start", arguments.start)
+    usual = (end // units.DAY - 14) * units.DAY if arguments.account == "week" else end - _WINDOW
+    start = usual if arguments.start is None else _moment("--start", arguments.start)
     if not 0 < end - start <= 366 * units.DAY:
         raise BadValue(
             "--start", arguments.start, "give a time before --end, and at most a year before it"
@@ -141,9 +158,8 @@ def run(arguments: Namespace) -> int:
             name: {"median_seconds": median(times), "count": len(times)}
             for name, times in found.phases.items()
         },
-        "lost_node_days": {
-            cause: time / units.DAY for cause, time in sorted(found.lost_node_seconds.items())
-        },
+        "lost_node_days": node_days_lost(found.account),
+        "account": account_document(found.account),
         "notes": list(found.warnings),
     }
     notes = [*_recovery_lines(found.phases), *(f"{text}." for text in found.warnings)]
@@ -153,7 +169,12 @@ def run(arguments: Namespace) -> int:
         notes.append(f"kubectl patch clusterprofile {name} --type=merge -p '{patch}'")
         document["overruling"] = notes[-1]
     shown = [one for one in found.incidents if one.cause.counts or arguments.all]
-    output.emit(arguments.output, [_table(shown, sum(by_node.values()), notes)], document)
+    tables = (
+        tables_of(found.account, arguments.account, date_of(end))
+        if arguments.account
+        else [_table(shown, sum(by_node.values()), notes)]
+    )
+    output.emit(arguments.output, tables, document)
     return 0
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not.
+Below them stands where the node-time of each pool went, as its FailureLedger has it.
 What the operator wrote is taken; jobs that ask and that nobody has answered are answered here.
 
 examples:
@@ -43,7 +44,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read, reckon, print."""
-    from mofa_operator.fleet.survey import read_survey, survey
+    from mofa_operator.fleet.survey import pool_accounts, read_survey, survey
+    from mofa_operator.verbs.account_tables import account_document, account_table
 
     async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Named]]:
         return await read_survey(api, arguments.namespace or "", answer=not arguments.told)
@@ -58,7 +60,12 @@ def run(arguments: Namespace) -> int:
         "absent": sorted(kind.resource for kind in fleet.absent),
         "refused": {kind.resource: why for kind, why in sorted(fleet.refused.items())},
     }
-    output.emit(arguments.output, [_table(fleet, shown)], document)
+    tables = [_table(fleet, shown)]
+    if not arguments.namespace:
+        accounts = {name: one.rows for name, one in pool_accounts(fleet).items()}
+        tables += [account_table(one, name) for name, one in accounts.items()]
+        document["accounts"] = {name: account_document(one) for name, one in accounts.items()}
+    output.emit(arguments.output, tables, document)
     return 0
 
 

@@ -9,6 +9,7 @@ import pytest
 from mofa_model.errors import BadValue
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.account import capacity, node_days_lost, summed
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import past
@@ -393,14 +394,77 @@ def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence
     )
 
 
-def test_lost_time_is_nodes_times_standstill_by_cause_and_a_users_pause_is_none():
+def seconds_of(account, *keys):
+    """Node-seconds of an account by state and some keys, to ten seconds: a row is rounded to nine."""
+    return {
+        (one.state.value, *(getattr(one, key) for key in keys)): pytest.approx(
+            one.node_days * DAY, abs=10
+        )
+        for one in summed(account, *keys)
+    }
+
+
+def test_every_node_second_has_one_state_and_one_cause_and_a_users_pause_is_idle():
     crash = [pod(slot=n, exits=exits((10000 + n, 137))) for n in range(3)]
     past_of = past(pool_of(*crash), IncidentRules())
-    assert past_of.lost_node_seconds == {"process-crash": pytest.approx(3 * (22 + 240))}
     assert past_of.phases == {"start": (22.0,)}
+    lost = 3 * (900 + 22 + 240)  # half of half an hour of work, the restart, and the usual loading
+    assert seconds_of(past_of.account, "cause") == {
+        ("kept", ""): 3 * DAY - lost,
+        ("redone", "process-crash"): 3 * 900,
+        ("restarting", "process-crash"): 3 * 22,
+        ("rendezvous", "process-crash"): 3 * 240,
+        ("idle", "no-job"): DAY,
+    }
+    assert capacity(past_of.account) == pytest.approx(4.0, abs=1e-3)
+    assert node_days_lost(past_of.account)["process-crash"] * DAY == pytest.approx(lost, abs=30)
+    guessed = sum(one.estimated for one in past_of.account)
+    assert guessed * DAY == pytest.approx(3 * 900, abs=10)
+
     old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
-    new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
-    assert past(pool_of(*old, *new), IncidentRules()).lost_node_seconds == {}
+    new = [pod(slot=n, attempt="", at=START + 12000 + n) for n in range(3)]
+    told = seconds_of(past(pool_of(*old, *new), IncidentRules()).account, "cause")
+    assert told["idle", "resubmission"] == 3 * 2970  # nobody wanted the nodes while it was away
+    assert ("queue", "resubmission") not in told
+
+
+@pytest.mark.parametrize(
+    "saves, run, redone",
+    [(None, 10000, 900), (None, 1000, 500), (3600, 10000, 2800), (600, 10000, 400)],
+    ids=["half of half an hour", "half of a short run", "since the second save", "since the last"],
+)
+def test_work_done_again_is_what_came_after_the_last_save(saves, run, redone):
+    crash = [
+        pod(slot=n, at=START + 1000 - 30, exits=exits((1000 + 240 + run, 137))) for n in range(2)
+    ]
+    rules = IncidentRules.model_validate({"checkpointSeconds": saves} if saves else {})
+    account = past(pool_of(*crash), rules).account
+    assert seconds_of(account)[("redone",)] == 2 * redone
+
+
+def test_steps_say_what_was_done_again_and_nothing_of_it_is_estimated():
+    gang = [pod(slot=n, exits=exits((10000 + n, 137))) for n in range(2)]
+    pool = pool_of(*gang, stalls={JOB: stills((9990, 10521), redone=444.0)})
+    account = past(pool, IncidentRules()).account
+    assert seconds_of(account)[("redone",)] == 2 * 444
+    assert sum(one.estimated for one in account) == 0
+
+
+def test_a_node_that_is_away_is_in_repair_and_its_job_waits_for_a_spare_one_on_the_others():
+    down = life("b", ready=switched((9000, 0.0), (16200, 1.0), first=1.0))
+    gang = [
+        pod(slot=0, exits=exits((9360, 134), again=2670.0)),
+        pod(slot=1, until=START + 9300),
+        pod(slot=1, at=START + 9400, node="c", started=START + 12000),
+    ]
+    past_of = past(pool_of(*gang, b=down), IncidentRules())
+    told = seconds_of(past_of.account, "cause")
+    assert {cause for _, cause in told} == {"", "kubelet-down", "no-job"}
+    assert told["repair", "kubelet-down"].expected == pytest.approx(7200, abs=150)
+    assert told["spare", "kubelet-down"].expected > 2 * 2000  # a and c; a start takes half a minute
+    assert capacity(past_of.account) == pytest.approx(4.0, abs=1e-3)
+    ids = {name for one in past_of.account for name in one.incidents}
+    assert any(name.startswith("node/b@") for name in ids)
 
 
 def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():

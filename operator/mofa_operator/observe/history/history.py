@@ -292,7 +292,6 @@ def _history(found: Past, days: Sequence[Span]) -> History:
         at=days[-1].end,
         days=_by_day(found, days, exposed, by_class),
         recoveries={name: times for name, times in recoveries.items() if times},
-        lost_node_seconds=found.lost_node_seconds,
         phases={name: median(times) for name, times in found.phases.items()},
     )
 
@@ -339,5 +338,13 @@ def _by_day(
             name: _evidence(exposure, [i for i in incidents if counted(i) == date])
             for name, incidents in by_class.items()
         }
-        made.append(Day(date=date, witness=PROMETHEUS, covered=covered[date], classes=classes))
+        made.append(
+            Day(
+                date=date,
+                witness=PROMETHEUS,
+                covered=covered[date],
+                classes=classes,
+                account=tuple(one for one in found.account if one.date == date),
+            )
+        )
     return tuple(made)

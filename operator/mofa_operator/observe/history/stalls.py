@@ -30,6 +30,8 @@ class StepEdges:
     """First signs of a new step after a stall, and the step that training went on from. [s, 1]"""
     step_seconds: float
     """Time of a step. [s]"""
+    gap: float = 0.0
+    """Time between two samples. [s]"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,6 +107,7 @@ async def _edges(
             stopped=stopped.get(job, ()),
             resumed=resumed.get(job, ()),
             step_seconds=steps.get(job, 0.0),
+            gap=gaps.get(job[0], 0.0),
         )
         for job in stopped.keys() | resumed.keys()
     ]
@@ -117,10 +120,17 @@ def _job(labels: Mapping[str, str]) -> JobName | None:
 
 
 def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
-    """The stalls of each job over all days."""
+    """The stalls of each job over all days.
+
+    The first number after a stall is seen half a gap between samples late: so much more was trained
+    again.
+    """
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
+    gaps: defaultdict[str, float] = defaultdict(float)
     for one in edges:
-        marks = by_job["/".join(one.job_name)]
+        job = "/".join(one.job_name)
+        gaps[job] = max(gaps[job], one.gap)
+        marks = by_job[job]
         marks += [(at, False, one.step_seconds, number) for at, number in one.stopped]
         marks += [(at, True, one.step_seconds, number) for at, number in one.resumed]
     found: dict[str, list[Stall]] = {}
@@ -130,7 +140,8 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
         last = 0.0
         for at, goes_on, step, number in sorted(every):
             if goes_on and stopped is not None:
-                found[job].append(Stall(stopped, at, max(0.0, last - number) * step))
+                again = (last - number) * step + gaps[job] / 2
+                found[job].append(Stall(stopped, at, max(0.0, again)))
                 stopped = None
             elif not goes_on and stopped is None:
                 stopped, last = at + step / 2, number

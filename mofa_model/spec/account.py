@@ -1,0 +1,133 @@
+"""The account of a pool: where its node-time went, by state and cause.
+
+It adds up: the account of two times, or of two pools, is all rows of both. Every row is rounded to
+`DIGITS`, where it is made, so every sum of them is the same number wherever it is read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final
+
+from mofa_model.records import dataclass
+
+DIGITS: Final = 4
+"""Of the node-days of a row: a ten-thousandth is nine seconds of a node. [1]"""
+START: Final = "start"
+"""The cause of what comes before the first step of a job: nothing had stopped."""
+NO_JOB: Final = "no-job"
+"""The cause of time in which no job wanted a node."""
+_NAMED: Final = 3
+"""Incidents that are named beside a sum. [1]"""
+
+
+class NodeState(StrEnum):
+    """What a node was good for."""
+
+    KEPT = "kept"
+    """It trained, and the work was kept."""
+    REDONE = "redone"
+    """It trained, and the work was lost and done again."""
+    RESTARTING = "restarting"
+    """Its job stood still, and its pods were not replaced yet."""
+    QUEUE = "queue"
+    """Its job waited for new pods to be made."""
+    SPARE = "spare"
+    """New pods waited longer than usual to start: for a node."""
+    IMAGE = "image"
+    """New pods waited for their containers: images, volumes."""
+    RENDEZVOUS = "rendezvous"
+    """Containers ran, and no step was finished: rendezvous, checkpoint, compiling."""
+    REPAIR = "repair"
+    """It was down, broken, or took no pods."""
+    IDLE = "idle"
+    """No job wanted it."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it brought nothing, and not for want of jobs."""
+        return self not in (NodeState.KEPT, NodeState.IDLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTime:
+    """Node-time of one state and one cause."""
+
+    state: NodeState
+    cause: str
+    """The cause of the incident that it is put down to, `START` or `NO_JOB`; empty = it trained."""
+    node_days: float
+    """[node d]"""
+    date: str = ""
+    """Its day in UTC, as 2026-11-21; empty = of several days."""
+    job: str = ""
+    """The job, as namespace/name; empty = of none, or of several."""
+    machines: float = 0.0
+    """What of it the machines did, by the chance of its incidents. [node d]"""
+    estimated: float = 0.0
+    """What of it no sample shows: work since the last save, where no steps are published. [node d]
+    """
+    incidents: tuple[str, ...] = ()
+    """Ids of the incidents that cost most, the costliest first."""
+
+
+def summed(account: Iterable[NodeTime], *keys: str) -> tuple[NodeTime, ...]:
+    """The account by its state and some of cause, date and job; states in order, then by size.
+
+    >>> day = NodeTime(state=NodeState.KEPT, cause="", node_days=1.5, date="2026-11-21")
+    >>> [one.node_days for one in summed([day, replace(day, date="2026-11-22")])]
+    [3.0]
+    """
+    groups: defaultdict[tuple[str, ...], list[NodeTime]] = defaultdict(list)
+    for one in account:
+        groups[(one.state, *(getattr(one, key) for key in keys))].append(one)
+    found = []
+    for every in groups.values():
+        costly = sorted(every, key=lambda one: -one.node_days)
+        named = dict.fromkeys(name for one in costly for name in one.incidents)
+        first = costly[0]
+        found.append(
+            replace(
+                first,
+                cause=first.cause if "cause" in keys else "",
+                date=first.date if "date" in keys else "",
+                job=first.job if "job" in keys else "",
+                node_days=_sum(one.node_days for one in every),
+                machines=_sum(one.machines for one in every),
+                estimated=_sum(one.estimated for one in every),
+                incidents=tuple(named)[:_NAMED],
+            )
+        )
+    order = list(NodeState)
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (one.date, order.index(one.state), -one.node_days, one.cause, one.job),
+        )
+    )
+
+
+def capacity(account: Iterable[NodeTime]) -> float:
+    """All of it. [node d]"""
+    return _sum(one.node_days for one in account)
+
+
+def node_days_lost(account: Iterable[NodeTime]) -> dict[str, float]:
+    """What was neither kept nor idle, by cause, the largest first. [node d]
+
+    >>> node_days_lost([NodeTime(state=NodeState.REPAIR, cause="reboot", node_days=0.25)])
+    {'reboot': 0.25}
+    """
+    by_cause: defaultdict[str, list[float]] = defaultdict(list)
+    for one in account:
+        if one.state.is_lost:
+            by_cause[one.cause].append(one.node_days)
+    sums = {cause: _sum(times) for cause, times in by_cause.items()}
+    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _sum(values: Iterable[float]) -> float:
+    return round(sum(values), DIGITS)

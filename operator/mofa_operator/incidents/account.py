@@ -1,0 +1,341 @@
+"""Where the node-time of a pool went: every node-second has one state, and one cause.
+
+    there ─▶ dead ─▶ trains (kept or done again) ─▶ under repair ─▶ a job stands still ─▶ idle
+
+A node-second is given to the first of these that holds, so the states add up to the capacity.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.account import DIGITS, NO_JOB, START, NodeState, NodeTime
+from mofa_model.units import DAY
+from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.job_incidents import LOADING
+from mofa_operator.incidents.job_outages import by_job, places
+from mofa_operator.incidents.timelines import (
+    NodeTimeline,
+    PodTimeline,
+    PoolTimelines,
+    Span,
+    joined,
+    overlap,
+    without,
+)
+
+_NAMED: Final = 3
+"""Incidents that are named beside a sum. [1]"""
+USUAL_SAVES: Final = 1800.0
+"""Time between two saves of a job of which nobody says it. Ours. [s]"""
+_DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_OUTAGE)
+"""Causes while which nothing runs on a node, whatever the API server says of its pods."""
+_NO_STANDSTILL: Final = (causes.SIDECAR, causes.COMPLETED)
+
+
+class _Piece(NamedTuple):
+    """A time of one node."""
+
+    span: Span
+    state: NodeState
+    cause: str
+    job: str = ""
+    incident: Incident | None = None
+    estimated: bool = False
+
+
+def account(
+    timelines: PoolTimelines, incidents: Sequence[Incident], saves_every: float | None = None
+) -> tuple[NodeTime, ...]:
+    """The account of a pool by day, job, state and cause.
+
+    `saves_every` is the time between two saves of jobs whose steps nobody publishes. [s]
+    """
+    by_node: defaultdict[str, list[Incident]] = defaultdict(list)
+    by_name: defaultdict[str, list[Incident]] = defaultdict(list)
+    for one in incidents:
+        if one.kind == "job":
+            by_name[one.name].append(one)
+        else:
+            for name in one.nodes or (one.name,):
+                by_node[name].append(one)
+    claims: defaultdict[str, list[_Piece]] = defaultdict(list)
+    usual = _usual_loading(incidents)
+    for name, pods in by_job(timelines.pod_timelines).items():
+        job = _JobTime(timelines, name, pods, by_name[name], saves_every, usual)
+        for node, piece in job.pieces():
+            claims[node].append(piece)
+    pieces = (
+        piece
+        for node in timelines.node_timelines.values()
+        for piece in _of_node(node, by_node[node.name], claims[node.name])
+    )
+    return _by_day(pieces)
+
+
+def _usual_loading(incidents: Sequence[Incident]) -> float:
+    """Median time from the last container's start to the first step. [s]"""
+    times = sorted(i.phases["load"] for i in incidents if i.timed and "load" in i.phases)
+    return times[len(times) // 2] if times else LOADING
+
+
+class _JobTime:
+    """The time of the nodes of one job."""
+
+    def __init__(
+        self,
+        timelines: PoolTimelines,
+        name: str,
+        pods: Sequence[PodTimeline],
+        incidents: Sequence[Incident],
+        saves_every: float | None,
+        loading: float,
+    ) -> None:
+        self._name, self._saves_every, self._loading = name, saves_every, loading
+        self._step = timelines.sample_spacing
+        self._until = timelines.sampled[-1].end
+        self._steps_seen = bool(timelines.stalls.get(name))
+        self._pods = [
+            (pod, span) for place in places(pods) for pod, span in _spans(place, self._step)
+        ]
+        self._stops = sorted(
+            (one for one in incidents if one.cause not in _NO_STANDSTILL and one.end > one.start),
+            key=lambda one: one.start,
+        )
+        self._usual_start = _median(
+            pod.started - pod.created for pod in pods if pod.started and pod.created
+        )
+
+    def pieces(self) -> Iterator[tuple[str, _Piece]]:
+        """Pieces of its nodes; those that train first."""
+        standing = joined(Span(one.start, one.end) for one in self._stops)
+        starts = self._first_starts(standing)
+        redone = self._redone(joined([*standing, *(span for span, _ in starts)]))
+        for pod, span in self._pods:
+            trained = without(without([span], standing), [span for span, _ in starts])
+            for one, again, guessed in redone:
+                for part in overlap(trained, again):
+                    cause = one.cause.word
+                    yield (
+                        pod.node,
+                        _Piece(part, NodeState.REDONE, cause, self._name, one, guessed),
+                    )
+            again = [part for _, spans, _ in redone for part in spans]
+            for part in without(trained, again):
+                yield pod.node, _Piece(part, NodeState.KEPT, "", self._name)
+        for one in self._stops:
+            yield from self._standing(one)
+        for whole, running in starts:
+            for pod, span in self._pods:
+                held = Span(pod.created, span.end)
+                for part in overlap([held], [whole]):
+                    yield from (
+                        (pod.node, _Piece(piece, state, START, self._name))
+                        for piece, state in _cut(
+                            part, self._start_phases(pod.created, running, whole.end)
+                        )
+                    )
+
+    def _first_starts(self, standing: Sequence[Span]) -> list[tuple[Span, float]]:
+        """Starts of the job that follow no standstill: the time until its first step, and when its
+        last container ran. [s]
+        """
+        running = joined((span for _, span in self._pods), apart=self._step)
+        found = []
+        for begin, end in running:
+            first = [(pod, span) for pod, span in self._pods if abs(span.start - begin) < 600.0]
+            made = min((pod.created or begin for pod, _ in first), default=begin)
+            last = max((span.start for _, span in first), default=begin)
+            if any(a <= begin <= b for a, b in standing) or not made:
+                continue
+            found.append((Span(made, min(last + self._loading, end)), last))
+        return found
+
+    def _redone(self, away: Sequence[Span]) -> list[tuple[Incident, list[Span], bool]]:
+        """Work that each standstill lost, and whether it is estimated.
+
+        The steps say it where they are published. Else a run loses what came after its last save:
+        where somebody says how often it saves, the rest of its length, and otherwise half of the
+        usual time, and never more than half of the run.
+        """
+        running = joined((span for _, span in self._pods), apart=self._step)
+        trained = without(running, away)
+        found = []
+        for one in self._stops:
+            before = [span for span in trained if span.start < one.start]
+            if not before:
+                continue
+            run = min(before[-1].end, one.start) - before[-1].start
+            seen = "redo" in one.phases or (self._steps_seen and one.timed)
+            if seen:
+                lost = one.phases.get("redo", 0.0)
+            elif self._saves_every is None:
+                lost = min(USUAL_SAVES, run) / 2
+            else:
+                lost = run % self._saves_every
+            spans, left = list[Span](), lost
+            for a, b in reversed(before):
+                end = min(b, one.start)
+                spans.append(Span(max(a, end - left), end))
+                left -= spans[-1].seconds
+                if left <= 0:
+                    break
+            found.append((one, spans, not seen))
+        return found
+
+    def _standing(self, one: Incident) -> Iterator[tuple[str, _Piece]]:
+        """Its nodes in a standstill: those before until their pods are gone, those after for all of
+        it.
+        """
+        after = {pod.node for pod, span in self._pods if span.start <= one.end < span.end + 1}
+        for pod, span in self._pods:
+            held = Span(pod.created or span.start, max(span.end, pod.last))
+            for part in overlap([held], [Span(one.start, one.end)]):
+                yield from self._phased(one, pod.node, part)
+        for node in after:
+            yield from self._phased(one, node, Span(one.start, one.end))
+
+    def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
+        for piece, state in _cut(part, self._phases(one)):
+            yield node, _Piece(piece, state, one.cause.word, self._name, one)
+
+    def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
+        """States of a standstill, each with when it ends. [s]"""
+        spent = one.phases
+        stopped = one.start + spent.get("detect", 0.0) + spent.get("drain", 0.0)
+        made = stopped + spent.get("queue", 0.0)
+        running = made + spent.get("start", 0.0)
+        if "queue" not in spent:  # its containers start again in the same pods
+            return [(NodeState.RESTARTING, running), (NodeState.RENDEZVOUS, one.end)]
+        is_wanted = one.cause is not causes.RESUBMISSION
+        return [
+            (NodeState.RESTARTING, stopped),
+            (NodeState.QUEUE if is_wanted else NodeState.IDLE, made),
+            *self._start_phases(made, running, one.end),
+        ]
+
+    def _start_phases(
+        self, made: float, running: float, trained: float
+    ) -> list[tuple[NodeState, float]]:
+        """States from new pods to the first step: what is longer than usual waited for a node."""
+        usual = min(self._usual_start, max(0.0, running - made))
+        return [
+            (NodeState.SPARE, running - usual),
+            (NodeState.IMAGE, running),
+            (NodeState.RENDEZVOUS, trained),
+        ]
+
+
+def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:
+    """When each pod of a place ran; one whose node does not answer ends with the next."""
+    for number, pod in enumerate(place):
+        span = pod.running(step)
+        if number + 1 < len(place):
+            end = min(span.end, max(span.start, place[number + 1].created))
+            span = Span(span.start, end)
+        if pod.node and pod.started is not None and span.seconds > 0:
+            yield pod, span
+
+
+def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tuple[Span, NodeState]]:
+    """A time by the states that follow each other in it; the last holds to its end."""
+    at = part.start
+    for number, (state, until) in enumerate(phases):
+        end = part.end if number + 1 == len(phases) else min(until, part.end)
+        if end > at:
+            yield Span(at, end), state
+            at = end
+
+
+def _median(values: Iterable[float]) -> float:
+    found = sorted(values)
+    return found[len(found) // 2] if found else 0.0
+
+
+def _of_node(
+    node: NodeTimeline, incidents: Sequence[Incident], claims: Sequence[_Piece]
+) -> Iterator[_Piece]:
+    """The pieces of one node; each time is in one of them."""
+    left = _there(node)
+    trains = [one for one in claims if one.state in (NodeState.KEPT, NodeState.REDONE)]
+    dead = [
+        _Piece(part, NodeState.REPAIR, one.cause.word, incident=one)
+        for one in incidents
+        if one.cause in _DEAD
+        for part in without(
+            [Span(one.start, one.end)],
+            [piece.span for piece in trains if piece.span.start > one.start],
+        )
+    ]
+    broken = [
+        _Piece(Span(one.start, one.end), NodeState.REPAIR, one.cause.word, incident=one)
+        for one in incidents
+        if one.cause.counts or one.cause is causes.DRAIN
+    ]
+    cordoned = [
+        _Piece(span, NodeState.REPAIR, causes.DRAIN.word)
+        for span in [
+            *node.cordons,
+            *(s for s in node.not_ready if s.seconds >= causes.SHORTEST_OUTAGE),
+        ]
+    ]
+    waiting = [one for one in claims if one not in trains]
+    for piece in (*dead, *trains, *broken, *cordoned, *waiting):
+        for part in overlap(left, [piece.span]):
+            yield piece._replace(span=part)
+        left = without(left, [piece.span])
+    for part in left:
+        yield _Piece(part, NodeState.IDLE, NO_JOB)
+
+
+def _there(node: NodeTimeline) -> list[Span]:
+    """When a node had an object, sampled or not."""
+    whole = [Span(node.presence[0].start, node.presence[-1].end)]
+    return without(whole, node.away)
+
+
+def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
+    """Pieces by day, job, state and cause."""
+    parts: defaultdict[tuple[str, str, NodeState, str], list[tuple[float, _Piece]]]
+    parts = defaultdict(list)
+    for piece in pieces:
+        at, end = piece.span
+        while at < end:
+            until = min(end, (at // DAY + 1) * DAY)
+            date = datetime.fromtimestamp(at, UTC).date().isoformat()
+            parts[date, piece.job, piece.state, piece.cause].append(((until - at) / DAY, piece))
+            at = until
+    return tuple(
+        NodeTime(
+            state=state,
+            cause=cause,
+            node_days=round(sum(time for time, _ in some), DIGITS),
+            date=date,
+            job=job,
+            machines=round(sum(time * _machines(piece) for time, piece in some), DIGITS),
+            estimated=round(sum(time for time, piece in some if piece.estimated), DIGITS),
+            incidents=_costliest(some),
+        )
+        for (date, job, state, cause), some in sorted(parts.items())
+    )
+
+
+def _costliest(parts: Iterable[tuple[float, _Piece]]) -> tuple[str, ...]:
+    """Ids of the incidents that cost most."""
+    costs: defaultdict[str, float] = defaultdict(float)
+    for time, piece in parts:
+        if piece.incident is not None:
+            costs[piece.incident.id] += time
+    return tuple(sorted(costs, key=lambda name: (-costs[name], name))[:_NAMED])
+
+
+def _machines(piece: _Piece) -> float:
+    """The chance that the machines did it. [1]"""
+    one = piece.incident
+    if one is None:
+        return 0.0
+    return one.share if one.kind == "job" else float(one.cause.counts)
