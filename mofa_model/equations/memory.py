@@ -16,6 +16,9 @@ import numpy as np
 
 from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
 
+MOMENTS = 2.0
+"""Moments of a parameter that AdamW keeps. [1]"""
+
 
 def shard_ranks(data: Count, shard: Count) -> Count:
     """Data-parallel ranks that share one copy; 0 asks for all, and a group is never larger than

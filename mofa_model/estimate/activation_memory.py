@@ -105,8 +105,13 @@ def with_loss(
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
-    logits = heads_on(strategy, stage_kinds) * _loss(workload, constants, strategy)
-    backward = memory.excess(footprint.backward, logits)
+    heads, gathered = heads_on(strategy, stage_kinds), _gathered_ends(workload, constants, strategy)
+    logits = heads * (_loss(workload, constants, strategy) + gathered)
+    staying = heads * (constants.root_unit * gathered) if anything(constants.root_unit) else 0.0
+    again = footprint.backward
+    if anything(constants.input_gradients) and _frozen_shards(workload, strategy):
+        again = again + constants.input_gradients * footprint.activations
+    backward = memory.excess(again, logits - staying)
     cached = memory.tensor_buffer(
         tokens_per_rank(workload, strategy),
         workload.model.hidden,
@@ -123,7 +128,14 @@ def with_loss(
         fragmentation=constants.fragmentation * (footprint.activations + backward + logits)
         + cached,
         graphs=footprint.graphs + graph,
+        ending=(1.0 + constants.fragmentation) * (again + staying),
     )
+
+
+def _frozen_shards(workload: Workload, s: Strategy) -> bool:
+    """Whether frozen weights are sharded, and layers' inputs are all that waits."""
+    sharded = s.sharding is Sharding.WEIGHTS and workload.training.adapters is not None
+    return sharded and s.recompute is Recompute.FULL
 
 
 def stored_activations(
@@ -222,7 +234,7 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
         fused = activations.fused_loss(
             tokens, model.hidden, narrow=precision.activation, wide=precision.logit, ranks=s.tp
         )
-        return predictions * (head_input + fused) + trained + _gathered_head(workload, s)
+        return predictions * (head_input + fused) + trained
     logits = activations.logit_memory(
         tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
@@ -238,16 +250,20 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
             tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
         )
     gradients = gradients + trained
-    loss = predictions * head_input + np.maximum(predictions * logits, gradients)
-    return loss + _gathered_head(workload, s)
+    return predictions * head_input + np.maximum(predictions * logits, gradients)
 
 
-def _gathered_head(workload: Workload, s: Strategy) -> Bytes:
-    """Weights of the head, gathered where they are sharded. [B]"""
+def _gathered_ends(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """Weights of the head, and of an embedding that is in one unit with it, gathered where they are
+    sharded. [B]
+    """
     if s.sharding is not Sharding.WEIGHTS:
         return 0.0
+    vocabulary = outputs(workload)
+    if anything(constants.root_unit) and not workload.model.embedding.tied:
+        vocabulary = vocabulary + constants.root_unit * workload.model.embedding.vocabulary
     width, hidden = workload.training.precision.gather, workload.model.hidden
-    return activations.head_weight_memory(hidden, outputs(workload), width=width, ranks=s.tp)
+    return activations.head_weight_memory(hidden, vocabulary, width=width, ranks=s.tp)
 
 
 def stored_layers(

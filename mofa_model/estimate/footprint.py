@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from mofa_model.checks import anything, array_axes
-from mofa_model.equations import memory, routing
+from mofa_model.equations import routing
 from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.model_states import model_states
@@ -38,12 +38,15 @@ def footprint(
         if item.metadata.get("states")
     }
     if anything(states.gather):
-        above = memory.excess(states.gather, moving.moving)
-        held["update"] = states.update - states.gather + above
+        above = varied(moving, gather=states.gather, fresh=states.fresh).above
+        fresh = np.minimum(states.fresh, above)
+        held["gradients"] = states.gradients + fresh
+        held["update"] = states.update - states.gather + (above - fresh)
     return varied(
         moving,
         **held,
         gather=states.gather,
+        fresh=states.fresh,
         host_states=states.host_states,
         host=host_bytes(cluster, states.host_states, moving.host_activations),
         last=np.argmax(stage_kinds.position, axis=0),

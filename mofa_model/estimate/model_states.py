@@ -92,6 +92,7 @@ def model_states(
         reserve=constants.buffer,
         update=_sum([group.update for group in groups]),
         gather=_sum([group.gather for group in groups]),
+        fresh=_sum([group.fresh for group in groups]),
         host_states=_sum([group.host_states for group in groups]),
     )
 
@@ -324,11 +325,14 @@ def _trained(
         several = workload.training.global_batch > s.global_micro_batch
         gradient = np.where(several, gradient, 0.0)
     buffer: Bytes = constants.bucket
+    copied = constants.update_copies * update_rule(workload, s).states / memory.MOMENTS
     update: Bytes = 0.0 if on_host else constants.update
     gather: Bytes = 0.0
     parked = states + gradient
+    if anything(constants.fresh_gradients) and s.sharding is Sharding.NONE:
+        buffer = gradient  # buckets of DDP are no views of gradients unless somebody says so
     if s.sharding is not Sharding.NONE:
-        update = memory.sharded_bytes(update, d)
+        update, copied = memory.sharded_bytes(update, d), memory.sharded_bytes(copied, d)
         states, parked = memory.sharded_bytes(states, d), memory.sharded_bytes(parked, d)
         gather = constants.partition * (1.0 + 1.0 / d)
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
@@ -344,6 +348,12 @@ def _trained(
     several = np.asarray(ranks) > 1
     buffer = np.where(several, buffer, 0.0) if anything(buffer) else 0.0
     gather = np.where(several, gather, 0.0) if anything(gather) else 0.0
+    fresh: Bytes = 0.0
+    if anything(constants.fresh_gradients):
+        lone = workload.training.global_batch <= s.global_micro_batch
+        fresh = np.where(lone, constants.fresh_gradients * gradient, 0.0)
+    gather = gather + fresh + (0.0 if on_host else copied)
+    gradient = gradient - fresh
     return Footprint(
         weights=_times(parameters, weight),
         gradients=_times(parameters, gradient),
@@ -351,6 +361,7 @@ def _trained(
         buffers=_times(parameters, buffer),
         update=_times(parameters, update + gather),
         gather=_times(parameters, gather),
+        fresh=_times(parameters, fresh),
         host_states=_times(parameters, (parked if on_host else 0.0) + away),
     )
 

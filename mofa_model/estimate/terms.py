@@ -91,8 +91,13 @@ class Footprint:
     host: Bytes = 0.0
     """Host memory of the fullest node, [...]."""
     gather: Bytes = 0.0
-    """Gathered weights of the update: gone when activations come, so that only what is above those
-    is a part of `update`. Where there are no activations yet, `update` has all of it. [K, ...]"""
+    """What is there only while activations are not: gathered weights and temporaries of the update,
+    and fresh gradients. Only what is above activations is a part of `update` or `gradients`. Where
+    there are no activations yet, `update` has all of it. [K, ...]"""
+    fresh: Bytes = 0.0
+    """Gradients that come as activations go: whole beside the last backward pass. [K, ...]"""
+    ending: Bytes = 0.0
+    """What the last backward pass needs beside them. [K, ...]"""
     last: NDArray[np.intp] | None = None
     """Position of the last stage among the kinds, [...]."""
 
@@ -116,6 +121,15 @@ class Footprint:
         return total + moving if np.ndim(moving) or moving else total
 
     @property
+    def above(self) -> Bytes:
+        """What is there only while activations are not, as far as it is more than they are,
+        [K, ...]. [B]
+        """
+        if not anything(self.gather):
+            return 0.0
+        return excess(np.maximum(self.gather, self.fresh + self.ending), self.moving)
+
+    @property
     def states(self) -> Bytes:
         """Weights, gradients and optimizer states of the stage that has most of them. [B]"""
         states: Bytes = np.max(self.weights + self.gradients + self.optimizer, axis=0)
@@ -124,8 +138,7 @@ class Footprint:
     @property
     def counted_memory(self) -> Bytes:
         """What is counted, not estimated: states, buffers and update of the stage with most. [B]"""
-        above = excess(self.gather, self.moving) if anything(self.gather) else 0.0
-        counted: Bytes = np.max(self.static - self.reserve + self.update - above, axis=0)
+        counted: Bytes = np.max(self.static - self.reserve + self.update - self.above, axis=0)
         return counted
 
     @property
@@ -168,8 +181,7 @@ class Footprint:
     @property
     def static_allocated(self) -> Bytes:
         """What the last stage's allocator counts between two steps, with the update. [B]"""
-        gathered = np.minimum(self.gather, self.moving) if anything(self.gather) else 0.0
-        return self._on_last(self.static + self.update + gathered - self.reserve)
+        return self._on_last(self.static + self.update - self.above + self.gather - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:
         position = np.expand_dims(np.asarray(self.last), 0)

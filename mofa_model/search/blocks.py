@@ -267,8 +267,11 @@ class OptimizerStates:
     reserve: Bytes
     """What of them the stack holds before the first layer. [B]"""
     gather: Array | None
-    """Bytes of the update that are gone when activations come, [states, kinds, rows]; None where
-    no state has any. [B]"""
+    """Bytes that are there only while activations are not, [states, kinds, rows]; None where no
+    state has any. [B]"""
+    fresh: Array | None
+    """Gradients that come as activations go, [states, kinds, rows]; None where no state has any.
+    [B]"""
     parked: Array | None
     """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state
     has any. [B]"""
@@ -291,6 +294,7 @@ class OptimizerStates:
             self,
             device_bytes=self.device_bytes.take(rows, axis=-1),
             gather=None if self.gather is None else self.gather.take(rows, axis=-1),
+            fresh=None if self.fresh is None else self.fresh.take(rows, axis=-1),
             parked=None if self.parked is None else self.parked.take(rows, axis=-1),
             host=None if self.host is None else self.host.take(rows, axis=-1),
             exchange=self.sent(rows),
@@ -336,11 +340,15 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     gather = None
     if any(anything(some.gather) for some in held):
         gather = _stacked([some.gather for some in held], shape)
+    fresh = None
+    if any(anything(some.fresh) for some in held):
+        fresh = _stacked([some.fresh for some in held], shape)
     return OptimizerStates(
         levels=tuple(state.fields["sharding"] for state in states),
         device_bytes=_stacked([some.total - some.gather for some in held], shape),
         reserve=c.calibration.memory.buffer,
         gather=gather,
+        fresh=fresh,
         parked=parked,
         host=None if parked is None else np.max(parked, axis=1),
         exchange=GradientExchange(

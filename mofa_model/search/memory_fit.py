@@ -101,6 +101,8 @@ def fits_of(
             held, moving = states.device_bytes, np.asarray(loss.total)
             if states.gather is not None:
                 moving = np.maximum(states.gather[some], moving)
+            if states.fresh is not None:
+                moving = np.maximum(states.fresh[some] + loss.ending, moving)
             peak[some] = _largest_sum(held if some.all() else held[some], moving)
     host = _host_bytes(context, states, parked)
     fits: list[Fit | None] = []

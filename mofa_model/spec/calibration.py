@@ -252,6 +252,16 @@ class MemoryConstants(_Constants):
     """Bytes per parameter of gather buffers, where ranks own parts of the optimizer states. [B]"""
     update: Bytes = 0.0
     """Bytes per parameter that a rank updates, for the time of the update. [B]"""
+    update_copies: Numeric = 0.0
+    """Copies of a moment that the update makes and frees. [1]"""
+    fresh_gradients: Ratio = 0.0
+    """1 where gradients are freed after each step: those of a lone micro-batch come as its
+    activations go; 0 = they have a place of their own. [1]"""
+    root_unit: Ratio = 0.0
+    """1 where a sharded embedding is gathered with the head, for the whole step. [1]"""
+    input_gradients: Ratio = 0.0
+    """Gradients of recomputed layers' inputs that stay until the backward pass is over, where
+    frozen weights are sharded, over the inputs. [1]"""
     sharded_weight: Bytes = 0.0
     """Width of weight shards kept beside the master weights under full sharding; 0 = cast when
     gathered. [B]"""

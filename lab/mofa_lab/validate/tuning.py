@@ -23,9 +23,9 @@ from mofa_model.bands.odds import LayoutOdds, odds_of
 from mofa_model.bands.table import measured_runs
 from mofa_model.errors import BadFile, InputError
 from mofa_model.estimate import Estimate, estimate
-from mofa_model.estimate.terms import device_memory_limit
+from mofa_model.estimate.terms import Footprint, device_memory_limit
 from mofa_model.search import SearchCase
-from mofa_model.strategy import Strategy
+from mofa_model.strategy import LAYER_INPUT, Strategy
 from mofa_model.units import GIB
 
 Array = NDArray[np.floating[Any]]
@@ -36,6 +36,7 @@ _TRAINERS: Final = {
     "nemo-automodel": "nemo-automodel",
     "accelerate": "accelerate",
     "fsdp": "accelerate",
+    "torchtune": "torchtune",
 }
 _BASES: Final = {
     "nf4": "nf4-double",
@@ -77,6 +78,16 @@ class TuningRun:
         cluster = replace(self.case.cluster, calibration=calibration)
         return estimate(self.case.workload, cluster, self.layout)
 
+    @property
+    def stored(self) -> Footprint:
+        """Its memory. Activations that torchtune moves to the host take no time: by its README a step is as
+        long with as without, so that the layout of the step leaves them where they are.
+        """
+        layout = self.layout
+        if self.row.get("offload") == "activations":
+            layout = replace(layout, offload=frozenset({LAYER_INPUT}))
+        return estimate(self.case.workload, self.case.cluster, layout).footprint
+
     def place(self, path: str) -> tuple[str, ...]:
         """Runs with which it shares a constant."""
         return (path, self.family, *((self.device,) if path == "compute.frozen_scale" else ()))
@@ -113,17 +124,23 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
             asked["adapter_targets"] = ",".join(targets)
         if base := _BASES.get(row.get("base_precision", "")):
             asked["base"] = base
-    pure = row["trainer"] == "torchtune" or (row["trainer"] == "accelerate" and not adapted)
-    if pure:  # weights were loaded in 16 bits
-        asked |= {"precision": "bf16-pure", "optimizer": row.get("optimizer", "adamw-bf16")}
-        asked["optimizer"] = "adamw-8bit" if "8bit" in asked["optimizer"] else "adamw-bf16"
-    if "liger" in row.get("software", ""):
-        asked["loss"] = "fused"
-    elif "chunked" in row["id"]:
-        asked["loss"] = "chunked"
+    sharded = "fsdp" in row.get("sharding", "")  # accelerate casts what FSDP shards to fp32
+    if row["trainer"] == "torchtune" or (
+        row["trainer"] == "accelerate" and not adapted and not sharded
+    ):  # weights were loaded in 16 bits
+        eight = "8bit" in row.get("optimizer", "")
+        asked |= {
+            "precision": "bf16-pure",
+            "optimizer": "adamw-8bit" if eight else "adamw-bf16",
+        }
+    asked |= {name: row[name] for name in ("loss", "gradient_release") if name in row}
     trainer = _TRAINERS.get(row["trainer"])
     asked |= {"stack": trainer} if trainer else {}
     problem = problems_of(ExplainQuestion(**asked))[0]
+    if defects := row.get("defects"):
+        recipe = problem.workload.training.precision.name
+        constants = presets.calibration(row["device_preset"], recipe, trainer or "default", defects=defects)  # fmt: skip
+        problem = replace(problem, cluster=replace(problem.cluster, calibration=constants))
     device = row["device_preset"]
     return TuningRun(
         row=row,
@@ -221,8 +238,8 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
     for run in runs:
         row, priced = run.row, run.priced()
         step, measured = float(priced.step_time), row.get("memory_gib")
-        inside = "allocated" in row.get("memory_kind", "")
-        footprint = priced.footprint
+        inside = bool({"allocated", "active"} & set(row.get("memory_kind", "").split()))
+        footprint = run.stored
         memory = float(footprint.allocated if inside else footprint.peak) / GIB
         rows.append(
             {
@@ -233,7 +250,7 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
                 "left_out": unseen.get(row["id"]),
                 "memory": memory / measured - 1.0 if measured and "memory" in row["use"] else None,
                 "in_band": _in_band(run, priced, unseen.get(row["id"])),
-                "chance_to_fit": _chance_to_fit(run, priced),
+                "chance_to_fit": _chance_to_fit(run, footprint),
                 "fits": bool(footprint.fits(run.case.cluster)),
             }
         )
@@ -247,10 +264,8 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
     }
 
 
-def _odds(run: TuningRun, priced: Estimate) -> LayoutOdds:
-    at = coordinates(
-        run.case.workload, run.case.cluster, run.layout, float(priced.footprint.estimated)
-    )
+def _odds(run: TuningRun, footprint: Footprint) -> LayoutOdds:
+    at = coordinates(run.case.workload, run.case.cluster, run.layout, float(footprint.estimated))
     return odds_of(measured_runs(), [at])
 
 
@@ -258,13 +273,13 @@ def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | No
     """Whether a step lies in the band around what was said without its submitter."""
     if error is None:
         return None
-    band = _odds(run, priced).band("step")
+    band = _odds(run, priced.footprint).band("step")
     return bool(band.lower <= 1.0 / (1.0 + error) <= band.upper)
 
 
-def _chance_to_fit(run: TuningRun, priced: Estimate) -> float:
-    limit = float(device_memory_limit(run.case.cluster)) / float(priced.footprint.peak)
-    return float(_odds(run, priced).below("memory", limit)[0])
+def _chance_to_fit(run: TuningRun, footprint: Footprint) -> float:
+    limit = float(device_memory_limit(run.case.cluster)) / float(footprint.peak)
+    return float(_odds(run, footprint).below("memory", limit)[0])
 
 
 def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:

@@ -64,13 +64,38 @@ def test_a_step_that_was_left_out_is_said_by_runs_of_others(runs):
 
 @pytest.mark.soak
 def test_the_figures_of_all_runs_hold():
-    """Adapters, submitter and system left out: median 4.6 %, p90 13.5 %; memory 3.5 %; four that trained are said not to fit."""
+    """Adapters, submitter and system left out: median 4.5 %, p90 13.5 %; memory 1.6 %; none that trained is said not to fit."""
     document = tuning_scores(FILE)
     adapters = document["groups"][0]
     assert adapters["n"] == 170
     assert adapters["left_out_median"] < 0.06
     assert adapters["left_out_p90"] < 0.15
-    assert adapters["memory_median"] < 0.08
-    assert adapters["said_not_to_fit"] <= 4
-    assert adapters["below_nine_tenths"] <= 17
+    assert adapters["memory_median"] < 0.03
+    assert adapters["said_not_to_fit"] == 0
+    assert adapters["below_nine_tenths"] <= 4
     assert 0.8 <= adapters["in_band"] <= 0.95
+
+
+def test_memory_of_full_fine_tunes_is_what_was_counted(runs):
+    """18 runs of Accelerate and torchtune, on one GPU and under FSDP: 1.9 % in the median, p90 7.4 %."""
+    errors = [
+        abs(float(run.stored.allocated) / GIB / run.row["memory_gib"] - 1)
+        for run in runs
+        if run.row["method"] == "full" and "memory" in run.row["use"]
+    ]
+    assert len(errors) == 18
+    assert np.median(errors) < 0.025
+    assert np.quantile(errors, 0.9) < 0.08
+
+
+def test_memory_under_fsdp_with_a_fused_loss_is_what_was_counted(runs):
+    """22 runs of LoRA and QLoRA of Llama 3 8B on two and four A100: gradients of inputs stay beside frozen weights."""
+    errors = [
+        float(run.stored.allocated) / GIB / run.row["memory_gib"] - 1
+        for run in runs
+        if run.row["method"] != "full"
+        and "fsdp1" in run.row.get("defects", ())
+        and run.row.get("loss") == "fused"
+    ]
+    assert len(errors) >= 15
+    assert max(map(abs, errors)) < 0.04

@@ -129,9 +129,9 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
     assert quick.searched + quick.pruned + sum(quick.rejected.values()) == quick.raw == whole.raw
 
 
-@pytest.mark.parametrize("stack", ["nanotron", "megatron-core"])
+@pytest.mark.parametrize("stack", ["nanotron", "megatron-core", "accelerate"])
 def test_a_candidate_holds_what_the_estimate_says_and_as_much_of_it_is_counted(stack):
-    """nanotron gathers updated weights, which are gone when activations come."""
+    """nanotron gathers updated weights, and accelerate frees gradients: both are gone when activations come."""
     question = SearchQuestion(
         problems=(problem(gpus=16, batch=64, stack=stack),), nodes=(2,), constraints=FEW, keep=40
     )
