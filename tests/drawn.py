@@ -25,7 +25,7 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
-from mofa_model.spec.training import PackedDocuments
+from mofa_model.spec.training import Lengths
 from mofa_model.spec.transformer import with_imbalance
 from mofa_model.spec.tuning import Adapters
 from mofa_model.strategy import (
@@ -76,7 +76,14 @@ def question(seed, rows):
         tokens=of((0, 10**12)),
         optimizer=presets.optimizer(of(presets.names("optimizers"))),
         adapters=of((None, None, None, Adapters(rank=16))),
-        documents=of((None, None, PackedDocuments((512.0, 8192.0), (3.0, 1.0)))),
+        documents=of(
+            (
+                None,
+                None,
+                Lengths((512.0, 8192.0), (3.0, 1.0)),
+                Lengths((300.0, 2048.0), (3.0, 1.0), padded=True),
+            )
+        ),
     )
     cluster = presets.cluster(
         device,

@@ -24,22 +24,27 @@ from verdicts import verdicts
 from mofa_model import presets
 from mofa_model.errors import MofaError
 from mofa_model.estimate import estimate
-from mofa_model.launch import program_of, read
+from mofa_model.launch import Reading, program_of, read
 from mofa_model.launch.formats import document_of
 from mofa_model.launch.given import tuning_of
+from mofa_model.launch.hugging_face import OPTIMIZERS
 from mofa_model.launch.table import Settings
 from mofa_model.launch.trainers import settings_of
-from mofa_model.launch.tuning import FineTuning
+from mofa_model.launch.tuning import PAIRED, FineTuning
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.training import parse_documents
-from mofa_model.spec.tuning import Adapters, Loss, Task
+from mofa_model.spec.tuning import Adapters, Loss, Task, read_targets
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "tuners_verified.json"
-TUNERS: Final = ("trl", "axolotl", "llama-factory", "torchtune")
+TUNERS: Final = {
+    "trl": "check_trl", "axolotl": "check_axolotl", "llama-factory": "check_llama_factory", "torchtune": "check_torchtune",
+    "accelerate": "check_peft",
+}  # fmt: skip
+"""Fine-tuners and what asks them; under Accelerate alone the script is people's own, and PEFT's file says the adapters."""
 QUESTIONS: Final = 200
 MODELS: Final = (
     "llama3.2-1b", "llama3.2-3b", "llama3-8b", "llama3-70b", "llama2-7b", "llama2-70b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-14b",
@@ -57,16 +62,22 @@ CONSTRAINTS: Final = (
 
 def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, ...]]:
     """A random fine-tuning, and what is asked of its layout."""
-    own = trainer == "torchtune"
-    pure = own or rng.random() < 0.2
+    own, script = trainer == "torchtune", trainer == "accelerate"
+    pure = own or (rng.random() < 0.2 and not script)
     name, optimizers = rng.choice(MODELS), framework(trainer).given["optimizers"]
-    known = [one for one in optimizers if one != ("adamw" if pure else "adamw-bf16")]
-    rank = rng.choice((0, 8, 16, 64))
+    known = [
+        one
+        for one in optimizers
+        if one in OPTIMIZERS and one != ("adamw" if pure else "adamw-bf16")
+    ]
+    rank = rng.choice((8, 16, 64) if script else (0, 8, 16, 64))
     base = rng.choice((None, None, "int8", "nf4", "nf4-double")) if rank else None
-    documents = rng.choice((None, "512:3,2k", "300"))
+    documents = None if script else rng.choice((None, "512:3,2k", "300", "padded,200:3,900"))
+    model, targets = presets.model(name), rng.choice(TARGETS)
+    linears = [one for block in model.blocks for one in block.linears(model.hidden)]
     adapters = Adapters(
         rank=max(rank, 1),
-        targets=frozenset(rng.choice(TARGETS)),
+        targets=read_targets(targets, linears, field="targets"),
         alpha=rng.choice((0, 16, 32)),
         dropout=rng.choice((0.0, 0.05)),
         magnitudes=rng.random() < 0.15,
@@ -81,15 +92,15 @@ def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, .
         optimizer=presets.optimizer(known[0] if rng.random() < 0.5 else rng.choice(known)),
         adapters=adapters if rank else None,
         documents=None if documents is None else parse_documents(documents, field="documents"),
-        task=Task(rng.choice(("sft", "sft", "sft", "dpo", "reward"))),
-        loss=Loss(rng.choice(("whole", "chunked", "fused"))),
-        released=rng.random() < 0.1,
+        task=Task("sft" if script else rng.choice(("sft", "sft", "sft", "dpo", "reward"))),
+        loss=Loss("whole" if script else rng.choice(("whole", "chunked", "fused"))),
+        released=not script and rng.random() < 0.1,
     )
     gpus = rng.choice((1, 1, 2, 4, 8, 8, 16, 32))
     cluster = presets.cluster(
         rng.choice(DEVICES), gpus, stack=trainer, precision=training.precision.name
     )
-    workload = Workload(model=presets.model(name), training=training)
+    workload = Workload(model=model, training=training)
     return SearchCase(workload=workload, cluster=cluster), tuple(
         rng.sample(CONSTRAINTS, rng.randrange(3))
     )
@@ -101,8 +112,8 @@ def drawn(
     """So many questions that the trainer has words for, each with a layout that its search reaches, and the words."""
     rng, left = random.Random(f"{trainer} {seed}"), number
     while left:
-        problem, constraints = question(rng, trainer)
         try:
+            problem, constraints = question(rng, trainer)
             framework(trainer).require(problem.workload)
             asked = SearchQuestion(
                 problems=(problem,),
@@ -132,29 +143,54 @@ def case(problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> dict
 
 
 def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> str:
-    """What of a question or of its layout is lost on the way through the words; empty where nothing is."""
+    """What of a question or of its price is lost on the way through the words; empty where nothing is."""
     found = read(
         [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
     )
-    said = found.strategy(int(strategy.gpus), layers=int(problem.workload.model.layers))
-    training = problem.workload.training
+    said, told = (
+        found.strategy(int(strategy.gpus), layers=int(problem.workload.model.layers)),
+        found.tuning,
+    )
+    if told is None:
+        return "the fine-tuning"
     wanted = tuning_of(trainer, settings_of(strategy, problem), released=(False, True))
     lost = [
-        f"{name}: {getattr(wanted, name)} as {getattr(found.tuning, name)}"
+        f"{name}: {getattr(wanted, name)} as {getattr(told, name)}"
         for name in FineTuning.__dataclass_fields__
-        if getattr(wanted, name) != getattr(found.tuning, name)
-        and not (name == "loss" and trainer == "trl")
+        if getattr(wanted, name) != getattr(told, name)
+        # torchtune has full sequences of packed documents alone, and pairs are padded everywhere.
+        and not (
+            name == "documents"
+            and not wanted.documents
+            and (trainer == "torchtune" or wanted.task in PAIRED)
+        )
     ]
-    batch = (found.rounds or 0) * int(said.mbs * said.dp)
-    for name, one, other in (
-        ("sequence", training.sequence, found.sequence),
-        ("batch", training.global_batch, batch),
-        ("precision", training.precision.name, found.precision),
-        ("layout", format_strategy(strategy), format_strategy(said)),
-    ):
-        if one != other and price(problem, said) != price(problem, strategy):
-            lost.append(f"{name}: {one} as {other}")
+    if price(problem, strategy) != price(read_case(problem, found, said), said):
+        lost.append(f"price of {format_strategy(strategy)} as {format_strategy(said)}")
     return "; ".join(lost)
+
+
+def read_case(problem: SearchCase, found: Reading, layout: Strategy) -> SearchCase:
+    """The question as a launch says it; of lengths of documents a launch says only that there are some."""
+    told, given = found.tuning, problem.workload.training
+    assert told is not None
+    adapters = Adapters(
+        rank=max(told.rank, 1), targets=told.targets, alpha=told.alpha, dropout=told.dropout,
+        magnitudes=told.magnitudes, base=presets.base(told.base) if told.base else None,
+    )  # fmt: skip
+    training = replace(
+        given,
+        sequence=found.sequence or given.sequence,  # a script of people's own says none
+        global_batch=(found.rounds or 0) * int(layout.mbs * layout.dp),
+        precision=presets.precision(str(found.precision), stack=found.trainer),
+        optimizer=presets.optimizer(told.optimizer),
+        adapters=adapters if told.rank else None,
+        documents=given.documents if told.documents else None,  # also where it is none
+        task=Task(told.task),
+        loss=Loss(told.loss),
+        released=told.released,
+    )
+    return replace(problem, workload=replace(problem.workload, training=training))
 
 
 def price(problem: SearchCase, strategy: Strategy) -> tuple[float, float, float]:
@@ -168,7 +204,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     cases = [
         (problem, strategy, words) for problem, strategy, words in drawn(trainer, number, seed)
     ]
-    head, said = verdicts(f"check_{trainer.replace('-', '_')}", [case(*one) for one in cases])
+    head, said = verdicts(TUNERS[trainer], [case(*one) for one in cases])
     return {
         **head,
         "asked": number,

@@ -179,7 +179,7 @@ def steps_to_finish(problem: SearchCase) -> float:
     training = problem.workload.training
     if not training.tokens:
         return 1.0
-    return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
+    return float(np.ceil(training.tokens / training.step_tokens))
 
 
 def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:

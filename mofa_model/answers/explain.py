@@ -242,6 +242,10 @@ def _summary(
             "load_tail": float(load.tail),
             "out_of_memory": float(risk),
         }
+    if workload.training.documents is not None:
+        from mofa_model.equations import documents
+
+        uneven["documents"] = float(documents.filled(workload.training, strategy.mbs))
     return {
         "step_seconds": step,
         "tokens_per_second": float(tokens_per_second(workload, step)),
@@ -333,6 +337,8 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
             ("fullest rank of experts", load),
             ("out of memory in a run", f"{s['out_of_memory']:.2%}"),
         )
+    if "documents" in s:
+        rows += (("documents in a sequence", f"{s['documents']:.1%} of its tokens"),)
     title = (
         f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): "
         f"{d['strategy']}; {d['evidence'].evidence}"

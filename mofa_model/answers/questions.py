@@ -125,7 +125,8 @@ class TrainingQuestion(UserQuestion):
     documents: str | None = option(
         text,
         "--documents L[:SHARE],…",
-        "lengths of the documents that are packed into a sequence, for example 512:3,8k",
+        "lengths of the documents that are packed into a sequence, 512:3,8k, or a file of lengths or"
+        " rows; after padded, each is a sequence, padded to the longest of its micro-batch",
     )
     imbalance: Number | None = option(
         number,

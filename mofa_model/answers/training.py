@@ -14,7 +14,7 @@ from mofa_model.spec import Adapters, Cluster, Training, Transformer, Workload
 from mofa_model.spec.calibration import Roofline, under
 from mofa_model.spec.cluster import part_of, places
 from mofa_model.spec.reliability import Reliability, part_of_storage
-from mofa_model.spec.training import parse_documents, read_batch
+from mofa_model.spec.training import Lengths, read_batch
 from mofa_model.spec.transformer import read_imbalance
 from mofa_model.spec.tuning import Loss, Task, read_targets
 
@@ -63,7 +63,7 @@ def require(
 
 def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[SearchCase, ...]:
     """The model and its machines for each precision, on `nodes` or as many as the question says."""
-    from mofa_model.search import SearchCase
+    from mofa_model.search import SearchCase, framework
 
     def quantity(text: str | None, field: str) -> float | None:
         return units.parse(text, "B", field=field) if text else None
@@ -76,11 +76,13 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     batch = read_batch(str(question.global_batch_size), sequence, "--global-batch")
     tokens = units.count(question.tokens, field="--tokens") if question.tokens else 0
     rule = presets.resolve("optimizers", question.optimizer, field="--optimizer")
-    packed = question.documents and parse_documents(question.documents, field="--documents")
+    documents = _documents(question)
     adapters = adapters_of(question, model)
     task, teacher = Task(question.task), question.teacher and presets.model_named(question.teacher)
     if (teacher is None) is (task is Task.DISTILL):
         raise BadValue("--teacher", question.teacher, "give it with --task distill, and only there")
+    usual = framework(framework_of(question)).usual("losses", question.loss)
+    loss = Loss(question.loss if "loss" in question.changed_fields() else usual)
     up, out = question.scale_up, question.scale_out
     count = nodes_of(question) if nodes is None else nodes
     found = []
@@ -94,10 +96,10 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
             tokens=tokens,
             optimizer=presets.optimizer(rule),
             adapters=adapters,
-            documents=packed or None,
+            documents=documents,
             task=task,
             teacher=teacher or None,
-            loss=Loss(question.loss),
+            loss=loss,
             released=question.gradient_release,
         )
         cluster = presets.cluster(
@@ -121,6 +123,14 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         cluster.device.peak_rate(precision.gemm)  # refuses a device without the format
         found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(found)
+
+
+def _documents(question: TrainingQuestion) -> Lengths | None:
+    if not question.documents:
+        return None
+    from mofa_model.answers.lengths import documents_of
+
+    return documents_of(question.documents, field="--documents")
 
 
 def adapters_of(question: TrainingQuestion, model: Transformer) -> Adapters | None:

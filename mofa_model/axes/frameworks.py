@@ -108,6 +108,9 @@ class Framework:
             return "precisions", f"precision {recipe}, but {', '.join(had)}"
         if training.optimizer.name not in self.given.get("optimizers", (USUAL,)):
             return "optimizers", f"optimizer {training.optimizer.name}"
+        loss = training.loss.value
+        if loss not in (had := self.given.get("losses", (loss,))):
+            return "losses", f"{loss} loss, but {', '.join(had)}"
         if training.adapters is not None and not self.keeps("adapters"):
             return "adapters", "low-rank adapters beside frozen weights"
         if training.documents is not None and not self.keeps("documents"):

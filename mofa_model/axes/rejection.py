@@ -25,7 +25,7 @@ class Rejection(Category):
     )
     NOT_DIVISIBLE = (
         "NotDivisible",
-        "GPUs, batch, heads, layers, experts or sequence do not divide evenly",
+        "GPUs, batch, heads, layers, experts, sequence or quantised weights do not divide evenly",
     )
     SEQUENCE_TOO_SHORT = (
         "SequenceTooShort",

@@ -303,6 +303,14 @@ def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations
         violations.append((Rejection.NOT_IN_FRAMEWORK, rows["pp"] > 1))
     if value.level in GRADIENTS_SHARED or value.group:
         violations += _other_update_rule("sharded_optimizers", rows, context)
+    if unit := _unit_of_base(context):
+        parts = (
+            width * product.k / unit
+            for block in context.workload.model.blocks
+            for product in block.products(context.workload.model.hidden)
+            for _, width in product.linears
+        )
+        violations.append((Rejection.NOT_DIVISIBLE, _undivided(parts, rows["data_ranks"])))
     if value.level is Sharding.WEIGHTS and trainer.keeps("folded_experts"):
         violations.append((Rejection.NOT_IN_FRAMEWORK, (rows["ep"] > 1) & (rows["cp"] > 1)))
     for mode, levels in trainer.given.get("context_sharding", {}).items():
@@ -313,6 +321,14 @@ def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations
             shard_group(value.group, rows["tp"], context.cluster), rows, context
         )
     return violations
+
+
+def _unit_of_base(context: AxisContext) -> int:
+    """Frozen weights of which a device has a whole number; 0 = it has any. [1]"""
+    adapters = context.workload.training.adapters
+    base = None if adapters is None else adapters.base
+    known = context.framework.given.get("base_unit", {})
+    return 0 if base is None else int(known.get(base.name, 0))
 
 
 def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) -> Violations:

@@ -176,15 +176,18 @@ def _seen(core: Core, sequence: Count, convention: str) -> Count:
     return seen - seen * seen / (2.0 * sequence) if convention == "causal" else seen
 
 
-def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Numeric:
+def over_documents(
+    training: Training, of: Callable[[Numeric], Numeric], padded: Numeric | None = None
+) -> Numeric:
     """Mean over the tokens of a sequence of what depends on the length in which they see each
     other. Ours. []
 
-    Attention's work is the sum of squares of the lengths: two documents of 1024 tokens and one of
+    `padded` is the length with padding, which attention works on too. Attention's work is the sum
+    of squares of the lengths: two documents of 1024 tokens and one of
     2048 in a sequence of 4096 ask for (2 + 4) / 16 of its products.
 
-    >>> from mofa_model.spec import PackedDocuments, Precision
-    >>> packed = PackedDocuments((1024.0, 2048.0), (2.0, 1.0))
+    >>> from mofa_model.spec import Lengths, Precision
+    >>> packed = Lengths((1024.0, 2048.0), (2.0, 1.0))
     >>> bf16 = Precision(name="bf16")
     >>> step = Training(sequence=4096, global_batch=1, precision=bf16, documents=packed)
     >>> float(over_documents(step, lambda length: length)) / 4096
@@ -192,6 +195,8 @@ def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Nume
     """
     if training.documents is None:
         return of(training.sequence)
+    if training.documents.padded and padded is not None:
+        return of(padded)
     return training.documents.mean(training.sequence, of)
 
 

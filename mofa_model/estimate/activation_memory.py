@@ -18,7 +18,7 @@ from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
 from mofa_model.blocks.block import ALL, EACH, NOTHING
 from mofa_model.checks import anything
 from mofa_model.equations import activations, memory
-from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_per_rank
+from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_held
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import heads_on, layers_on, outputs
 from mofa_model.estimate.terms import Footprint
@@ -113,7 +113,7 @@ def with_loss(
         again = again + constants.input_gradients * footprint.activations
     backward = memory.excess(again, logits - staying)
     cached = memory.tensor_buffer(
-        tokens_per_rank(workload, strategy),
+        tokens_held(workload, strategy),
         workload.model.hidden,
         strategy.tp,
         width=workload.training.precision.activation,
@@ -220,7 +220,7 @@ def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     """Head and loss of the main prediction and of every further one. [B]"""
-    tokens, training = tokens_per_rank(workload, s), workload.training
+    tokens, training = tokens_held(workload, s), workload.training
     model, vocabulary, precision = workload.model, outputs(workload), training.precision
     predictions = 1.0 + model.prediction_modules
     head_input = activations.head_activation(
@@ -297,7 +297,7 @@ def _layer(
     layer: Layer,
     tensors: list[_Stored],
 ) -> StoredLayer:
-    tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
+    tokens, h = tokens_held(workload, strategy), workload.model.hidden
     width, scale = workload.training.precision.activation, constants.activation_scale
     fixed = [tensor for tensor in tensors if not tensor.kept.routed]
     routed = [tensor for tensor in tensors if tensor.kept.routed]
@@ -338,7 +338,7 @@ def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -
     narrow = _narrow(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
         return 0.0
-    wide = tokens_per_rank(workload, s) * workload.model.hidden
+    wide = tokens_held(workload, s) * workload.model.hidden
     width = (1.0 - narrow) * workload.training.precision.activation
     return activations.kept_activation(wide, 1.0, width=width, ranks=_stream_ranks(s))
 
@@ -351,7 +351,7 @@ def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
         return 0.0
     seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
     wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
-    others = tokens_per_rank(workload, s) * (s.cp - 1.0)
+    others = tokens_held(workload, s) * (s.cp - 1.0)
     size: Bytes = 2.0 * workload.training.precision.activation * others * wide
     return size
 
@@ -380,7 +380,8 @@ def _tensors(
         Ranks.NOBODY: 1.0,
     }
     masked, unfused = anything(constants.mask > 0), _unfused(workload, constants)
-    tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
+    tokens = tokens_held(workload, s)
+    tokens = tokens if block is None else block_tokens(s, block, tokens)
     routed, exchange = tokens, None if block is None else block.exchange()
     tail: Ratio = 1.0
     if exchange is not None:

@@ -55,15 +55,19 @@ class BlockTime:
 
 def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
     """Tokens of a micro-batch on one device. [1]"""
-    return strategy.mbs * (workload.training.sequence / strategy.cp)
+    length = workload.training.length(strategy.mbs)
+    return strategy.mbs * (length / strategy.cp)
 
 
-def block_tokens(workload: Workload, strategy: Strategy, block: Block) -> Count:
-    """Tokens of a micro-batch that a block sees on one device. An image encoder has tokens of its
-    own. [1]
-    """
+def tokens_held(workload: Workload, strategy: Strategy) -> Count:
+    """Tokens of the longest micro-batch on one device. [1]"""
+    return strategy.mbs * (workload.training.longest / strategy.cp)
+
+
+def block_tokens(strategy: Strategy, block: Block, tokens: Count) -> Count:
+    """Tokens that a block sees of those of a layer. An image encoder has tokens of its own. [1]"""
     if block.own_tokens is None:
-        return tokens_per_rank(workload, strategy)
+        return tokens
     return strategy.mbs * (block.own_tokens / strategy.cp)
 
 
@@ -133,8 +137,9 @@ def stream_time(workload: Workload, cluster: Cluster, strategy: Strategy, layer:
 def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: Block) -> BlockTime:
     """Time of a block, from the products, cores and traffic that it states."""
     s, h, layer_tokens = strategy, workload.model.hidden, tokens_per_rank(workload, strategy)
-    tokens = block_tokens(workload, s, block)
-    sequence = workload.training.sequence if block.own_tokens is None else block.own_tokens
+    tokens = block_tokens(s, block, layer_tokens)
+    length = workload.training.length(s.mbs)
+    sequence = length if block.own_tokens is None else block.own_tokens
     sent, exchange = tokens / s.tp, block.exchange()
     routed: Count = 0.0  # rows that this rank gets for its experts
     local: Count = 0.0  # experts on this rank
@@ -250,6 +255,7 @@ def core_time(
         attended = parameters.over_documents(
             workload.training,
             lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window),
+            padded=sequence,
         )
     if core.scored and kernels is not None and kernels.attention is not None:
         # In a ring a rank does as much work for all heads and a part of the tokens.
@@ -310,7 +316,8 @@ def _context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Bloc
     sight = block.sight()
     if sight is None:
         return 0.0
-    width, tokens = workload.training.precision.activation, block_tokens(workload, s, block)
+    width = workload.training.precision.activation
+    tokens = block_tokens(s, block, tokens_per_rank(workload, s))
     path = collectives.path_between(cluster, s.cp, s.tp)
     ring, turned = sight.ring / s.tp, sight.turned / s.tp
     size: Bytes = tokens * width * ring

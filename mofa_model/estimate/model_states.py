@@ -22,7 +22,7 @@ from mofa_model.equations.parameters import (
     total_parameters,
     trained_parameters,
 )
-from mofa_model.estimate.block_time import tokens_per_rank
+from mofa_model.estimate.block_time import tokens_held
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
@@ -61,7 +61,7 @@ def model_states(
     held = held_parameters(workload, strategy, stage_kinds)
     groups = _groups(workload, constants, strategy, stage_kinds, held)
     buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
-        tokens_per_rank(workload, strategy),
+        tokens_held(workload, strategy),
         workload.model.hidden,
         strategy.tp,
         width=precision.activation,

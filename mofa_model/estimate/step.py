@@ -60,6 +60,24 @@ def _exposed_exchange(step: StepInputs) -> Seconds:
     return exposed_time(step.strategy, step.exchange, step.slowest, step.micro_batches)
 
 
+def _longest_documents(step: StepInputs) -> Seconds:
+    """What the data-parallel rank with most work takes above the mean: ranks meet in every
+    micro-batch where each sends gradients, else once a step.
+
+    Leaves out: waits of pipeline stages for each other.
+    """
+    training, s = step.workload.training, step.strategy
+    if training.documents is None:
+        return 0.0
+    from mofa_model.equations import documents
+
+    spread, room = documents.variation(training, s.mbs)
+    m = step.micro_batches
+    meetings = np.where(step.exchange.each, m, np.sqrt(m))
+    waits = np.minimum(spread * meetings * documents.largest_of(s.dp), m * room)
+    return step.slowest * waits * documents.share_of(step.workload)
+
+
 @dataclass(frozen=True)
 class StepTime:
     """Terms of an optimizer step, which add up to it in this order, Eq. (14). [s]"""
@@ -93,6 +111,12 @@ class StepTime:
         "the update",
         called="optimizer",
         seconds=lambda step: step.exchange.optimizer,
+    )
+    waits: Seconds = term(
+        "ours",
+        "waiting for the rank with the longest documents",
+        called="unlike documents",
+        seconds=_longest_documents,
     )
     overhead: Seconds = term(
         "ours",
@@ -254,8 +278,8 @@ def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
 
 
 def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:
-    """Tokens of the whole job in a second. [1/s]"""
-    return workload.training.global_batch * workload.training.sequence / step
+    """Tokens of the whole job in a second, without padding. [1/s]"""
+    return workload.training.step_tokens / step
 
 
 def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
@@ -276,7 +300,7 @@ def least_step(workload: Workload, cluster: Cluster) -> Seconds:
 
 def _flops(workload: Workload, convention: str) -> Flop:
     """The model's own FLOPs of a step, attention counted by a convention. [FLOP]"""
-    tokens = workload.training.global_batch * workload.training.sequence
+    tokens = workload.training.step_tokens
     each = parameters.over_documents(
         workload.training,
         lambda seen: parameters.training_flops_per_token(

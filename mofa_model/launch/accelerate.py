@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
-from mofa_model.launch import deepspeed, hugging_face
+from mofa_model.launch import deepspeed, hugging_face, peft
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
+from mofa_model.launch.given import tuning_of
 from mofa_model.launch.table import (
     Arguments,
     Settings,
@@ -24,7 +26,8 @@ from mofa_model.launch.table import (
     table,
     unsupported,
 )
-from mofa_model.launch.tuning import PURE
+from mofa_model.launch.tuning import PURE, FineTuning
+from mofa_model.spec.tuning import Loss, Task
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -54,10 +57,27 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     words = Words(TRAINER, hugging_face.option)
     recomputes = said["distributed_type"] != "FSDP"
     hugging_face.add_trainer(words, strategy, settings, recomputes=recomputes)
+    tuning = _adapters(settings)
+    if tuning is not None:
+        files |= peft.files_of(tuning)
+        named = hugging_face.OPTIMIZERS.get(settings.optimizer)
+        words.add("--optim", named, when=named)
     notes = [f"start the script by: {' '.join(starter)}"]
     if strategy.cp > 1:
         notes.append("context parallelism asks for a model whose attention is sdpa")
+    notes += [note for name, note in peft.NOTES.items() if name in files]
     return words.launch(files=files, notes=notes, starter=starter)
+
+
+def _adapters(settings: LaunchSettings) -> FineTuning | None:
+    """The adapters that PEFT's file can say; what else a script does is its own."""
+    if settings.training is None or settings.training.adapters is None:
+        return None
+    every = {"task": [one.value for one in Task], "loss": [one.value for one in Loss]}
+    try:
+        return tuning_of(TRAINER, settings, **every, released=(False, True))
+    except BadValue:
+        return None
 
 
 def configuration(
@@ -136,7 +156,17 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         right = "the layout is in Accelerate's configuration file: name one that can be read"
         raise BadValue("current", " ".join(words), right)
     said = document_for(TRAINER, open_file(path), path) if path and open_file else {}
-    return reading(said, options, open_file)
+    found = reading(said, options, open_file)
+    optimizer = hugging_face.optimizer_of(options.get("--optim") or "adamw_torch", pure=False)
+    tuning = peft.read(path, open_file, optimizer) if path and open_file else None
+    if tuning is None:
+        return found
+    left = [
+        name
+        for name in found.unpriced
+        if name != "optim" or optimizer not in hugging_face.OPTIMIZERS
+    ]
+    return replace(found, tuning=tuning, unpriced=tuple(left))
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:

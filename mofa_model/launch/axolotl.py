@@ -14,6 +14,8 @@ from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ALL_LINEAR,
+    PACKED,
+    PADDED,
     FineTuning,
     base_of,
     notes_of,
@@ -62,9 +64,10 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("rl", "dpo", when=tuning.task == "dpo")
     keys.add("reward_model", True, when=tuning.task == "reward")
     keys.add("sequence_len", settings.sequence)
-    keys.add("sample_packing", tuning.documents)
-    keys.add("pad_to_sequence_len", True)
-    keys.add("attn_implementation", "flash_attention_2" if tuning.documents else "sdpa")
+    apart = tuning.documents == PACKED
+    keys.add("sample_packing", apart)
+    keys.add("pad_to_sequence_len", tuning.documents != PADDED)
+    keys.add("attn_implementation", "flash_attention_2" if apart else "sdpa")
     if tuning.loss == "fused":
         keys.add("plugins", [_LIGER])
         keys.add("liger_fused_linear_cross_entropy", True)
@@ -75,6 +78,11 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("bf16", settings.precision == "bf16")
     keys.add("fp16", True, when=settings.precision == "fp16")
     sharded = said["distributed_type"] == "FSDP"
+    if sharded and tuning.base and tuning.task == "dpo":
+        right = (
+            f"Axolotl runs no DPO beside {tuning.base} under FSDP2; give replicated or distributed"
+        )
+        raise BadValue("strategy.sharding", strategy.sharding.value, right)
     again = strategy.recompute is Recompute.FULL
     keys.add("gradient_checkpointing", again and not sharded)
     keys.add("optimizer", hugging_face.OPTIMIZERS[settings.optimizer])
@@ -169,13 +177,19 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         dropout=float(said.get("lora_dropout") or 0.0) if rank else 0.0,
         optimizer=hugging_face.optimizer_of(said.get("optimizer", "adamw_torch_fused"), pure=pure),
         pure=pure,
-        documents=on(said.get("sample_packing")),
+        documents=_documents(said),
         task=task,
         loss="fused" if on(said.get("liger_fused_linear_cross_entropy")) else "whole",
     )
     return hugging_face.tuned(
         TRAINER, found, tuning, said, sequence=whole(said, "sequence_len", 512)
     )
+
+
+def _documents(said: Mapping[str, Any]) -> str:
+    if on(said.get("sample_packing")):
+        return PACKED
+    return "" if on(said.get("pad_to_sequence_len")) else PADDED
 
 
 def _refuse(said: Mapping[str, Any]) -> None:

@@ -8,7 +8,18 @@ from dataclasses import replace
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import LaunchSettings
-from mofa_model.launch.tuning import ALL_LINEAR, BITS, GROUPS, PAIRED, PURE, UNNAMED, FineTuning
+from mofa_model.launch.tuning import (
+    ALL_LINEAR,
+    BITS,
+    GROUPS,
+    PACKED,
+    PADDED,
+    PAIRED,
+    PURE,
+    UNNAMED,
+    FineTuning,
+)
+from mofa_model.spec import Training
 from mofa_model.spec.tuning import Adapters
 from mofa_model.strategy import Strategy
 
@@ -32,7 +43,7 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
         dropout=float(adapters.dropout),
         optimizer=settings.optimizer,
         pure=settings.precision == PURE,
-        documents=training.documents is not None,
+        documents=_kind(training),
         task=training.task.value,
         loss=training.loss.value,
         released=training.released,
@@ -41,8 +52,8 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
     if settings.optimizer == ("adamw" if tuning.pure else "adamw-bf16"):
         right = f"moments are as wide as what is trained: give adamw-bf16 with {PURE}, else adamw"
         raise BadValue("training.optimizer", settings.optimizer, right)
-    if tuning.documents and tuning.task in PAIRED:
-        raise BadValue("training.documents", True, f"{trainer} packs documents for sft alone")
+    if tuning.documents == PACKED and tuning.task in PAIRED:
+        raise BadValue("training.documents", PACKED, f"{trainer} packs documents for sft alone")
     if not tuning.targets <= ALL_LINEAR:
         odd = min(tuning.targets - ALL_LINEAR)
         raise BadValue("training.adapterTargets", odd, f"{trainer} has no words for it here")
@@ -54,6 +65,12 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
             right = f"{trainer} has no words for it here; it has {', '.join(map(str, values))}"
             raise BadValue(f"training.{field}", getattr(tuning, field), right)
     return tuning
+
+
+def _kind(training: Training) -> str:
+    if training.documents is None:
+        return ""
+    return PADDED if training.documents.padded else PACKED
 
 
 def in_samples(

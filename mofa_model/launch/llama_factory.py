@@ -14,6 +14,8 @@ from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ALL_LINEAR,
+    PACKED,
+    PADDED,
     PAIRED,
     FineTuning,
     notes_of,
@@ -47,9 +49,10 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("finetuning_type", "lora" if tuning.rank else "full")
     keys.add("cutoff_len", settings.sequence)
     if tuning.task not in PAIRED:
-        keys.add("packing", True)  # without ends of documents too, so that sequences are full
-        keys.add("neat_packing", tuning.documents)
-    keys.add("flash_attn", "fa2" if tuning.documents else "sdpa")
+        packs = tuning.documents != PADDED
+        keys.add("packing", packs)  # without ends of documents too, so that sequences are full
+        keys.add("neat_packing", tuning.documents == PACKED)
+    keys.add("flash_attn", "fa2" if tuning.documents == PACKED else "sdpa")
     keys.add("enable_liger_kernel", True, when=tuning.loss == "fused")
     keys.add("pure_bf16", True, when=tuning.pure)
     if tuning.rank:
@@ -122,13 +125,20 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         dropout=float(said.get("lora_dropout", 0.0)) if rank else 0.0,
         optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
         pure=pure,
-        documents=on(said.get("neat_packing")),
+        documents=_documents(said, stage),
         task=task or "sft",
         loss="fused" if on(said.get("enable_liger_kernel")) else "whole",
     )
     return hugging_face.tuned(
         TRAINER, found, tuning, said, sequence=whole(said, "cutoff_len", 2048)
     )
+
+
+def _documents(said: Mapping[str, Any], stage: str) -> str:
+    if on(said.get("neat_packing")):
+        return PACKED
+    # Pre-training packs where nobody says.
+    return "" if on(said.get("packing", stage == "pt")) else PADDED
 
 
 def _base(said: Mapping[str, Any]) -> str:
@@ -139,4 +149,5 @@ def _base(said: Mapping[str, Any]) -> str:
         raise BadValue("quantization_bit", bits, "4 or 8 of bitsandbytes is priced here")
     if bits == 8:
         return "int8"
-    return "nf4-double" if on(said.get("double_quantization", True)) else "nf4"
+    twice = on(said.get("double_quantization", True))
+    return "nf4-double" if twice and not on(said.get("no_double_quantization")) else "nf4"

@@ -18,6 +18,8 @@ from mofa_model.launch.table import Settings, Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ATTENTION,
     FEED_FORWARD,
+    PACKED,
+    PADDED,
     FineTuning,
     notes_of,
     targets_of,
@@ -62,7 +64,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         raise BadValue("model", tuning.model, f"torchtune builds {', '.join(_read('models'))}")
     keys, folder = Words(TRAINER, setting), f"/tmp/{tuning.model.rpartition('/')[2]}"  # noqa: S108 as its own recipes
     keys.add("dataset._component_", "torchtune.datasets.alpaca_cleaned_dataset")
-    keys.add("dataset.packed", tuning.documents)
+    keys.add("dataset.packed", tuning.documents != PADDED)  # so that sequences are full
     keys.add("output_dir", "out")
     _add_model(keys, model, folder, tuning, settings)
     keys.add("batch_size", int(strategy.mbs))
@@ -236,7 +238,7 @@ def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Rea
         dropout=float(said.value("model.lora_dropout") or 0.0) if rank else 0.0,
         optimizer={word: name for name, word in _OPTIMIZERS.items()}.get(component, component),
         pure=True,
-        documents=said.truth("dataset.packed"),
+        documents=PACKED if said.truth("dataset.packed") else PADDED,
         loss={word: name for name, word in _LOSSES.items()}.get(loss, loss),
         released=said.truth("optimizer_in_bwd"),
     )

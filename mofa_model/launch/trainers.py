@@ -23,6 +23,7 @@ from mofa_model.launch import (
     llama_factory,
     megatron,
     nemo,
+    peft,
     torchtitan,
     torchtune,
     trl,
@@ -181,8 +182,8 @@ def launch(
     run.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
     # A fine-tuner's file says the whole of a training.
-    said = [] if framework(trainer).engine != framework(trainer).name else _left_to_people(run)
     found = _TRAINERS[trainer].write(strategy, run)
+    said = [] if framework(trainer).engine != framework(trainer).name else _left(run, found)
     return replace(found, notes=(*found.notes, *said)) if said else found
 
 
@@ -221,12 +222,12 @@ def settings_of(
     )
 
 
-def _left_to_people(run: LaunchSettings) -> list[str]:
+def _left(run: LaunchSettings, found: Launch) -> list[str]:
     """Notes on options that the user has to set in the trainer's own words."""
     notes: list[str] = []
-    if run.optimizer != USUAL:
+    if run.optimizer != USUAL and "--optim" not in found.arguments:
         notes.append(f"choose the optimizer {run.optimizer} in the trainer's own words")
-    if run.adapters:
+    if run.adapters and peft.FILE not in found.files:
         notes.append(
             "say the adapters and the weights they stand beside in the trainer's own words"
         )

@@ -14,6 +14,8 @@ from mofa_model.launch.formats import document_for
 from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
+    PACKED,
+    PADDED,
     PAIRED,
     FineTuning,
     base_of,
@@ -48,7 +50,7 @@ _SHIPPED: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The files that make TRL run a layout."""
-    tuning = tuning_of(TRAINER, settings, task=_TASKS)
+    tuning = tuning_of(TRAINER, settings, task=_TASKS, loss=("chunked",))
     strategy, settings = in_samples(tuning, strategy, settings)
     said, engine = accelerate.configuration(strategy, settings)
     keys = Words(TRAINER, setting)
@@ -59,12 +61,13 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("learning_rate", tuning.learning_rate)
     keys.add("num_train_epochs", 1)
     keys.add("dtype", tuning.dtype)
-    keys.add("attn_implementation", "flash_attention_2" if tuning.documents else "sdpa")
+    apart = tuning.documents == PACKED
+    keys.add("attn_implementation", "flash_attention_2" if apart else "sdpa")
     keys.add("max_length", settings.sequence)
     if not paired:
-        keys.add("packing", True)  # without ends of documents too, so that sequences are full
-        keys.add("packing_strategy", "bfd" if tuning.documents else "wrapped")
-    keys.add("use_liger_kernel", True, when=tuning.loss == "fused")
+        packs = tuning.documents != PADDED
+        keys.add("packing", packs)  # without ends of documents too, so that sequences are full
+        keys.add("packing_strategy", "bfd" if apart else "wrapped", when=packs)
     _add_adapters(keys, tuning)
     recomputes = said["distributed_type"] != "FSDP"
     hugging_face.add_settings(keys, strategy, settings, recomputes=recomputes)
@@ -124,6 +127,12 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
     return _reading(document, "sft", open_file)
 
 
+def _documents(said: Mapping[str, Any]) -> str:
+    if not on(said.get("packing")):
+        return PADDED
+    return "" if said.get("packing_strategy") == "wrapped" else PACKED
+
+
 def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None) -> Reading:
     said = dict(document)
     path = said.pop("accelerate_config", None)
@@ -133,11 +142,12 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
             raise BadValue("accelerate_config", path, "name a file that can be read")
         beside = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
     said.setdefault("gradient_checkpointing", said.pop("activation_checkpointing", True))
+    if on(said.pop("no_gradient_checkpointing", False)):
+        said["gradient_checkpointing"] = False
     options = hugging_face.options_of(said, accelerate.TRAINER)
     if said.get("deepspeed_config_file"):
         options["--deepspeed_config_file"] = said["deepspeed_config_file"]
     found = accelerate.reading(beside, options, open_file)
-    packed, strategy = on(said.get("packing")), str(said.get("packing_strategy", "bfd"))
     rank = whole(said, "lora_r", 16) if on(said.get("use_peft")) else 0
     half = str(said.get("dtype", "float32")) in {"bfloat16", "float16"}
     mixed = {"FSDP": on(said.get("bf16", True)), "DEEPSPEED": True}  # these widen what they share
@@ -154,9 +164,9 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
         dropout=float(said.get("lora_dropout", 0.05)) if rank else 0.0,
         optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
         pure=pure,
-        documents=packed and strategy != "wrapped",
+        documents=_documents(said),
         task=task,
-        loss="fused" if on(said.get("use_liger_kernel")) else "whole",
+        loss="chunked",  # whatever Liger's kernels are told
     )
     return hugging_face.tuned(
         TRAINER, found, tuning, said, sequence=whole(said, "max_length", 1024)

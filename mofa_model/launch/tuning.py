@@ -17,6 +17,8 @@ PURE: Final = "bf16-pure"
 """The recipe in which nothing has a wide copy."""
 PAIRED: Final = frozenset({"dpo", "reward"})
 """Tasks whose sample is a pair of answers."""
+PACKED: Final = "packed"
+PADDED: Final = "padded"
 UNNAMED: Final = "ORGANISATION/MODEL"
 """Stands for a model whose place nobody knows."""
 BITS: Final = {"int8": 8, "nf4": 4, "nf4-double": 4}
@@ -45,8 +47,9 @@ class FineTuning:
     """Optimizer preset id."""
     pure: bool = False
     """Whether all that is trained is in the precision of the products."""
-    documents: bool = False
-    """Whether attention stops where packed documents end."""
+    documents: str = ""
+    """What a sequence is made of: packed documents that see themselves alone, one padded document;
+    empty = it is full, and its tokens see each other."""
     task: str = "sft"
     """What a sample teaches."""
     loss: str = "whole"

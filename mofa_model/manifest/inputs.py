@@ -49,7 +49,7 @@ from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.reliability import part_of_storage
 from mofa_model.spec.training import parse_documents
 from mofa_model.spec.transformer import read_imbalance
-from mofa_model.spec.tuning import ADAPTED, read_targets
+from mofa_model.spec.tuning import ADAPTED, Loss, read_targets
 from mofa_model.strategy import Strategy
 
 _FP8: Final = "fp8-delayed"
@@ -101,6 +101,7 @@ def to_inputs(
         documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
         if spec.training.documents
         else None,
+        loss=Loss(framework(trainer).usual("losses", "whole")),
     )
     whole = cluster_of(
         profile.spec,

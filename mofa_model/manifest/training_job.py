@@ -195,8 +195,8 @@ class TrainingPart(Part):
     documents: Annotated[str, Field(max_length=512)] | None = Field(
         default=None, examples=["512:3,8k"]
     )
-    """Lengths of the documents that are packed into a sequence, each with its share; without it
-    each sequence is one."""
+    """Lengths of the documents that are packed into a sequence, each with its share; after the
+    word padded, each is a sequence, padded to the longest of its micro-batch."""
     imbalance: Annotated[str, Field(max_length=32)] | None = Field(
         default=None, examples=["1.4:0.3"]
     )

@@ -13,7 +13,7 @@ from mofa_model.spec.calibration import (
     OverlapConstants,
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
-from mofa_model.spec.training import PackedDocuments, Precision, Training, UpdateRule, Workload
+from mofa_model.spec.training import Lengths, Precision, Training, UpdateRule, Workload
 from mofa_model.spec.transformer import Run, Transformer
 from mofa_model.spec.tuning import Adapters, FrozenFormat
 
@@ -26,11 +26,11 @@ __all__ = [
     "FrozenFormat",
     "Host",
     "HostConstants",
+    "Lengths",
     "Link",
     "LinkConstants",
     "MemoryConstants",
     "OverlapConstants",
-    "PackedDocuments",
     "Precision",
     "Run",
     "Training",

@@ -23,16 +23,20 @@ from mofa_model.units import Bytes, Count, Numeric
 
 _MOST: Final = 64
 """Lengths that a text may list."""
+_PADDED: Final = "padded"
+"""Word before the lengths of documents that are padded in place of packed."""
 
 
 @dataclass(frozen=True)
-class PackedDocuments:
-    """A distribution of lengths."""
+class Lengths:
+    """A distribution of lengths, and whether a sequence is packed of documents or padded to one."""
 
     lengths: tuple[float, ...]
     """Tokens of a document; one that is longer than a sequence is cut."""
     shares: tuple[float, ...]
     """How many documents of each length there are, in any unit."""
+    padded: bool = field(default=False, metadata=LATER)
+    """True where a sequence is one document, padded to the longest of its micro-batch."""
 
     def mean(self, sequence: Numeric, function: Callable[[Numeric], Numeric]) -> Numeric:
         """The mean over tokens of a function of the length of the token's document."""
@@ -43,14 +47,30 @@ class PackedDocuments:
             tokens, total = tokens + share * cut, total + share * cut * function(cut)
         return total / tokens
 
+    def longest(self, sequence: Numeric, number: Numeric, power: int = 1) -> Numeric:
+        """Expected longest of so many documents, or a power of it: F^n is its distribution.
 
-def parse_documents(text: str, *, field: str) -> PackedDocuments:
-    """Documents from a text of lengths, each with its share.
+        >>> Lengths((100.0, 300.0), (1.0, 1.0)).longest(4096, 2)
+        250.0
+        """
+        total, below = sum(self.shares), 0.0
+        found: Numeric = 0.0
+        for length, share in sorted(zip(self.lengths, self.shares, strict=True)):
+            upto = min(1.0, below + share / total)
+            found = found + np.minimum(length, sequence) ** power * (upto**number - below**number)
+            below = upto
+        return found if np.ndim(found) else float(found)
+
+
+def parse_documents(text: str, *, field: str) -> Lengths:
+    """Documents from a text of lengths, each with its share; the word padded comes before them.
 
     >>> parse_documents("512:3,8k", field="documents")
-    PackedDocuments(lengths=(512.0, 8000.0), shares=(3.0, 1.0))
+    Lengths(lengths=(512.0, 8000.0), shares=(3.0, 1.0), padded=False)
     """
-    parts = [part.partition(":") for part in text.split(",")]
+    word, _, rest = text.partition(",")
+    padded = word.strip().lower() == _PADDED
+    parts = [part.partition(":") for part in (rest if padded else text).split(",")]
     if len(parts) > _MOST:
         raise BadValue(field, text, f"at most {_MOST} lengths")
     lengths = tuple(float(units.count(length.strip(), field=field)) for length, _, _ in parts)
@@ -62,7 +82,7 @@ def parse_documents(text: str, *, field: str) -> PackedDocuments:
         raise BadValue(
             field, text, "write LENGTH:SHARE,… with lengths of at least 1 and shares above zero"
         )
-    return PackedDocuments(lengths, shares)
+    return Lengths(lengths, shares, padded)
 
 
 ADAM_MOMENTS = 8.0
@@ -170,8 +190,8 @@ class Training:
     """What updates the weights."""
     adapters: Adapters | None = field(default=None, metadata=LATER)
     """Adapters that are trained beside frozen weights; None = all weights are trained."""
-    documents: PackedDocuments | None = field(default=None, metadata=LATER)
-    """Documents that are packed into a sequence; None = each sequence is one."""
+    documents: Lengths | None = field(default=None, metadata=LATER)
+    """Documents of which sequences are made; None = each sequence is full, and one."""
     task: Task = field(default=Task.SFT, metadata=LATER)
     """What a sample teaches."""
     teacher: Transformer | None = field(default=None, metadata=LATER)
@@ -184,6 +204,29 @@ class Training:
     def __post_init__(self) -> None:
         whole(sequence=self.sequence, global_batch=self.global_batch)
         not_negative(tokens=self.tokens)
+
+    def length(self, number: Numeric) -> Numeric:
+        """Tokens of each sequence of a micro-batch of so many on average, padding counted.
+
+        >>> Training(sequence=4096, global_batch=2, precision=Precision(name="bf16"),
+        ...     documents=Lengths((100.0, 300.0), (1.0, 1.0), padded=True)).length(2)
+        250.0
+        """
+        if self.documents is None or not self.documents.padded:
+            return self.sequence
+        return self.documents.longest(self.sequence, number)
+
+    @property
+    def longest(self) -> Numeric:
+        """Tokens of the longest sequence of a run, which memory has to hold."""
+        if self.documents is None or not self.documents.padded:
+            return self.sequence
+        return np.minimum(self.sequence, max(self.documents.lengths))
+
+    @property
+    def step_tokens(self) -> Numeric:
+        """Tokens of an optimizer step, without padding."""
+        return self.global_batch * self.length(1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,6 @@ from mofa_model.units import Bytes, Numeric, Ratio
 _FEED_FORWARD: Final = ("gate", "up", "down")
 _FIXED: Final = frozenset({"router", "shared_gate"})
 """Linear layers that no group has: whoever adapts them names them."""
-GROUPS: Final = ("attention", "mlp", "experts")
-"""Groups of linear layers: those of attention or a recurrence, of what every token passes behind
-it, and of routed experts."""
 _MEANT: Final = {
     "all": ("attention", "mlp"),
     "all-linear": ("attention", "mlp"),
@@ -61,16 +58,19 @@ def read_targets(text: str | Iterable[str], known: Iterable[str], *, field: str)
     ['q', 'v']
     >>> sorted(read_targets("linear_qkv", ("q", "k", "v", "o"), field="targets"))
     ['k', 'q', 'v']
+    >>> sorted(read_targets("all", ("q", "o", "expert_up"), field="targets"))
+    ['attention']
     """
     linears = set(known)
+    linears |= {group_of(one) for one in linears} - {""}
     found: set[str] = set()
     for word in text.split(",") if isinstance(text, str) else text:
         name = word.strip().lower()
         bare = name.removesuffix("_proj")
         meant = _MEANT.get(name) or _MEANT.get(bare) or (bare,)
-        there = [one for one in meant if one in linears or one in GROUPS]
+        there = [one for one in meant if one in linears]
         if not there:
-            raise UnknownName(field, word, ("all", *GROUPS, *sorted(linears)))
+            raise UnknownName(field, word, ("all", *sorted(linears)))
         found.update(there)
     return frozenset(found)
 

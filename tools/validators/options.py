@@ -11,6 +11,7 @@ import json
 import sys
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -93,6 +94,63 @@ def accelerate() -> list[str]:
     ]
 
 
+def trl() -> list[str]:
+    """Keys of the file of `trl sft`, `trl dpo` and `trl reward`, which are options of these commands too."""
+    from trl.scripts import dpo, reward, sft
+
+    found = [one for script in (sft, dpo, reward) for one in flags(script.make_parser())]
+    return [one.removeprefix("--") for one in found]
+
+
+def axolotl() -> list[str]:
+    """Keys of its file, with those of the parts that are its own."""
+    from own import use
+
+    use("axolotl")
+    from axolotl.utils.schemas.config import AxolotlInputConfig
+
+    return [*keys(AxolotlInputConfig, "")]
+
+
+def llama_factory() -> list[str]:
+    """Keys of its file."""
+    from own import use
+
+    use("llamafactory")
+    from llamafactory.hparams.parser import _TRAIN_ARGS
+    from transformers import HfArgumentParser
+
+    return [one.removeprefix("--") for one in flags(HfArgumentParser(_TRAIN_ARGS))]
+
+
+def torchtune() -> list[str]:
+    """Keys of the configurations that it brings for fine-tuning, and those that its recipes ask for besides."""
+    from own import use
+
+    use("torchtune")
+    import torchtune
+    from omegaconf import DictConfig, OmegaConf
+
+    def leaves(part: DictConfig, before: str = "") -> Iterator[str]:
+        for name, value in part.items_ex(resolve=False):
+            if isinstance(value, DictConfig):
+                yield from leaves(value, f"{before}{name}.")
+            else:
+                yield f"{before}{name}"
+
+    home = Path(torchtune.__file__).parents[1] / "recipes"
+    files = [*home.glob("configs/**/*_full*.yaml"), *home.glob("configs/**/*lora*.yaml")]
+    asked = [
+        node.args[0].value
+        for path in home.glob("*_finetune_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "cfg.get"
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    return [*asked, *(one for path in files for one in leaves(OmegaConf.load(path)))]
+
+
 def deepspeed() -> list[str]:
     """Keys of DeepSpeed's configuration, and arguments of the trainer of transformers."""
     from deepspeed.runtime import config
@@ -140,8 +198,8 @@ def keys(model: Any, before: str) -> Iterator[str]:
 def main() -> None:
     """Print them."""
     with contextlib.redirect_stdout(sys.stderr):
-        found = globals()[sys.argv[1]]()
-    print(json.dumps(sorted(set(found) - {"--help"})))
+        found = globals()[sys.argv[1].replace("-", "_")]()
+    print(json.dumps(sorted(set(found) - {"--help", "help"})))
 
 
 if __name__ == "__main__":
