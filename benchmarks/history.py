@@ -1,6 +1,6 @@
 """What the history of a large pool costs Prometheus: a look a minute, and the first look after a restart.
 
-A real server holds two days of a pool at a scrape a minute: kube-state-metrics, node-exporter, DCGM of eight GPUs a node, pods of
+A real server holds four days of a pool at a scrape a minute: kube-state-metrics, node-exporter, DCGM of eight GPUs a node, pods of
 jobs that fill it, their trainers, and failures. The operator's looks are told by the server's own counts of the samples that queries
 read, and by its time of a core.
 
@@ -32,14 +32,19 @@ from mofa_local.processes import Processes  # noqa: E402
 from mofa_local.series import EXPORTER, Run, Series, Span, sampled  # noqa: E402
 from mofa_local.synthetic import DAY, HOUR, Job, Past, draw, node_names  # noqa: E402
 
+from mofa_operator.decide import ledger  # noqa: E402
+from mofa_operator.evidence import SettledDays  # noqa: E402
+from mofa_operator.keys import CLUSTER_PROFILE, FAILURE_LEDGER, Key  # noqa: E402
+from mofa_operator.objects import LiveProfile, live  # noqa: E402
 from mofa_operator.observe.history.history import KnownSamples, history  # noqa: E402
 from mofa_operator.observe.prometheus.client import Prometheus  # noqa: E402
 from mofa_operator.settings import PrometheusSettings  # noqa: E402
 from mofa_operator.snapshot import History  # noqa: E402
 
 NODES = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-OF_A_JOB, STEP = 100, 60
+OF_A_JOB, STEP, DAYS = 100, 60, 4
 MINUTES = 10
+KEY = Key(CLUSTER_PROFILE, "", "bench")
 RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))["history"]
 
 
@@ -68,7 +73,7 @@ def pool(end: int, nodes: int) -> Past:
     """A full pool with some failures of each kind."""
     jobs = tuple(Job(name=f"job-{k}", nodes=OF_A_JOB) for k in range(nodes // OF_A_JOB))
     counts = {"process": nodes // 100, "pod": nodes // 100, "job": nodes // 200}
-    past = draw(end=end, nodes=nodes + nodes // 20, days=2, jobs=jobs, failures=counts)  # type: ignore[arg-type]
+    past = draw(end=end, nodes=nodes + nodes // 20, days=DAYS, jobs=jobs, failures=counts)  # type: ignore[arg-type]
     names = node_names(len(past.nodes), "n")
     return replace(past, nodes=names, step=STEP, pod_step=STEP, trainer_step=STEP)
 
@@ -87,41 +92,64 @@ def profile() -> dict[str, Any]:
     spec = {
         "gpu": "h100-80gb-sxm",
         "nodeSelector": labels,
-        "prometheus": {"windowSeconds": 2 * DAY},
+        "prometheus": {"windowSeconds": DAYS * DAY},
     }
     return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
-        "metadata": {"name": "bench"},
+        "metadata": {"name": "bench", "uid": "u"},
         "spec": spec,
     }
 
 
-async def looks(url: str, end: int, minutes: int) -> list[tuple[float, float]]:
-    """What the looks of some minutes cost, the first of them with nothing known. [1, s]"""
-    known, costs = KnownSamples(), []
+async def look(
+    url: str, now: float, known: KnownSamples, settled: SettledDays | None
+) -> tuple[History, float, float]:
+    """A look, the samples that its queries read, and the server's time of a core. [1, s]"""
+    before, began = spent(url), time.perf_counter()
     async with Prometheus(PrometheusSettings(url=url, timeout=300)) as prometheus:
-        for minute in range(1 + minutes):
-            before, began = spent(url), time.perf_counter()
-            now = end - 60.0 * (minutes - minute)
-            found = await history(prometheus, profile(), now, known)
-            if not isinstance(found, History):
-                raise SystemExit(found.message)
-            samples, cpu = (b - a for a, b in zip(before, spent(url), strict=True))
-            costs.append((samples, cpu))
-            failures = sum(one.failures for one in found.classes.values())
-            print(
-                f"minute {minute:2d}: {samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, {time.perf_counter() - began:5.1f} s; "
-                f"{failures:g} failures in {found.node_days:.1f} node-days",
-                flush=True,
-            )
-    return costs
+        found = await history(prometheus, profile(), now, known, None, settled)
+    if not isinstance(found, History):
+        raise SystemExit(found.message)
+    samples, cpu = (b - a for a, b in zip(before, spent(url), strict=True))
+    failures = sum(one.failures for one in found.classes.values())
+    print(
+        f"{samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, {time.perf_counter() - began:5.1f} s; "
+        f"{failures:g} failures in {found.node_days:.1f} node-days",
+        flush=True,
+    )
+    return found, samples, cpu
+
+
+async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
+    """What the looks of some minutes cost, the first of them with nothing known, and one after a restart."""
+    known, costs = KnownSamples(), []
+    for minute in range(1 + minutes):
+        print(f"minute {minute:2d}: ", end="")
+        found, *cost = await look(url, end - 60.0 * (minutes - minute), known, None)
+        costs.append(cost)
+    body = profile()
+    days = ledger.merged((), found.days, (), DAYS * DAY, end)
+    status = ledger.ledger_status(LiveProfile(KEY, body), days, (), end, found)
+    kept = {"metadata": {"name": "bench", "ownerReferences": [{"uid": "u"}]}, "status": status}
+    settled = ledger.settled_days(LiveProfile(KEY, body, live(FAILURE_LEDGER, kept)))
+    if settled is None:
+        raise SystemExit("the ledger holds no day")
+    print("restart:   ", end="")
+    _, restarted, _ = await look(url, end, KnownSamples(), settled)
+    lacks = costs[0][0] * (end - settled.until) / (DAYS * DAY)
+    return {
+        "core_seconds_a_minute": sum(cpu for _, cpu in costs[1:]) / minutes,
+        "million_samples_a_minute": sum(samples for samples, _ in costs[1:]) / minutes / 1e6,
+        "restart_over_what_the_ledger_lacks": restarted / lacks,
+    }
 
 
 def looked(url: str, end: int, minutes: int, figures: Any) -> None:
     """Look in a process of its own, whose memory is the looks'."""
-    costs = asyncio.run(looks(url, end, minutes))
-    figures.put((costs, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3))
+    found = asyncio.run(looks(url, end, minutes))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    figures.put(found | {"megabytes_of_the_looks": memory})
 
 
 def main() -> int:
@@ -140,15 +168,9 @@ def main() -> int:
         figures = spawn.Queue()
         child = spawn.Process(target=looked, args=(server.url, end, MINUTES, figures))
         child.start()
-        costs, memory = figures.get()
+        found = figures.get()
         child.join()
-    return judged(
-        {
-            "core_seconds_a_minute": sum(cpu for _, cpu in costs[1:]) / MINUTES,
-            "million_samples_a_minute": sum(samples for samples, _ in costs[1:]) / MINUTES / 1e6,
-            "megabytes_of_the_looks": memory,
-        }
-    )
+    return judged(found)
 
 
 def judged(figures: dict[str, float]) -> int:

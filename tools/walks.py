@@ -171,7 +171,7 @@ ETTR."""
 SURROUNDINGS = frozenset(
     {
         *("IncidentRules", "LoopSettings", "Signal", "Span"),
-        *("LiveObject", "LiveProfile", "Dependencies", "Named"),
+        *("LiveObject", "LiveProfile", "SettledDays", "Dependencies", "Named"),
         *("FailureAssumptions", "Cluster", "ClusterProfileSpec"),
     }
 )

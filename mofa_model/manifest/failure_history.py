@@ -263,6 +263,9 @@ class DayPart(Part):
     """By recovery class."""
     account: Annotated[list[AccountRow], Field(max_length=400)] = Field(default_factory=list)
     """Where the node-time of the pool went; it adds up to the capacity."""
+    settled: bool | None = None
+    """Whether it was counted hours after its end, so that nothing that began on it was open;
+    missing = it was not."""
 
 
 class WeekPart(Part):
@@ -293,5 +296,11 @@ class FailureLedgerStatus(Part):
     weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(default_factory=list)
     """What it held before the window moved on, by weeks: the assumptions are checked over all of
     it."""
+    counted_by: Annotated[str, Field(max_length=64)] | None = None
+    """Version and rules by which Prometheus' days were counted: with others they are read anew."""
+    repairing: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=1000)] = (
+        Field(default_factory=list)
+    )
+    """Nodes that were in repair, behind cordons or taints that are no configuration."""
     time: Moment | None = None
     """When it was written: a few times a day, and only when it changed."""

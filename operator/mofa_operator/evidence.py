@@ -42,6 +42,8 @@ class Day:
     classes: ByClass
     account: tuple[NodeTime, ...] = ()
     """Where the node-time of the pool went; empty = the witness does not see that."""
+    settled: bool = False
+    """Whether it was counted hours after its end, so that nothing that began on it was open."""
 
 
 def days_in(rows: object) -> tuple[Day, ...]:
@@ -53,6 +55,7 @@ def days_in(rows: object) -> tuple[Day, ...]:
             covered=number(row.get("coveredSeconds")),
             classes=evidence_in(row.get("classes")),
             account=account_in(row.get("account"), date),
+            settled=row.get("settled") is True,
         )
         for date, row in _dated(rows)
         if isinstance(witness := row.get("witness"), str) and witness in (PROMETHEUS, WATCH)
@@ -84,6 +87,22 @@ def _dated(rows: object) -> Iterator[tuple[str, Mapping[str, object]]]:
         date = row.get("date") if isinstance(row, Mapping) else None
         if isinstance(date, str) and _DATE.fullmatch(date):
             yield date, row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettledDays:
+    """What a ledger holds of a pool, so that a restart need not read it again."""
+
+    counted_by: str
+    """Version and rules by which it was counted."""
+    until: float
+    """Every day before this moment is settled. [s]"""
+    by_jobs: bool
+    """Whether interruptions of jobs are its evidence, and not nodes that failed."""
+    node_days: float
+    """Exposure of these days. [node d]"""
+    repairing: frozenset[str] = frozenset()
+    """Nodes that were in repair when it was written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -265,6 +265,10 @@ class History:
     """Recovery times by class, one by one. [s]"""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Median time of each phase of recovery that was seen. [s]"""
+    counted_by: str = ""
+    """Version and rules by which it was counted; empty = not by Prometheus."""
+    repairing: tuple[str, ...] = ()
+    """Nodes that are in repair now."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,8 +27,10 @@ from mofa_local.synthetic import (
     node_names,
     truth,
 )
+from operator_objects import profile_with
 
 from mofa_model.cli import main
+from mofa_operator.decide import ledger
 from mofa_operator.evidence import date_of
 from mofa_operator.observe.history import history
 from mofa_operator.observe.progress.telemetry import JobSeries, running
@@ -110,10 +112,12 @@ def profile(days=30, selector=LABELS, **matchers):
     }
 
 
-def look(url, body=None, now=END, known=None):
+def look(url, body=None, now=END, known=None, settled=None):
     async def ask():
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
-            return await history.read_history(prometheus, body or profile(), now, known)
+            return await history.read_history(
+                prometheus, body or profile(), now, known, None, settled
+            )
 
     return asyncio.run(ask())
 
@@ -342,6 +346,60 @@ def test_stretches_that_are_over_are_asked_for_once(url):
     again = look(url, known=known, now=END + 60)
     assert failures(again) == failures(first)
     assert all(known._kept[key] is value for key, value in kept.items())
+
+
+def samples_read(url):
+    """Samples that the server's queries have read so far."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as page:
+        lines = page.read().decode().splitlines()
+    name = "prometheus_engine_query_samples_total "
+    return float(next(line for line in lines if line.startswith(name)).removeprefix(name))
+
+
+def written_at(url, now):
+    """The profile with its ledger, written after a look at a moment."""
+    found = look(url, now=now)
+    body = profile() | {"metadata": {"name": "east", "uid": "u"}}
+    days = ledger.merged((), found.days, (), 30 * DAY, now)
+    status = ledger.ledger_status(profile_with(body), days, (), now, found)
+    owner = {"metadata": {"name": "east", "ownerReferences": [{"uid": "u"}]}, "status": status}
+    return profile_with(body, owner)
+
+
+@pytest.mark.parametrize("hours", [1, 7, 30])
+def test_after_a_restart_only_what_the_ledger_lacks_is_read_and_the_days_are_the_same(url, hours):
+    """The days of a whole look at the end, and those of the ledger of some hours before with what was read after it."""
+    before = samples_read(url)
+    whole = look(url)
+    between = samples_read(url)
+    pool = written_at(url, END - hours * HOUR)
+    settled, start = ledger.settled_days(pool), samples_read(url)
+    assert END - settled.until <= hours * HOUR + 30 * HOUR, "all but the last days are settled"
+    partial = look(url, settled=settled)
+    cost = (samples_read(url) - start) / (between - before)
+    assert cost <= (END - settled.until + 12 * HOUR) / (30 * DAY), "and six hours before them"
+    joined = ledger.merged(pool.days, partial.days, (), 30 * DAY, END)
+    expected = ledger.merged((), whole.days, (), 30 * DAY, END)
+    assert [(day.date, day.classes) for day in joined] == [
+        (
+            day.date,
+            {
+                name: dataclasses.replace(
+                    one, node_days=pytest.approx(one.node_days, abs=0.02),
+                    recovery_seconds=pytest.approx(one.recovery_seconds, abs=60),
+                )
+                for name, one in day.classes.items()
+            },
+        )
+        for day in expected
+    ]  # fmt: skip
+
+
+def test_a_ledger_of_other_rules_is_read_anew(url):
+    settled = ledger.settled_days(written_at(url, END))
+    body = profile()
+    body["spec"]["incidents"] = {"shortestOutageSeconds": 900}
+    assert len(look(url, body, settled=settled).days) == len(look(url, body).days) > 25
 
 
 # ----------------------------------------------------------------------------------------- throughput

@@ -22,6 +22,8 @@ from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.looks import again_and_again
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.job import HASH
+from mofa_operator.decide.ledger import settled_days
+from mofa_operator.evidence import SettledDays
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
@@ -123,11 +125,17 @@ def history_queue(
 ) -> PeriodicQueue:
     """Asks Prometheus again and again for the history of every included profile."""
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
+    at_start: dict[
+        str, SettledDays | None
+    ] = {}  # what is read since is kept, so no more is left out
 
     async def ask(profile: LiveObject) -> History | NoHistory:
         now, name = time.time(), profile.key.name
+        if isinstance(profile, LiveProfile):
+            at_start.setdefault(profile.uid, settled_days(profile))
+        left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
         try:
-            return await history(prometheus, profile.body, now, known, lately.known(name, now))
+            return await history(prometheus, profile.body, now, known, nodes, left_out)
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             why = f"{type(error).__name__}: {error}"

@@ -102,7 +102,7 @@ class _Look:
             why = f"what Prometheus answered cannot be: {wrong}"
             return self._without(Reason.HISTORY_UNAVAILABLE, why)
         alone = ledger.rounded(history.classes, history.window, history.coverage)
-        if not history.days or self._window < _LEAST:
+        if not (history.days or history.counted_by) or self._window < _LEAST:
             return self._judged(history, alone, self._stored)
         window = max(self._window, history.window)
         days = ledger.merged(self._stored, history.days, self._watched, window, self._snapshot.now)

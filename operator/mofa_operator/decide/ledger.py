@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
 from datetime import date as calendar
-from datetime import timedelta
 from functools import reduce
 from itertools import groupby
 from typing import Final
@@ -32,9 +32,9 @@ from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence, to
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.decide.status import moment, moved, same
-from mofa_operator.evidence import PROMETHEUS, Day, date_of
+from mofa_operator.evidence import PROMETHEUS, Day, SettledDays, date_of
 from mofa_operator.objects import LiveProfile, Written
-from mofa_operator.snapshot import History
+from mofa_operator.snapshot import History, NoHistory
 
 MOST_DAYS: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
@@ -46,6 +46,8 @@ MOST_JOBS: Final = 20
 """Jobs that the account of a day names: those that lost most. [1]"""
 QUARTER: Final = 21600.0
 """Once this much more of a day is known, it is written, whatever it says. [s]"""
+_AS_READ: Final = ("countedBy", "repairing")
+"""Fields that only a look at Prometheus changes."""
 _COARSE: Final = 10.0
 """From this many node-days on, tenths are precise enough. [node d]"""
 _WRONG: Final = 0.01
@@ -218,6 +220,7 @@ def written(days: Iterable[Day]) -> list[Written]:
             "coveredSeconds": round(day.covered),
             "classes": _rows(day.classes),
             **({"account": account_rows(day.account)} if day.account else {}),
+            **({"settled": True} if day.settled else {}),
         }
         for day in days
     ]
@@ -262,12 +265,43 @@ def weeks_with(
     return tuple(found[monday] for monday in sorted(found)[-MOST_WEEKS:])
 
 
+def settled_days(profile: LiveProfile) -> SettledDays | None:
+    """What the ledger of a profile holds of Prometheus' days; None where it holds none whole."""
+    days = {day.date: day for day in profile.days if day.witness == PROMETHEUS}
+    counted_by = profile.counted.get("countedBy")
+    if not days or not isinstance(counted_by, str):
+        return None
+    until, node_days = calendar.fromisoformat(min(days)), 0.0
+    while (day := days.get(until.isoformat())) is not None and day.settled:
+        node_days += max((one.node_days for one in day.classes.values()), default=0.0)
+        until += timedelta(days=1)
+    if until.isoformat() == min(days):
+        return None
+    repairing = profile.counted.get("repairing")
+    return SettledDays(
+        counted_by=counted_by,
+        until=datetime.combine(until, time(), UTC).timestamp(),
+        by_jobs=any(set(day.classes) - {RecoveryClass.POD} for day in days.values()),
+        node_days=node_days,
+        repairing=frozenset(map(str, repairing if isinstance(repairing, list) else ())),
+    )
+
+
 def ledger_status(
-    profile: LiveProfile, new_days: Iterable[Day], weeks: Sequence[DatedEvidence], now: float
+    profile: LiveProfile,
+    new_days: Iterable[Day],
+    weeks: Sequence[DatedEvidence],
+    now: float,
+    history: History | NoHistory | None = None,
 ) -> Written | None:
     """The status of a profile's FailureLedger; None where it says that already. `now` in [s]."""
     days = trimmed(new_days, now)
     made = _status(days, weeks, now)
+    if made and isinstance(history, History) and history.counted_by:
+        made |= {"countedBy": history.counted_by}
+        made |= {"repairing": list(history.repairing)} if history.repairing else {}
+    elif made:
+        made |= {name: profile.counted[name] for name in _AS_READ if name in profile.counted}
     says_it = same({**profile.counted, "time": ""}, {**made, "time": ""}) and not profile.unmoved
     return None if says_it else made
 

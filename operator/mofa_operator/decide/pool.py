@@ -259,7 +259,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     return _decided(
         snapshot,
         status,
-        ledger=ledger_status(pool, reading.days, weeks, snapshot.now) if is_written else None,
+        ledger=ledger_status(pool, reading.days, weeks, snapshot.now, snapshot.history)
+        if is_written
+        else None,
         event=event or _episode(complete, stands, usable=reading.usable),
         figures=PoolFigures(
             snapshot=snapshot,

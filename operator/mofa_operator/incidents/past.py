@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from mofa_model.manifest.cluster_profile import IncidentRules
@@ -43,6 +44,8 @@ class Past:
     """Where the node-time of the pool went, by day, job, state and cause."""
     warnings: tuple[str, ...]
     """What is doubtful, in sentences."""
+    repairing: tuple[str, ...] = ()
+    """Nodes behind a cordon or taint at the end, and no configuration."""
 
     @property
     def pool_pods(self) -> list[PodTimeline]:
@@ -57,8 +60,12 @@ class Past:
         return {name: seen for name, seen in times.items() if seen}
 
 
-def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
-    """The past that the time lines of a pool show, by the rules of its profile."""
+def past(
+    timelines: PoolTimelines, rules: IncidentRules, repairing: AbstractSet[str] = frozenset()
+) -> Past:
+    """The past that the time lines of a pool show, by the rules of its profile; `repairing` are
+    nodes that are known to have been in repair at its begin.
+    """
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
@@ -67,7 +74,7 @@ def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
         replace(node, pod_timelines=tuple(on_node[node.name]))
         for node in timelines.node_timelines.values()
     ]
-    keys = configured(nodes)
+    keys = configured(nodes, repairing)
     nodes = [replace(node, configured=keys(node)) for node in nodes]
     timelines = replace(timelines, node_timelines={node.name: node for node in nodes})
     step = timelines.sample_spacing
@@ -112,6 +119,13 @@ def past(timelines: PoolTimelines, rules: IncidentRules) -> Past:
         training_spans={name: joined(spans) for name, spans in training.items()},
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
+        repairing=tuple(
+            sorted(
+                node.name
+                for node in nodes
+                if any(b >= until - 3 * node.sample_spacing for _, b in node.cordons)
+            )
+        ),
         pod_timelines=timelines.pod_timelines,
         account=account(timelines, found, rules.checkpoint_seconds),
         warnings=tuple(

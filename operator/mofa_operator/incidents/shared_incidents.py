@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from statistics import median
 from typing import Final
@@ -39,8 +40,11 @@ _OF_DOMAINS: Final = (
 """Causes of faults that a domain may share: a rack's power or switch, an NVLink domain."""
 
 
-def configured(timelines: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], frozenset[str]]:
+def configured(
+    timelines: Sequence[NodeTimeline], repairing: AbstractSet[str] = frozenset()
+) -> Callable[[NodeTimeline], frozenset[str]]:
     """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
+    What stands on nodes that are known to be in repair is none.
 
     A cordon is a change. What stands throughout, or on most of the pool for days, or what training
     pods are placed under, is how the pool is set up.
@@ -77,7 +81,9 @@ def configured(timelines: Sequence[NodeTimeline]) -> Callable[[NodeTimeline], fr
         (key, name)
         for key, spans in standing.items()
         for name in spans
-        if (key or len(spans) > _MOST * len(timelines)) and throughout(key, name)
+        if name not in repairing
+        and (key or len(spans) > _MOST * len(timelines))
+        and throughout(key, name)
     }
 
     def keys(node: NodeTimeline) -> frozenset[str]:

@@ -97,6 +97,7 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.incidents.past import Past
     from mofa_operator.incidents.timelines import Span
     from mofa_operator.observe.history.history import pool_past
+    from mofa_operator.observe.history.pool_samples import window_days
     from mofa_operator.observe.prometheus.client import Prometheus
     from mofa_operator.observe.prometheus.promql import Pool
     from mofa_operator.observe.source import environment
@@ -124,7 +125,8 @@ def run(arguments: Namespace) -> int:
 
     async def read(tell: Callable[[float], None]) -> Past | NoHistory:
         async with Prometheus(environment(arguments.prometheus)) as prometheus:
-            return await pool_past(prometheus, pool, Span(start, end), rules, progress=tell)
+            first = window_days(end, end - start)[0].start
+            return await pool_past(prometheus, pool, Span(first, end), rules, progress=tell)
 
     with output.progress("reading Prometheus", 1.0) as tell:
         found = asyncio.run(read(tell))

@@ -12,22 +12,25 @@ over all ready node-days.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
+from mofa_model import VERSION
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
-from mofa_model.manifest.cluster_profile import IncidentRules
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import DAY
-from mofa_operator.evidence import PROMETHEUS, Day, date_of
+from mofa_model.units import DAY, HOUR
+from mofa_operator.evidence import PROMETHEUS, Day, SettledDays, date_of
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.timelines import Span, length, overlap
@@ -41,6 +44,8 @@ from mofa_operator.observe.history.node_names import (
 from mofa_operator.observe.history.pool_samples import (
     PoolSamples,
     blind_spots,
+    days_end,
+    days_of,
     merged,
     pool_timelines,
     read_stretch,
@@ -54,6 +59,9 @@ from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
 """Share of ready node-days with training pods above which their recoveries are the evidence. [1]"""
+BEFORE: Final = 6 * HOUR
+"""How long after its end a day is settled, and how far before a day that the ledger lacks is read:
+what began earlier is over, or it is a repair, which the ledger names. Ours. [s]"""
 _AT_ONCE: Final = 2
 """Pieces of time that are read at the same time. [1]"""
 KnownSamples: TypeAlias = LruCache[PoolSamples]
@@ -68,10 +76,11 @@ async def history(
     now: float,
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
+    settled: SettledDays | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
-        return await read_history(prometheus, profile, now, known_samples, known_nodes)
+        return await read_history(prometheus, profile, now, known_samples, known_nodes, settled)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
 
@@ -82,8 +91,13 @@ async def read_history(
     now: float,
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
+    settled: SettledDays | None = None,
 ) -> History | NoHistory:
-    """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes."""
+    """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
+
+    Days that the ledger holds (`settled`) are not read, but for `BEFORE`, by which what began just
+    before is known.
+    """
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
     pool = Pool.of(
         spec.prometheus.matchers,
@@ -92,10 +106,31 @@ async def read_history(
         spec.prometheus.exporter_namespaces,
     )
     window = float(spec.prometheus.window_seconds)
+    days, by = window_days(now, window), _counted_by(spec)
+    if settled is not None and (
+        settled.counted_by != by or settled.until - BEFORE <= days[0].start
+    ):
+        settled = None
+    start = days[0].start if settled is None else settled.until - BEFORE
     found = await pool_past(
-        prometheus, pool, Span(now - window, now), spec.incidents, known_samples, known_nodes
+        prometheus,
+        pool,
+        Span(start, now),
+        spec.incidents,
+        known_samples,
+        known_nodes,
+        repairing=frozenset() if settled is None else settled.repairing,
     )
-    return found if isinstance(found, NoHistory) else _history(found, window_days(now, window))
+    if isinstance(found, NoHistory):
+        return found
+    return replace(_history(found, days, settled), counted_by=by)
+
+
+def _counted_by(spec: ClusterProfileSpec) -> str:
+    """Our version, and the part of a profile by which its pool is counted, in one word."""
+    parts = (spec.node_selector, spec.prometheus.model_dump(), spec.incidents.model_dump())
+    text = json.dumps(parts, default=str, sort_keys=True)
+    return f"{VERSION}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
 async def pool_past(
@@ -106,8 +141,11 @@ async def pool_past(
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
+    repairing: frozenset[str] = frozenset(),
 ) -> Past | NoHistory:
-    """What happened to a pool in a window; `progress` is called with each share that was read."""
+    """What happened to a pool in a window; `progress` is called with each share that was read, and
+    nodes `repairing` were in repair at its begin.
+    """
     now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     left_out = await untrusted(Asking(prometheus, now), pool)
@@ -122,7 +160,7 @@ async def pool_past(
     naming = await node_naming(prometheus, pool, known_nodes, now)
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
-    wanted = window_days(now, stretch.seconds)
+    wanted = days_of(Span(stretch.start, days_end(now)))
     kept = KnownSamples() if known_samples is None else known_samples
     days = await _samples(prometheus, pool, naming, wanted, kept, now, progress)
     names = frozenset().union(*(day.nodes for day in days))
@@ -132,7 +170,7 @@ async def pool_past(
     if wrong := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     timelines = pool_timelines(days)
-    found = past(timelines, rules)
+    found = past(timelines, rules, repairing)
     there = {naming.host(s.labels) for s in (await prometheus.query(pool.nodes_at(), now)).samples}
     warnings = [
         left_out,
@@ -164,7 +202,7 @@ async def _samples(
         progress(piece.seconds / whole)
         return found
 
-    async def settled(start: float, end: float) -> PoolSamples:
+    async def over(start: float, end: float) -> PoolSamples:
         """A piece that is over; what is kept of it is continued."""
         key = (prometheus.address, pool, start)
         known = kept.get(key)
@@ -195,7 +233,7 @@ async def _samples(
         return found
 
     seams = await seams_of(prometheus, pool, stretches, now, known_until)
-    pieces = [settled(start, end) for start, end in pairwise(seams)]
+    pieces = [over(start, end) for start, end in pairwise(seams)]
     return await together(*pieces, last(Span(seams[-1], stretches[-1].end)))
 
 
@@ -246,19 +284,23 @@ def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> 
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _history(found: Past, days: Sequence[Span]) -> History:
-    """The history that a past comes to."""
+def _history(found: Past, days: Sequence[Span], settled: SettledDays | None) -> History:
+    """The history that a past comes to; of days that the ledger holds it says nothing."""
     window = days[-1].end - days[0].start
     ready = {node: length(spans) for node, spans in found.exposed.items()}
     busy = sum(map(length, found.training_spans.values()))
-    rests_on_jobs = busy > 0 and busy >= BUSY * sum(ready.values())
+    whole = sum(ready.values()) + (DAY * settled.node_days if settled is not None else 0.0)
+    rests_on_jobs = (busy > 0 and busy >= BUSY * whole) or (settled is not None and settled.by_jobs)
+    since = days[0].start if settled is None else settled.until
     exposed = found.training_spans if rests_on_jobs else found.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     fault = InterruptionClass.FAULT
     interruptions = [
         one
         for one in found.incidents
-        if one.cause.interrupts and (one.cause.counts or one.cause.by is not fault)
+        if one.cause.interrupts
+        and (one.cause.counts or one.cause.by is not fault)
+        and (settled is None or one.start >= since)
     ]
     of_nodes = [one for one in interruptions if one.kind != "job" and one.cause.by is fault]
     counts_restarts = any(pod.containers for pod in found.pool_pods)
@@ -290,9 +332,10 @@ def _history(found: Past, days: Sequence[Span]) -> History:
         missing=missing,
         warnings=found.warnings,
         at=days[-1].end,
-        days=_by_day(found, days, exposed, by_class),
+        days=_by_day(found, [day for day in days if day.start >= since], exposed, by_class),
         recoveries={name: times for name, times in recoveries.items() if times},
         phases={name: median(times) for name, times in found.phases.items()},
+        repairing=found.repairing,
     )
 
 
@@ -322,7 +365,7 @@ def _by_day(
 ) -> tuple[Day, ...]:
     """The history by UTC days; an incident counts on the day it began, or the last sampled one."""
     covered = {date_of(day.start): length(overlap(found.sampled, [day])) for day in days}
-    last = max(date for date, seconds in covered.items() if seconds)
+    last = max((date for date, seconds in covered.items() if seconds), default="")
 
     def counted(incident: Incident) -> str:
         date = date_of(incident.start)
@@ -345,6 +388,7 @@ def _by_day(
                 covered=covered[date],
                 classes=classes,
                 account=tuple(one for one in found.account if one.date == date),
+                settled=days[-1].end - day.end >= BEFORE,
             )
         )
     return tuple(made)

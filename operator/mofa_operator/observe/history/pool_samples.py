@@ -73,8 +73,16 @@ def window_days(now: float, window: float) -> list[Span]:
     [0.08, 1.0, 1.0, 0.93]
     """
     step = max(GRID, math.floor(min(window / 100, DAY) / GRID) * GRID)
-    end = math.floor(now / GRID) * GRID
-    return days_of(Span(math.floor((now - window) / step) * step, end))
+    return days_of(Span(math.floor((now - window) / step) * step, days_end(now)))
+
+
+def days_end(now: float) -> float:
+    """The last moment that is read: looks within five minutes read the same. [s]
+
+    >>> days_end(1_700_000_150)
+    1700000100
+    """
+    return math.floor(now / GRID) * GRID
 
 
 def days_of(stretch: Span) -> list[Span]:
