@@ -261,6 +261,25 @@ def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_o
         assert (code, out, err.count("\n"), words in err) == (2, "", 1, True), err
 
 
+def test_the_account_adds_up_to_the_nodes_and_a_week_stands_beside_the_week_before(url, capsys):
+    account = told(url, capsys, "nodes")["account"]
+    assert account["capacity_node_days"] == pytest.approx(8 * 3, rel=0.01)
+    assert sum(account["node_days"].values()) == pytest.approx(account["capacity_node_days"])
+    lost = account["lost_node_days"]
+    assert lost["node-down"] == pytest.approx(2.42 / 24, rel=0.05)
+    assert lost["rack-outage"] == pytest.approx(3 * 3.0 / 24, rel=0.05)
+    assert "observer-failed" not in lost
+    _, out, _ = asked(url, capsys, "nodes", "--account")
+    assert f"{account['capacity_node_days']:.6g} node-days in all" in out
+    for form in ("markdown", "html"):
+        code, out, _ = asked(url, capsys, "nodes", "--account", "week", "-o", form)
+        assert (code, "What changed since the week before" in out, "rack-outage" in out) == (
+            0,
+            True,
+            True,
+        )
+
+
 def test_people_get_a_table_and_what_cannot_be_read_is_one_line(url, capsys):
     code, out, _ = asked(url, capsys, "nodes")
     assert (code, "4 failures in" in out, "rack-outage" in out, "flap" in out) == (

@@ -8,14 +8,32 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 from mofa_local.processes import Processes
 from mofa_local.prometheus import Prometheus as Server
 from mofa_local.prometheus import backfill
 
+from mofa_lab.validate.account import scored, told, true_account
 from mofa_model.cli import main
+from mofa_model.manifest.cluster_profile import IncidentRules
+from mofa_operator.fleet.series import WANTED
+from mofa_operator.incidents.timelines import (
+    BOOT,
+    CORDON,
+    COUNTED,
+    DETECTED,
+    PROBLEM,
+    REMAP,
+    TAINT,
+    XID,
+    XID_COUNT,
+)
+from mofa_operator.observe.history import history
+from mofa_operator.verbs.incidents import _written
 
 FOLDER = Path(os.environ.get("MOFA_FAILURE_HISTORIES") or "/nowhere")
 SCENARIOS = sorted((FOLDER / "scenarios").glob("*.toml"))
@@ -83,3 +101,77 @@ def test_failures_are_found_each_once_with_its_cause_its_recovery_and_the_time_a
     ) * 3, job
     assert 0.8 <= job["recovery"]["median_ratio"] <= 1.2
     assert all(abs(off) <= 0.01 for off in said["exposure_error"].values()), said["exposure_error"]
+
+
+def test_accounts_close_and_what_was_kept_is_right_to_a_hundredth(tmp_path, capsys):
+    """Hangs that no exporter shows are kept, so one scenario may be four in a hundred off."""
+    rows = []
+    for scenario in SCENARIOS:
+        _, found = found_in(scenario, tmp_path, capsys)
+        truth = true_account(FOLDER / "histories.py", scenario)
+        rows += scored(scenario.stem, truth, told(json.loads(Path(found).read_text("utf-8"))))
+    assert all(abs(row.off) <= 0.01 for row in rows if row.what == "capacity"), rows
+    kept = [abs(row.off) for row in rows if row.what == "kept"]
+    assert (median(kept) <= 0.01, max(kept) <= 0.04) == (True, True), kept
+    causes = [abs(row.off) for row in rows if row.what.startswith("lost to ")]
+    assert median(causes) <= 0.12, causes  # nobody says how often jobs save
+
+
+WITNESSES = {
+    "node exporter": lambda pool: without_signals(pool, BOOT),
+    "DCGM exporter": lambda pool: without_signals(
+        replace(pool, gpu_busy={}), XID, XID_COUNT, REMAP
+    ),
+    "node-problem-detector": lambda pool: without_signals(pool, PROBLEM, DETECTED, COUNTED),
+    "cordons of nodes": lambda pool: without_signals(pool, CORDON, TAINT),
+    "labels of pods": lambda pool: replace(pool, pod_timelines={}),
+    "restarts of containers": lambda pool: replace(
+        pool,
+        pod_timelines={
+            uid: replace(pod, exits=(), containers=0) for uid, pod in pool.pod_timelines.items()
+        },
+    ),
+    "steps or activity of jobs": lambda pool: replace(pool, gpu_busy={}, stalls={}),
+}
+
+
+def without_signals(pool, *signals):
+    """Time lines of a pool as they are where nobody publishes these signals."""
+    return replace(
+        pool,
+        node_timelines={
+            name: replace(
+                node,
+                timelines=tuple(line for line in node.timelines if line.signal not in signals),
+                signals=node.signals - frozenset(signals),
+            )
+            for name, node in pool.node_timelines.items()
+        },
+    )
+
+
+def test_so_many_failures_hide_behind_each_witness_as_doctor_says(tmp_path, capsys, monkeypatch):
+    """Over all scenarios, to seven in a hundred: other histories have other failures."""
+    real, seen = history.past, []
+    monkeypatch.setattr(history, "past", lambda pool, rules: seen.append(pool) or real(pool, rules))
+    truths = [found_in(scenario, tmp_path, capsys)[0] for scenario in SCENARIOS]
+
+    def found(witness):
+        pairs = []
+        for truth, pool in zip(truths, seen, strict=True):
+            told = [_written(one) for one in real(witness(pool), IncidentRules()).incidents]
+            answer = Path(truth).with_suffix(".ablated")
+            answer.write_text(json.dumps({"incidents": told}), "utf-8")
+            pairs += [truth, str(answer)]
+        scores = tmp_path / "scores.json"
+        scoring = [sys.executable, str(FOLDER / "score.py"), *pairs, "--json", str(scores)]
+        subprocess.run(scoring, check=True, capture_output=True)
+        said = json.loads(scores.read_text("utf-8"))
+        return [said[kind]["found"] for kind in ("node", "job")]
+
+    whole = found(lambda pool: pool)
+    for one in WANTED:
+        if one.about in WITNESSES:
+            left = found(WITNESSES[one.about])
+            hidden = [1 - some / every for some, every in zip(left, whole, strict=True)]
+            assert hidden == pytest.approx(one.hides, abs=0.07), one.about

@@ -14,6 +14,7 @@ from mofa_local.blocks import write_block
 from mofa_local.synthetic import DAY
 from pools import pool
 
+from mofa_model.cli import main
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import CLUSTER_PROFILE
 
@@ -137,13 +138,35 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             cluster.kubectl("delete", JOB_SET.resource, "llama", "-n", namespace)
 
 
+def account_at_every_door(world, name, capsys):
+    """Node-days by state, which ledger, metrics and `kubectl mofa top` tell to the digit."""
+    told = {}
+
+    def agreed():
+        rows = [row for day in world.days(name) for row in day.get("account", ())]
+        by_state = {row["state"]: 0.0 for row in rows}
+        for row in rows:
+            by_state[row["state"]] = round(by_state[row["state"]] + float(row["nodeDays"]), 4)
+        shown = {
+            state: world.metric("mofa_pool_node_days", pool=name, state=state) for state in by_state
+        }
+        capsys.readouterr()
+        assert main(["top", "--told", "-o", "json"]) == 0
+        top = json.loads(capsys.readouterr().out)["accounts"].get(name, {}).get("node_days")
+        told.update(by_state)
+        return bool(by_state) and by_state == shown == top
+
+    until(agreed, what="one account at every door")
+    return told
+
+
 @pytest.mark.parametrize(
     "known",
     [(3, KNOWN), pytest.param((3, 6, KNOWN), marks=pytest.mark.soak)],
     ids=lambda known: f"{len(known)} times",
 )
 def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted_once(
-    cluster, processes, binaries, tmp_path, known
+    cluster, processes, binaries, tmp_path, known, monkeypatch, capsys
 ):
     """It knows three days of ten, or then six, and all of them again."""
     pasts = {}
@@ -162,6 +185,8 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
         assert len(dates) in {KNOWN, KNOWN + 1}
         kept = [row for day in days for row in day["classes"] if day["date"] in dates]
         assert sum(row["failures"] for row in kept) == 46
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        account = account_at_every_door(world, name, capsys)
         now = time.time()
         for since in (0.0 if one == KNOWN else now - one * DAY for one in known):
             world.server.stop()
@@ -188,3 +213,5 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
             assert shown == pytest.approx(whole(found)[1], rel=0.01), (
                 "metrics show the ledger, not the server"
             )
+            again = account_at_every_door(world, name, capsys)
+            assert sum(again.values()) == pytest.approx(sum(account.values()), rel=0.01)

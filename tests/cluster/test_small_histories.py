@@ -1023,7 +1023,10 @@ def test_of_what_is_easily_misread_nearly_all_is_told_right(tmp_path, capsys, bi
             capsys.readouterr()
             window = ["--start", str(BEGIN), "--end", str(END), "-o", "json"]
             main(["incidents", "--prometheus", server.url, "--match", one["match"], *window])
-            found = right_and_wrong(one, json.loads(capsys.readouterr().out)["incidents"])
+            document = json.loads(capsys.readouterr().out)
+            capacity = document["account"]["capacity_node_days"] * 24
+            assert capacity == pytest.approx(one["node_hours"], rel=0.01), name
+            found = right_and_wrong(one, document["incidents"])
             wrong += [
                 f"{name} {one['note']}: {found}" for counts in found.values() if any(counts[1:])
             ]

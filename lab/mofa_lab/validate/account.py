@@ -90,6 +90,8 @@ class _Record:
             at = begin + GRID / 2
             mine = claims[node.name]
             unfit = [(a, b) for a, b in node.unfit if a < end]
+            if getattr(node, "elastic", False):  # kept free before it goes: nobody cordons it
+                unfit = [(a, b) for a, b in unfit if b < self._until + DAY]
             unfit += [(a, b) for a, b, _ in node.bad]  # broken, and not cordoned yet
             while at < end:
                 found[self._at(node, at, mine, unfit)] += GRID / DAY

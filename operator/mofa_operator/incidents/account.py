@@ -34,6 +34,8 @@ USUAL_SAVES: Final = 1800.0
 """Time between two saves of a job of which nobody says it. Ours. [s]"""
 _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_OUTAGE)
 """Causes while which nothing runs on a node, whatever the API server says of its pods."""
+_NO_OUTAGE: Final = (causes.OBSERVER, causes.FLAP)
+"""Causes while which a node that is said to be away works."""
 _NO_STANDSTILL: Final = (causes.SIDECAR, causes.COMPLETED)
 
 
@@ -276,12 +278,11 @@ def _of_node(
         for one in incidents
         if one.cause.counts or one.cause is causes.DRAIN
     ]
+    false_alarms = [Span(one.start, one.end) for one in incidents if one.cause in _NO_OUTAGE]
+    away = [span for span in node.not_ready if span.seconds >= causes.SHORTEST_OUTAGE]
     cordoned = [
         _Piece(span, NodeState.REPAIR, causes.DRAIN.word)
-        for span in [
-            *node.cordons,
-            *(s for s in node.not_ready if s.seconds >= causes.SHORTEST_OUTAGE),
-        ]
+        for span in [*node.cordons, *without(away, false_alarms)]
     ]
     waiting = [one for one in claims if one not in trains]
     for piece in (*dead, *trains, *broken, *cordoned, *waiting):

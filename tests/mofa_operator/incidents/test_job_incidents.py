@@ -467,6 +467,21 @@ def test_a_node_that_is_away_is_in_repair_and_its_job_waits_for_a_spare_one_on_t
     assert any(name.startswith("node/b@") for name in ids)
 
 
+def test_nodes_that_only_their_observer_lost_cost_nothing():
+    """Three idle nodes are said to be away for ten minutes, while what is on them speaks."""
+    away = {
+        name: life(
+            name,
+            ready=switched((9000, 0.0), (9600, 1.0), first=1.0),
+            xid=(ValueRun(START, END, 0.0),),
+        )
+        for name in "bcd"
+    }
+    past_of = past(pool_of(pod(slot=0), **away), IncidentRules())
+    assert {one.cause for one in past_of.incidents} == {causes.OBSERVER}
+    assert node_days_lost(past_of.account) == {}
+
+
 def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():
     down = life("b", ready=switched((9000, 0.0), (16200, 1.0), first=1.0))
     gang = [pod(slot=0), pod(slot=1, until=START + 9300), pod(slot=1, at=START + 9400, node="c")]
