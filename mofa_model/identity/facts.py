@@ -100,7 +100,12 @@ _SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
     "heads": ("num_attention_heads", "num_heads", "n_heads", "n_head", "nheads"),
     "kv_heads": ("num_query_groups", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
     "ffn": ("ffn_hidden_size", "intermediate_size", "mlp_dim"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
 }
+_PADDED: Final = 128 * 64
+"""A vocabulary is padded to a multiple of 128 times the tensor-parallel degree. Megatron-LM's
+default, at a degree of 64. [1]
+"""
 _RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
 _ADAPTERS: Final = (
     "use_lora", "use_peft", "finetuning_type", "adapter", "peft_method", "peft_scheme",
@@ -328,7 +333,9 @@ def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
 
 
 def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
-    """The model that has the shape which a job spells out, where only one is known."""
+    """The model that has the shape which a job spells out, where only one is known; of those that
+    differ by their names alone, the first.
+    """
     keys = (*_TOKENIZER, "model_type", *_MODEL)
     hint = " ".join(one.value for one in seen.settings if one.key in keys)
     whole = tuple(sorted((name, fact.value) for name, fact in shape.items()))
@@ -336,7 +343,10 @@ def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     if len(found) == 1:
         return Fact(found[0], shape["layers"].source)
     copied = (Fact(name, where) for name, where in _copied(seen) if model_preset(name) in found)
-    return next(copied, None)
+    if (chosen := next(copied, None)) is not None:
+        return chosen
+    same = found and all(presets.model(one) == presets.model(found[0]) for one in found)
+    return Fact(found[0], shape["layers"].source) if same else None
 
 
 def _copied(seen: FactSources) -> list[tuple[str, str]]:
@@ -449,7 +459,9 @@ def _known(name: str) -> bool:
 
 @cache
 def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
-    """The presets that have a shape; of several those whose family the hint has, if any."""
+    """The presets that have a shape; of several those whose vocabulary is next to the stated one
+    and whose family the hint has, if any.
+    """
     wanted = dict(shape)
     found: list[str] = []
     for name in presets.names("models"):
@@ -465,6 +477,13 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
         if "ffn" in wanted and wanted["ffn"] not in widths:
             continue
         found.append(name)
+    if len(found) > 1 and "vocabulary" in wanted:
+        padding = {
+            one: wanted["vocabulary"] - int(presets.model(one).embedding.vocabulary)
+            for one in found
+        }
+        least = min((one for one in padding.values() if 0 <= one < _PADDED), default=None)
+        found = [one for one in found if padding[one] == least]
     if len(found) > 1 and hint:
         said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
         families = {one: re.match(r"[a-z]+\d?", one) for one in found}

@@ -63,6 +63,17 @@ class Named:
     """Whether that is all that it names."""
 
 
+SHAPE: Final[Mapping[str, str]] = {
+    "layers": "--num-layers",
+    "hidden": "--hidden-size",
+    "heads": "--num-attention-heads",
+    "kv_heads": "--num-query-groups",
+    "ffn": "--ffn-hidden-size",
+    "vocabulary": "--vocab-size",
+}
+"""Sizes of a model, by the labels of the series that tells them, as words of a command."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
     """What a running job was seen to do; a number is None where it was not seen."""
@@ -83,6 +94,8 @@ class Running:
     """Tokens in a sequence, as its trainer says. [1]"""
     global_batch: int | None = None
     """Sequences in a step, as its trainer says. [1]"""
+    shape: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of its model by SHAPE, as its trainer says. [1]"""
     interruptions: Mapping[tuple[RecoveryClass, str], int] = field(default_factory=dict)
     """Interruptions by recovery class and cause (failure, preemption, eviction). [1]"""
     recoveries: Mapping[RecoveryClass, tuple[float, ...]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from mofa_operator.decide.policy import wants_apply
 from mofa_operator.decide.status import sentence
 from mofa_operator.decision import Answer, Note
 from mofa_operator.objects import LiveTrainingJob
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import SHAPE, JobSnapshot
 from mofa_operator.words import Happened, Reason
 
 
@@ -75,7 +75,7 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
 
 
 def _learned(snapshot: JobSnapshot, answer: Answer) -> str:
-    """What a trainer's series say of batch and sequence where an answer lacks them."""
+    """What a trainer's series say of shape, batch and sequence where an answer lacks them."""
     running = snapshot.running
     if running is None or answer.reason != Reason.FACTS_MISSING:
         return ""
@@ -83,7 +83,9 @@ def _learned(snapshot: JobSnapshot, answer: Answer) -> str:
         ("--seq-length", running.sequence_length),
         ("--global-batch-size", running.global_batch),
     )
-    return " ".join(f"{name} {value}" for name, value in facts if value is not None)
+    sizes = ((word, running.shape.get(name)) for name, word in SHAPE.items())
+    told = (*sizes, *facts)
+    return " ".join(f"{name} {value}" for name, value in told if value is not None)
 
 
 def runs_another(snapshot: JobSnapshot, answer: Answer) -> bool:

@@ -55,6 +55,20 @@ class Line:
     sequence: int | None = None
     """Tokens in a sequence. [1]"""
     gpus: int | None = None
+    layers: int | None = None
+    """Layers of the model. [1]"""
+    hidden: int | None = None
+    """Its hidden size. [1]"""
+    heads: int | None = None
+    """Its attention heads. [1]"""
+    groups: int | None = None
+    """Heads of keys and values, where these are grouped. [1]"""
+    grouped: bool | None = None
+    """Whether keys and values are grouped; None = nobody says."""
+    ffn: int | None = None
+    """Width of its feed-forward block. [1]"""
+    vocabulary: int | None = None
+    """Tokens that it knows. [1]"""
     memory_bytes: float | None = None
     """Most device memory that its allocator has reserved. [B]"""
     checkpoint_step: int | None = None
@@ -112,7 +126,14 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\bseq_length \.{3,}\s*<sequence>\s*$",
             r"\bglobal_batch_size \.{3,}\s*<batch>\s*$",
             r"\bworld_size \.{3,}\s*<gpus>\s*$",
+            r"\bnum_layers \.{3,}\s*<layers>\s*$",
+            r"\bhidden_size \.{3,}\s*<hidden>\s*$",
+            r"\bffn_hidden_size \.{3,}\s*<ffn>\s*$",
+            r"\bnum_attention_heads \.{3,}\s*<heads>\s*$",
+            r"\bgroup_query_attention \.{3,}\s*(?P<grouped>True)\s*$",
+            r"\bnum_query_groups \.{3,}\s*<groups>\s*$",
         ),
+        _form("padded vocab (size:", r"padded vocab \(size:\s*<vocabulary>\)"),
         _form("using world size:", r"using world size:\s*<gpus>", "(?P<starts>using world size)"),
         _form("seq_length: ", r"\bseq_length:\s*<sequence>\s*$"),
     ),
@@ -208,6 +229,12 @@ _WHOLE: Final = (
     "batch",
     "sequence",
     "gpus",
+    "layers",
+    "hidden",
+    "heads",
+    "groups",
+    "ffn",
+    "vocabulary",
     "checkpoint_step",
     "resumed_step",
 )
@@ -219,9 +246,17 @@ _POSITIVE: Final = (
     "batch",
     "sequence",
     "gpus",
+    "layers",
+    "hidden",
+    "heads",
+    "groups",
+    "ffn",
+    "vocabulary",
     "memory_bytes",
 )
 _BYTES: Final = {"mebibytes": 2**20, "gibibytes": 2**30}
+_SAID: Final = ("starts", "saves", "grouped")
+"""Groups that hold no number."""
 _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
@@ -266,9 +301,7 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
     for pattern in form.patterns:
         if (match := pattern.search(text)) is not None:
             found.update(match.groupdict())
-    numbers = {
-        name: _number(given) for name, given in found.items() if name not in ("starts", "saves")
-    }
+    numbers = {name: _number(given) for name, given in found.items() if name not in _SAID}
     if not found or any(number is None for number in numbers.values()):
         return None
     known = {name: number for name, number in numbers.items() if number is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mofa_model import units
 from mofa_model.errors import BadFile, BadValue, InputError
@@ -13,6 +13,9 @@ from mofa_model.errors import BadFile, BadValue, InputError
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
     from mofa_model.manifest.training_job import ClusterPart
+
+SHAPE: Final = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary")
+"""Labels of the series with the shape of a model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +27,20 @@ class Facts:
     batch: int | None = None
     """Sequences in a step. [1]"""
     gpus: int | None = None
+    layers: int | None = None
+    """Layers of its model. [1]"""
+    hidden: int | None = None
+    """Hidden size of its model. [1]"""
+    heads: int | None = None
+    """Attention heads of its model. [1]"""
+    groups: int | None = None
+    """Heads of keys and values, which count where they are grouped. [1]"""
+    grouped: bool | None = None
+    """Whether they are."""
+    ffn: int | None = None
+    """Width of the feed-forward block of its model. [1]"""
+    vocabulary: int | None = None
+    """Tokens that its model knows. [1]"""
 
     def or_else(self, other: Facts) -> Facts:
         """These facts, and those that only the other ones know."""
@@ -34,6 +51,19 @@ class Facts:
     def tokens_per_step(self) -> int | None:
         """Tokens in a step of the whole job. [1]"""
         return None if self.sequence is None or self.batch is None else self.sequence * self.batch
+
+    @property
+    def shape(self) -> dict[str, str]:
+        """The shape of its model by SHAPE; empty where too little of it is known.
+
+        >>> Facts(layers=32, hidden=4096, heads=32, groups=1).shape["kv_heads"]
+        ''
+        """
+        if self.layers is None or self.hidden is None or self.heads is None:
+            return {}
+        groups = self.groups if self.grouped else None
+        sizes = (self.layers, self.hidden, self.heads, groups, self.ffn, self.vocabulary)
+        return {name: str(size or "") for name, size in zip(SHAPE, sizes, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ trainer printed at its start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from mofa_operator.trainer.formats import Line
 from mofa_operator.trainer.job import Facts
@@ -134,7 +134,7 @@ def speed(line: Line, facts: Facts) -> Speed:
 
 
 def _facts(line: Line) -> Facts:
-    return Facts(sequence=line.sequence, batch=line.batch, gpus=line.gpus)
+    return Facts(**{one.name: getattr(line, one.name) for one in fields(Facts)})
 
 
 def _missing(line: Line, known: Facts) -> str:

@@ -43,6 +43,7 @@ _STATED: Final = {
     "mofa_train_global_batch_size": ("batch", "Sequences in a step, as the trainer says."),
 }
 """What a trainer says at its start, and a manifest may not."""
+_MODEL: Final = "mofa_train_model_shape"
 _COUNTERS: Final = {
     "mofa_train_checkpoint": ("saves", "Checkpoints that were completed."),
     "mofa_train_restarts": ("restarts", "Times that training went back to an earlier step."),
@@ -82,6 +83,14 @@ class LogExporter(Collector):
         for name, (attribute, text) in _STATED.items():
             if (stated := getattr(progress.facts, attribute)) is not None:
                 yield gauge(name, text, stated)
+        if shape := progress.facts.shape:
+            told = GaugeMetricFamily(
+                _MODEL,
+                "1, with the shape of the model, as the trainer says.",
+                labels=(*LABELS, *shape),
+            )
+            told.add_metric((*job, *shape.values()), 1.0)
+            yield told
         if progress.step is not None:
             for name, (attribute, text) in _COUNTERS.items():
                 counter = CounterMetricFamily(name, text, labels=LABELS)

@@ -237,6 +237,10 @@ SHAPE = ["--num_layers=32", "--hidden_width=4096", "--num_heads=32"]
         ([*SHAPE, "--num_key_value_heads=32", "--intermediate_size=11008", "--model_type=llama_v2"], "llama2-7b"),
         ([*SHAPE, "--num_key_value_heads=8", "--intermediate_size=14336", "--model_type=llama_v3"], "llama3-8b"),
         ([*SHAPE, "--tokenizer=mistralai/Mixtral-8x7B-v0.1"], "mistralai/Mixtral-8x7B-v0.1"),
+        ([*SHAPE, "--num_key_value_heads=8", "--intermediate_size=14336"], None),  # Mistral's, too
+        ([*SHAPE, "--num_key_value_heads=8", "--intermediate_size=14336", "--vocab_size=128256"], "llama3-8b"),
+        ([*SHAPE, "--num_key_value_heads=8", "--intermediate_size=14336", "--padded_vocab_size=129024"], "llama3-8b"),
+        ([*SHAPE, "--num_key_value_heads=8", "--intermediate_size=14336", "--vocab_size=64000"], None),
         (["--num_layers=31", "--hidden_width=4096", "--num_heads=32"], None),
     ]
 )  # fmt: skip

@@ -152,6 +152,30 @@ def test_the_condition_of_a_trainingjob_follows_what_its_pods_run():
         assert (found["status"], found["reason"]) == (state, reason)
 
 
+def test_the_shape_that_the_trainer_says_names_the_model_that_a_manifest_does_not():
+    missing = replace(ANSWER, outcome="FactsMissing", reason="FactsMissing", strategy={})
+    sizes = {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "ffn": 14336,
+        "vocabulary": 128256,
+    }
+    shot = replace(
+        snapshot(None, mode="Annotate"), running=Running(source="mofa", shape=sizes), looked=True
+    )
+    words = job(shot, missing, SETTINGS).hold[RUNS]
+    assert words.startswith("--num-layers 32 --hidden-size 4096 --num-attention-heads 32")
+    body = example(JOB_SET, "ns")
+    body["metadata"]["annotations"] = {}
+    assert "model" not in identify(body).facts
+    body["metadata"]["annotations"] = {RUNS: words}
+    found = identify(body).facts["model"]
+    assert found.value == "llama3-8b"
+    assert found.source.startswith(f"annotation {RUNS}")
+
+
 def test_batch_and_sequence_that_the_trainer_says_are_learned_where_the_answer_lacks_them():
     missing = replace(ANSWER, outcome="FactsMissing", reason="FactsMissing", strategy={})
     shot = replace(

@@ -48,7 +48,7 @@ def test_jobs_of_our_exporter_share_their_queries():
     )  # fmt: skip
     one = look(server, job())
     many = look(server, *(job(f"j{n}") for n in range(500)), job(), job("other"))
-    assert len(server.asked) == 20, "ten for one job, ten for 502"
+    assert len(server.asked) == 22, "eleven for one job, eleven for 502"
     assert one == {LLAMA: many[LLAMA]}
     assert set(many) == {LLAMA, OTHER}
     assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (
@@ -56,6 +56,27 @@ def test_jobs_of_our_exporter_share_their_queries():
         20,
         5000,
     )
+
+
+class Labelled(Server):
+    """A server whose series of the model's shape have these labels."""
+
+    def __init__(self, *shapes):
+        super().__init__(changes={LLAMA: 5000})
+        self.shapes = shapes
+
+    async def query(self, query, at=None):
+        if "mofa_train_model_shape" not in query:
+            return await super().query(query, at)
+        names = dict(zip(("training_namespace", "training_job"), LLAMA, strict=True))
+        return QueryResult(samples=tuple(Sample(names | one, ((NOW, 1.0),)) for one in self.shapes))
+
+
+def test_the_shape_of_a_model_is_read_from_labels_and_of_two_shapes_none():
+    said = {"layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "", "ffn": "x"}
+    assert look(Labelled(said), job())[LLAMA].shape == {"layers": 32, "hidden": 4096, "heads": 32}
+    assert look(Labelled(said, said | {"layers": "16"}), job())[LLAMA].shape == {}
+    assert look(Labelled(), job())[LLAMA].shape == {}
 
 
 def test_what_an_exporter_does_not_say_is_none_and_not_zero():

@@ -1,8 +1,12 @@
 """What a log has told: steps go on, go back, come twice; checkpoints are counted once."""
 
-from mofa_operator.trainer.formats import Line
+import pytest
+
+from mofa_operator.snapshot import SHAPE
+from mofa_operator.trainer.formats import Line, Reader
 from mofa_operator.trainer.job import Facts
 from mofa_operator.trainer.progress import Progress, with_line
+from mofa_operator.trainer.serve import LogExporter
 
 
 def told(*lines):
@@ -96,3 +100,40 @@ def test_what_is_missing_is_forgotten_once_it_is_known():
         first, Line(family="megatron", step=1, seconds=1.0, batch=8), Facts(sequence=4096), 1.0
     )
     assert (then.missing, then.tokens_per_second) == ("", 8 * 4096)
+
+
+ECHO = """\
+[rank0]:   ffn_hidden_size ................................. 14336
+[rank0]:   group_query_attention ........................... {grouped}
+[rank0]:   hidden_size ..................................... 4096
+[rank0]:   num_attention_heads ............................. 32
+[rank0]:   num_layers ...................................... 32
+[rank0]:   num_query_groups ................................ {groups}
+ > padded vocab (size: 128256) with 768 dummy tokens (new size: 129024)
+"""
+"""How Megatron prints what it was started with, in the order of names."""
+
+
+@pytest.mark.parametrize(
+    ("grouped", "groups", "heads"), [("True", 8, "8"), ("False", 1, "")], ids=["grouped", "not"]
+)
+def test_the_shape_of_a_model_is_what_megatron_prints_of_its_arguments(grouped, groups, heads):
+    """Without grouped attention it prints one group, and means none."""
+    reader, progress = Reader(), Progress()
+    for text in ECHO.format(grouped=grouped, groups=groups).splitlines():
+        if (line := reader.read(text.encode())) is not None:
+            progress = with_line(progress, line, Facts(), 0.0)
+    said = {"layers": "32", "hidden": "4096", "heads": "32", "kv_heads": heads, "ffn": "14336"}
+    said["vocabulary"] = "128256"
+    assert progress.facts.shape == said
+    assert tuple(said) == tuple(SHAPE), "labels that the operator reads"
+    exporter = LogExporter("ml", "llama", 60.0, progress)
+    (told,) = [one for one in exporter.collect() if one.name == "mofa_train_model_shape"]
+    assert told.samples[0].labels == {"training_namespace": "ml", "training_job": "llama"} | said
+
+
+def test_too_little_of_a_shape_is_none():
+    assert Facts(layers=32, hidden=4096).shape == {}
+    assert "mofa_train_model_shape" not in {
+        one.name for one in LogExporter("a", "b", 60.0).collect()
+    }

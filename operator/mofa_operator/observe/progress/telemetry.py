@@ -12,6 +12,7 @@ entry. Numbers that an exporter does not publish stay None, never zero.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from mofa_operator.observe.prometheus.trainers import (
     JobName,
     TrainerSeries,
 )
-from mofa_operator.snapshot import Curves, Running
+from mofa_operator.snapshot import SHAPE, Curves, Running
 
 WINDOW: Final = 7 * DAY
 """How far back the observed ETTR looks. [s]"""
@@ -263,6 +264,20 @@ class _Exporter:
         """The last value of each of the jobs."""
         return {job: points[-1][1] for job, points in self.points(result).items()}
 
+    def shapes(self, result: QueryResult | None) -> dict[JobName, dict[str, int]]:
+        """The sizes of each job's model, from labels that hold numbers; of several shapes none."""
+        found: dict[JobName, dict[str, int]] = {}
+        for sample in () if result is None else result.samples:
+            job = JobName(*map(sample.label, self.trainer.names))
+            told = {name: sample.label(name) for name in SHAPE}
+            sizes = {name: int(text) for name, text in told.items() if _SIZE.fullmatch(text)}
+            found[job] = {} if found.get(job, sizes) != sizes else sizes
+        return found
+
+
+_SIZE: Final = re.compile("[1-9][0-9]{0,8}")
+"""A size of a model, as a label has it."""
+
 
 def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
     """Jobs by the queries that they share, without those that have queries of their own.
@@ -319,8 +334,11 @@ async def _figures(
     for name, series in (("sequence", trainer.sequence), ("batch", trainer.batch)):
         if series is not None:
             queries[name] = trainer.stated(pool, series)
+    if trainer.shape is not None:
+        queries["shape"] = trainer.stated_shape(pool)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
     known = dict(zip(queries, map(exporter.values, answers), strict=True))
+    shapes = exporter.shapes(dict(zip(queries, answers, strict=True)).get("shape"))
 
     def figures(job: JobName) -> Running:
         value = {name: values.get(job) for name, values in known.items()}
@@ -339,6 +357,7 @@ async def _figures(
             since=since,
             sequence_length=_whole(value.get("sequence")),
             global_batch=_whole(value.get("batch")),
+            shape=shapes.get(job, {}),
         )
 
     return {job: figures(job) for job in known["steps"]}

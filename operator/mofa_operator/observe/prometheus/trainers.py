@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mofa_operator.observe.prometheus.promql import Pool, duration
+from mofa_operator.snapshot import SHAPE
 
 NAMESPACE: Final = "namespace"
 """Label in which a scrape shows where its target runs."""
@@ -53,6 +54,8 @@ class TrainerSeries:
     """Tokens in a sequence, as the trainer says. [1]"""
     batch: str | None = None
     """Sequences in a step, as the trainer says. [1]"""
+    shape: str | None = None
+    """1, with the sizes of its model in labels, as the trainer says."""
     start: str | None = None
     """When it began; it exists before the first step."""
     names: tuple[str, ...] = TRAINING_LABELS
@@ -83,6 +86,11 @@ class TrainerSeries:
     def stated(self, pool: Pool, series: str) -> str:
         """What each job's trainer says of itself in one of its series."""
         return self._max(f"last_over_time({pool.series(series)}[{duration(RECENT)}])")
+
+    def stated_shape(self, pool: Pool) -> str:
+        """The sizes of each job's model, as labels."""
+        last = f"last_over_time({pool.series(_published(self.shape))}[{duration(RECENT)}])"
+        return f"max by ({self._by}, {', '.join(SHAPE)}) ({last})"
 
     def pace(self, pool: Pool, span: float) -> str:
         """Median time of a step of each job. [s]"""
@@ -172,6 +180,7 @@ MOFA: Final = TrainerSeries(
     memory="mofa_train_reserved_memory_bytes",
     sequence="mofa_train_sequence_length",
     batch="mofa_train_global_batch_size",
+    shape="mofa_train_model_shape",
     start="mofa_train_start_timestamp_seconds",
 )
 """Our own exporter."""
