@@ -25,7 +25,7 @@ from mofa_model import presets
 from mofa_model.estimate import estimate
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.search import Ranking, SearchCase, SearchQuestion, search
-from mofa_model.spec import Training, Workload
+from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
 
 HERE = Path(__file__).parent
@@ -56,6 +56,12 @@ def block(seed: int = 0) -> Strategy:
         offload=frozenset({"activations"}),
         tensor_overlap=True,
     )
+
+
+def priced(workload: Workload, cluster: Cluster, strategy: Strategy) -> None:
+    """Time and memory of a layout, or of a family."""
+    found = estimate(workload, cluster, strategy)
+    _ = found.step_time, found.footprint.peak
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -117,9 +123,9 @@ def main() -> int:
     peer = Peer()
     times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
     for _ in range(TURNS):
-        times["block"].append(seconds(lambda: estimate(workload, cluster, family)) / ROWS)
+        times["block"].append(seconds(lambda: priced(workload, cluster, family)) / ROWS)
         times["scalar"].append(
-            seconds(lambda: [estimate(workload, cluster, one) for _ in range(50)]) / 50
+            seconds(lambda: [priced(workload, cluster, one) for _ in range(50)]) / 50
         )
         times["search"].append(seconds(searched) / legal)
         times["llm-analysis"].append(peer.seconds(500) / 500)

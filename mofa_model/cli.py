@@ -36,9 +36,9 @@ THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables that set the number of threads. On small matrices and busy cores, many threads take
 thirty times as long as one."""
 
-SELDOM: Final = 20_000
-"""New objects between two collections of garbage. With Python's own 700 they took a sixth of every
-start, for the modules that are imported then all stay. [1]"""
+SELDOM: Final = 100_000
+"""New objects between two collections of garbage: more than an answer leaves, 58,000. With Python's
+own 700 they took a sixth of every start, for the modules that are imported then all stay. [1]"""
 
 _SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
 """What the whole of a command line means."""

@@ -166,13 +166,21 @@ def joined(parts: Sequence[_Terms], sizes: Sequence[int]) -> _Terms:
     ):
         values: Any = first
     elif isinstance(first, float | int | np.generic | np.ndarray):
-        if all(np.ndim(part) == 0 and part == first for part in given):
-            return cast("_Terms", first)
-        wide = max((np.shape(part)[:-1] for part in given), key=len)
-        values = np.concatenate(
-            [np.broadcast_to(part, (*wide, size)) for part, size in zip(given, sizes, strict=True)],
-            axis=-1,
-        )
+        shapes = [np.shape(part) for part in given]
+        if not any(shapes):
+            if all(part == first for part in given):
+                return cast("_Terms", first)
+            values = np.repeat(given, sizes)
+        else:
+            wide = max((shape[:-1] for shape in shapes), key=len)
+            # Most parts have their shape already, and numpy is slow at giving it to them again.
+            values = np.concatenate(
+                [
+                    part if shape == (*wide, size) else np.broadcast_to(part, (*wide, size))
+                    for part, shape, size in zip(given, shapes, sizes, strict=True)
+                ],
+                axis=-1,
+            )
     elif isinstance(first, tuple):
         values = tuple(joined(group, sizes) for group in zip(*given, strict=True))
     elif isinstance(first, Mapping):

@@ -368,6 +368,9 @@ AXES: Final = (
 """One row an axis, in the order of the search: degrees and schedule first, then the features."""
 
 
+_PLAINEST: Final = Strategy()
+
+
 def acting(strategy: Strategy) -> tuple[Axis, ...]:
     """The axes that have something to act on in a layout."""
     return _acting_at(*(getattr(strategy, name) for name in DEGREES))
@@ -376,7 +379,7 @@ def acting(strategy: Strategy) -> tuple[Axis, ...]:
 @lru_cache(maxsize=4096)
 def _acting_at(*degrees: float) -> tuple[Axis, ...]:
     """The axes that have something to act on; candidates of a search share few shapes."""
-    layout = varied(Strategy(), **dict(zip(DEGREES, map(float, degrees), strict=True)))
+    layout = varied(_PLAINEST, **dict(zip(DEGREES, map(float, degrees), strict=True)))
     names = (*DEGREES, "data_ranks", "expert_data_ranks")
-    rows = {name: np.asarray(float(getattr(layout, name))) for name in names}
+    rows: Any = {name: float(getattr(layout, name)) for name in names}
     return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))

@@ -26,14 +26,14 @@ from mofa_model.advice.predictions import PricedLayout, least_score, priced, sco
 from mofa_model.advice.request import ROOMY, Request, measured_support, seen_of, trainer_of
 from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
-from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, words_of
+from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, layout_of, words_of
 from mofa_model.bands.odds import LayoutOdds, ShortRun
 from mofa_model.bands.table import Support
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.terms import device_memory_limit
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.search import (
     ANY,
     ASIDE,
@@ -169,7 +169,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     found = sorted(best, key=lambda one: (one.expected, one.nodes, one.index))
     known = [*request.tried, *today(request)]
     tried = {_layout(run.coordinates) for run in known}
-    placed = ((one, _at(one)) for one in found)
+    placed = zip(found, _places(found), strict=True)
     fresh = [(one, at) for one, at in placed if not tried or _layout(at) not in tried]
     ran = [
         (_tried(request, run, place), run.coordinates)
@@ -281,9 +281,17 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
     )
 
 
-def _at(one: Candidate) -> Coordinates:
-    problem = one.problem
-    return coordinates(problem.workload, problem.cluster, one.strategy, one.estimated)
+def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
+    """Where candidates stand; all of one problem differ in layout and memory alone."""
+    problems = {id(one.problem): one for one in candidates}
+    places = {
+        at: coordinates(one.problem.workload, one.problem.cluster, one.strategy)
+        for at, one in problems.items()
+    }
+    return [
+        varied(places[id(one.problem)], layout=layout_of(one.strategy), estimated=one.estimated)
+        for one in candidates
+    ]
 
 
 def _layout(coordinates: Coordinates) -> tuple[object, ...]:

@@ -41,6 +41,11 @@ class Word(ABC):
     place: ClassVar[int] = 1
     """Numbers come before choices, and switches last."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields of `Strategy` on which what `write` says depends."""
+        return (self.field,)
+
     @abstractmethod
     def read(self, path: str, word: str) -> dict[str, Any]:
         """Fields of `Strategy` that a word means; `path` is what an error calls it."""
@@ -130,6 +135,11 @@ class Recomputed(Choice):
 
     choices: Iterable[enum.Enum | Schedule] = Recompute
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Mode, modules and layers."""
+        return ("recompute", "recompute_modules", "recompute_layers")
+
     def read(self, path: str, word: str) -> dict[str, Any]:
         """Mode, with its modules or layers."""
         mode_word, colon, detail = word.partition(":")
@@ -213,6 +223,11 @@ class Sharded(Choice):
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Word):
     """The sharding and the place of the optimizer at once: distributed | zero3-cpu"""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Level and place."""
+        return ("sharding", "optimizer")
 
     def read(self, path: str, word: str) -> dict[str, Any]:
         """Level and place."""

@@ -83,7 +83,6 @@ def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
     """Where a run of this would stand; what has nothing to act on in a layout is not said."""
-    said = ((word.key, word.write(strategy)) for axis in acting(strategy) for word in axis.words)
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,
@@ -92,15 +91,34 @@ def coordinates(
         gpus=f"{float(cluster.gpus):g}",
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
-        layout={key: text for key, text in said if text != PLAIN[key]},
+        layout=layout_of(strategy),
         estimated=estimated,
     )
+
+
+def layout_of(strategy: Strategy) -> dict[str, str]:
+    """What a strategy says beyond the plainest layout, by key; what has nothing to act on is not
+    said.
+    """
+    # Most fields are the plainest, and a search asks about hundreds of strategies.
+    changed = {name for name, value in vars(strategy).items() if value != _PLAINEST[name]}
+    said = (
+        (word.key, word.write(strategy))
+        for axis in acting(strategy)
+        for word in axis.words
+        if not changed.isdisjoint(word.reads)
+    )
+    return {key: text for key, text in said if text != PLAIN[key]}
 
 
 def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
     """The words of fields of a strategy, where these are not the plainest."""
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
-    said = {key: word.write(strategy) for key, word in WORDS.items()}
+    said = {
+        key: word.write(strategy)
+        for key, word in WORDS.items()
+        if not fields.keys().isdisjoint(word.reads)
+    }
     return {key: text for key, text in said.items() if text != PLAIN[key]}
 
 

@@ -26,12 +26,11 @@ distance in doublings:
 from __future__ import annotations
 
 import gzip
-import hashlib
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -60,6 +59,8 @@ FILE: Final = "runs.tsv.gz"
 """The shipped runs, beside this module."""
 VARIANCE: Final = "variance.toml"
 """What the variance of steps is made of (`variance`), beside this module too."""
+TAB: Final = "\t"
+"""What stands between the columns of a row."""
 QUANTITIES: Final = ("step", "memory")
 """What was measured of a run: the time of a step, the memory of the fullest device."""
 COLUMNS: Final = ("id", "group", *PLACES, "layout", *QUANTITIES)
@@ -89,8 +90,20 @@ class MeasuredRuns:
     """By coordinate or key of the layout, the position of each run's word among these."""
     errors: Mapping[str, Array]
     """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
-    digest: str
-    """Hash of all runs and of what variances are made of, a part of the inputs hash."""
+    lines: tuple[str, ...]
+    """The rows that they were read from, as lines of the table."""
+    left_out: tuple[str, ...] = ()
+    """Groups of these rows that are not among them."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all runs and of what variances are made of, a part of the inputs hash."""
+        import hashlib
+
+        text = repr([tuple(line.split(TAB)) for line in self.lines]).encode()
+        variance = Path(__file__).with_name(VARIANCE).read_bytes()
+        found = hashlib.sha256(variance + text).hexdigest()
+        return found + "".join(f" without {group}" for group in self.left_out)
 
     def distances(self, coordinates: Coordinates) -> Array:
         """How far every run is from a layout: what it is called near by. [1]"""
@@ -142,7 +155,7 @@ def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
     """The shipped runs, those of the constants files, and more of the user's."""
     further = [_own("runs", row) for row in more]
     return (
-        in_columns([*_rows(constants.constant_files()), *further])
+        in_columns([*_shipped(), *_own_of(constants.constant_files()), *further])
         if further
         else _held(constants.constant_files())
     )
@@ -150,23 +163,32 @@ def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
 
 @cache
 def _held(files: tuple[str, ...]) -> MeasuredRuns:
-    return in_columns(_rows(files))
+    own = _own_of(files)
+    if own:
+        return in_columns([*_shipped(), *own])
+    names, lines = _table()
+    columns = zip(*(line.split(TAB) for line in lines), strict=True)
+    return _in_columns(dict(zip(names, columns, strict=True)), lines)
 
 
-def _rows(files: tuple[str, ...]) -> list[Mapping[str, str]]:
-    own = [
+def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
+    return [
         _own(name, given)
         for name in files
         for given in constants.read_constants(name).get("runs", ())
     ]
-    return [*_shipped(), *own]
 
 
 def _shipped() -> Iterable[Mapping[str, str]]:
+    names, lines = _table()
+    return (dict(zip(names, line.split(TAB), strict=True)) for line in lines)
+
+
+def _table() -> tuple[list[str], list[str]]:
+    """Names of the columns, and the lines under them."""
     packed = Path(__file__).with_name(FILE).read_bytes()
     head, *lines = gzip.decompress(packed).decode("utf-8").splitlines()
-    names = head.split("\t")
-    return (dict(zip(names, line.split("\t"), strict=True)) for line in lines)
+    return head.split(TAB), lines
 
 
 def _own(file: str, given: Any) -> Mapping[str, str]:
@@ -209,30 +231,29 @@ def in_words(name: str, coordinates: Coordinates, **errors: float) -> dict[str, 
 def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
     """Rows in the words of the table as columns."""
     rows = list(rows)
-    layouts = {
-        text: dict(pair.split("=", 1) for pair in text.split())
-        for text in {row["layout"] for row in rows}
-    }
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    return _in_columns(columns, [TAB.join(row.values()) for row in rows])
+
+
+def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> MeasuredRuns:
+    words, which = {}, {}
+    for name in (*PLACES, "layout"):
+        words[name] = distinct(columns[name])
+        which[name] = positions(columns[name], words[name])
+    layouts = {text: dict(pair.split("=", 1) for pair in text.split()) for text in words["layout"]}
     keys = sorted({key for layout in layouts.values() for key in layout})
-    said = {name: [row[name] for row in rows] for name in (*PLACES, "layout")}
-    words = {name: distinct(texts) for name, texts in said.items()}
-    which = {name: positions(texts, words[name]) for name, texts in said.items()}
     layout_words, layout_of_run = words.pop("layout"), which.pop("layout")
     for key in keys:  # a few hundred layouts, however many runs
         texts = [layouts[text].get(key, PLAIN.get(key, "")) for text in layout_words]
         words[key] = distinct(texts)
         which[key] = positions(texts, words[key])[layout_of_run]
-    groups = tuple(row["group"] for row in rows)
     return MeasuredRuns(
-        names=tuple(row["id"] for row in rows),
-        groups=groups,
+        names=tuple(columns["id"]),
+        groups=tuple(columns["group"]),
         words=words,
         which=which,
-        errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
-        digest=hashlib.sha256(
-            Path(__file__).with_name(VARIANCE).read_bytes()
-            + repr([tuple(row.values()) for row in rows]).encode()
-        ).hexdigest(),
+        errors={name: np.array([*map(_number, columns[name])]) / UNIT for name in QUANTITIES},
+        lines=tuple(lines),
     )
 
 
@@ -313,9 +334,9 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool) -> Support:
     for key in sorted(set(runs.words) & set(WORDS)):
         words, which = runs.words[key], runs.which[key]
         counts[key] = Counter()
-        numbers = np.bincount(which[among], minlength=len(words))
+        numbers = np.bincount(which[among], minlength=len(words)).tolist()
         for word, number in zip(words, numbers, strict=True):
-            counts[key][_feature(key, word)] += int(number)
+            counts[key][_feature(key, word)] += number
         anywhere[key] = frozenset(_feature(key, words[at]) for at in {*which[measured].tolist()})
     largest = {
         key: (

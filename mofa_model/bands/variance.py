@@ -218,15 +218,16 @@ def beyond_scales(
     known = {kind: support(runs, kind[0], experts=kind[1]) for kind in distinct(kinds)}
     ways: dict[str, Array] = {}
     for name in (*SIZES, *sorted({key for one in layouts for key in one.layout})):
-        asked = [(kind, one.word(name)) for kind, one in zip(kinds, layouts, strict=True)]
+        asked = list(zip(kinds, [one.word(name) for one in layouts], strict=True))
         words = distinct(asked)
         costs = np.array([known[kind].beyond(name, word) for kind, word in words])
         if not costs.any():
             continue
-        each = costs[positions(asked, words)]
-        for way in distinct(name if name in ORDERED else f"{name}={word}" for _, word in words):
-            mine = [name in ORDERED or f"{name}={word}" == way for _, word in asked]
-            ways[way] = np.where(mine, each, 0.0)
+        which = positions(asked, words)
+        named = [name if name in ORDERED else f"{name}={word}" for _, word in words]
+        for way in distinct(named):
+            own = np.where([other == way for other in named], costs, 0.0)
+            ways[way] = own[which]
     distances = np.stack([*ways.values(), np.zeros(len(layouts))], axis=-1)
     return (variance or shipped()).layout * distances
 

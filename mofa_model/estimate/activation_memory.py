@@ -35,7 +35,7 @@ from mofa_model.strategy import (
     Sharding,
     Strategy,
 )
-from mofa_model.units import Bytes, Ratio
+from mofa_model.units import Bytes, Count, Ratio
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ def activation_memory(
 ) -> Footprint:
     """Activations, head and loss on every kind of stage."""
     layers = on_distinct_rows(workload, cluster, strategy, _stored_layers)
-    stored = stored_activations(workload, strategy, stage_kinds, layers)
-    return with_loss(workload, cluster, strategy, stage_kinds, stored)
+    flight = in_flight(workload, strategy, stage_kinds)
+    stored = stored_activations(workload, strategy, stage_kinds, layers, flight)
+    head = head_memory(workload, cluster, strategy, stage_kinds)
+    return with_loss(workload, cluster, strategy, stored, head)
 
 
 def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[StoredLayer, ...]:
@@ -96,29 +98,51 @@ def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[S
     return layers
 
 
+@dataclass(frozen=True)
+class HeadMemory:
+    """Head and loss on every kind of stage. [B]"""
+
+    logits: Bytes
+    """Their own memory."""
+    staying: Bytes
+    """What of it stays until the last backward pass."""
+    cached: Bytes
+    """Gathered inputs that the allocator keeps beside them."""
+
+
+def head_memory(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
+) -> HeadMemory:
+    """Memory of head and loss, which depends on degrees, sequence parallelism and ZeRO level."""
+    constants = cluster.calibration.memory
+    heads, gathered = heads_on(strategy, stage_kinds), _gathered_ends(workload, constants, strategy)
+    return HeadMemory(
+        logits=heads * (_loss(workload, constants, strategy) + gathered),
+        staying=heads * (constants.root_unit * gathered) if anything(constants.root_unit) else 0.0,
+        cached=memory.tensor_buffer(
+            tokens_held(workload, strategy),
+            workload.model.hidden,
+            strategy.tp,
+            width=workload.training.precision.activation,
+            copies=constants.cached_gathers,
+        ),
+    )
+
+
 def with_loss(
     workload: Workload,
     cluster: Cluster,
     strategy: Strategy,
-    stage_kinds: Stages,
     footprint: Footprint,
+    head_and_loss: HeadMemory,
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
-    heads, gathered = heads_on(strategy, stage_kinds), _gathered_ends(workload, constants, strategy)
-    logits = heads * (_loss(workload, constants, strategy) + gathered)
-    staying = heads * (constants.root_unit * gathered) if anything(constants.root_unit) else 0.0
+    logits, staying = head_and_loss.logits, head_and_loss.staying
     again = footprint.backward
     if anything(constants.input_gradients) and _frozen_shards(workload, strategy):
         again = again + constants.input_gradients * footprint.activations
     backward = memory.excess(again, logits - staying)
-    cached = memory.tensor_buffer(
-        tokens_held(workload, strategy),
-        workload.model.hidden,
-        strategy.tp,
-        width=workload.training.precision.activation,
-        copies=constants.cached_gathers,
-    )
     # A graph of the whole iteration has a workspace of its own beside that of kernels outside.
     graph = backward + logits if strategy.graphs is Graphs.FULL else 0.0
     return varied(
@@ -126,9 +150,20 @@ def with_loss(
         backward=backward,
         logits=logits,
         fragmentation=constants.fragmentation * (footprint.activations + backward + logits)
-        + cached,
+        + head_and_loss.cached,
         graphs=footprint.graphs + graph,
         ending=(1.0 + constants.fragmentation) * (again + staying),
+    )
+
+
+def in_flight(workload: Workload, strategy: Strategy, stage_kinds: Stages) -> Count:
+    """Most chunks whose activations every kind of stage holds at one time, Eq. (5). [1]"""
+    s = strategy
+    return s.schedule.in_flight(
+        position=stage_kinds.position,
+        microbatches=workload.training.global_batch / s.global_micro_batch,
+        stages=s.pp,
+        virtual=s.vpp,
     )
 
 
@@ -143,9 +178,10 @@ def stored_activations(
     strategy: Strategy,
     stage_kinds: Stages,
     stored_layers: tuple[StoredLayer, ...],
+    chunks: Count,
 ) -> Footprint:
     """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31),
-    (33).
+    (33); `chunks` are in flight.
 
     `stored_layers` has every kind twice where not all layers of a stage run in chunks: the second time
     with whole experts.
@@ -153,10 +189,6 @@ def stored_activations(
     s, numbers = strategy, layers_on(workload, stage_kinds)
     if len(stored_layers) > len(numbers):
         numbers = in_chunks_and_whole(workload, s, stage_kinds, numbers)
-    micro_batches = workload.training.global_batch / s.global_micro_batch
-    chunks = s.schedule.in_flight(
-        position=stage_kinds.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
-    )
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:
         some = anything(s.recompute_layers)

@@ -8,7 +8,12 @@ from numpy.typing import NDArray
 from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, memory, optimizers, overlap
 from mofa_model.estimate.block_time import memory_rate
-from mofa_model.estimate.model_states import frozen_width, held_parameters, update_rule
+from mofa_model.estimate.model_states import (
+    HeldParameters,
+    frozen_width,
+    held_parameters,
+    update_rule,
+)
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
@@ -44,10 +49,13 @@ def gradient_exchange(
     strategy: Strategy,
     stage_kinds: Stages,
     micro_batches: Count,
+    parameters: HeldParameters | None = None,
 ) -> GradientExchange:
-    """Collectives over data-parallel groups and the update, Eq. (13)."""
+    """Collectives over data-parallel groups and the update, Eq. (13); `parameters` where they are
+    known.
+    """
     s = strategy
-    held = held_parameters(workload, s, stage_kinds)
+    held = parameters or held_parameters(workload, s, stage_kinds)
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
     frozen = workload.training.adapters is not None
@@ -120,7 +128,7 @@ def _collective_time(
     p, links = workload.training.precision, cluster.calibration.links
     shard = np.where(np.asarray(s.shard) > 0, np.minimum(s.shard, ranks), ranks)
     path = collectives.path_between(cluster, ranks, stride)
-    inner = collectives.path_between(cluster, shard, stride)
+    inner = collectives.path_between(cluster, shard, stride) if anything(s.shard) else path
     ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
     gathered = held if s.sharding is Sharding.WEIGHTS else trained
     frozen = workload.training.adapters is not None and s.sharding is Sharding.WEIGHTS

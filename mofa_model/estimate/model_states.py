@@ -51,15 +51,23 @@ class HeldParameters:
     """One layer of the last kind without its experts, [...]."""
     layer_experts: Count
     """Experts of one layer of the last kind, [...]."""
+    repeated: Count
+    """What memory alone counts: positions, and what every tensor-parallel rank holds whole."""
 
 
 def model_states(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    parameters: HeldParameters | None = None,
 ) -> Footprint:
-    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4)."""
+    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4); `parameters`
+    where they are known.
+    """
     constants, precision = cluster.calibration.memory, workload.training.precision
-    held = held_parameters(workload, strategy, stage_kinds)
-    groups = _groups(workload, constants, strategy, stage_kinds, held)
+    held = parameters or held_parameters(workload, strategy, stage_kinds)
+    groups = _groups(workload, constants, strategy, held)
     buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
         tokens_held(workload, strategy),
         workload.model.hidden,
@@ -213,6 +221,7 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         expert_adapters=inside,
         layer_dense=layer_dense,
         layer_experts=layer_experts,
+        repeated=_repeated(workload, s, stage_kinds),
     )
 
 
@@ -242,8 +251,7 @@ def _groups(
     workload: Workload,
     constants: MemoryConstants,
     s: Strategy,
-    stages: Stages,
-    held: HeldParameters,
+    parameters: HeldParameters,
 ) -> list[Footprint]:
     """Memory of the parameters that the same ranks hold: all but the experts, the experts, and
     those updated otherwise.
@@ -251,26 +259,26 @@ def _groups(
     training, ranks = workload.training, s.data_ranks
     frozen = training.adapters is not None
     rule, beside = update_rule(workload, s), list[Footprint]()
-    inside = held.dense + _repeated(workload, s, stages)
-    dense = held.ends + inside
+    inside = parameters.dense + parameters.repeated
+    dense = parameters.ends + inside
     if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
         states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
-        beside.append(_trained(workload, constants, s, held.ends, ranks, states))
+        beside.append(_trained(workload, constants, s, parameters.ends, ranks, states))
         dense = inside
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    parts = [(s, held.dense_adapters if frozen else dense, held.dense, ranks)]
+    parts = [(s, parameters.dense_adapters if frozen else dense, parameters.dense, ranks)]
     if workload.model.experts is not None:
         copies = s.expert_data_ranks
         if anything(s.shard):
             s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
-        inside = held.expert_adapters if frozen else held.experts
-        parts.append((s, inside, held.experts, copies))
+        inside = parameters.expert_adapters if frozen else parameters.experts
+        parts.append((s, inside, parameters.experts, copies))
     own = [
         _trained(workload, constants, one, trained, copies, states)
         for one, trained, _, copies in parts
     ]
     if frozen:
-        width, around = frozen_width(training), dense - held.dense
+        width, around = frozen_width(training), dense - parameters.dense
         own += [_frozen(one, matrices, width, copies) for one, _, matrices, copies in parts]
         own.append(_frozen(parts[0][0], around, training.precision.weight, ranks))
     elif training.task is Task.DPO:  # adapters that are switched off leave the model as it was

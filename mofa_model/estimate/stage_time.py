@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import outputs
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import Stages
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.tuning import Task
 from mofa_model.strategy import Graphs, Recompute, Strategy
@@ -46,13 +45,17 @@ class StageTime:
 
 
 @dataclass(frozen=True)
-class StageWork:
-    """What features make of a stage beside the times of its layers."""
+class FeatureEffects:
+    """What features make of a stage beside the times of its layers; of layouts with other features
+    in one column each, where a search prices them together.
+    """
 
-    layer_launches: tuple[Seconds, ...]
-    """Host time of a layer of every kind, as many as there are times of layers. [s]"""
-    head_launch: Seconds
-    """Host time of head and loss. [s]"""
+    left: Ratio
+    """Share of launches that graphs leave. [1]"""
+    relaunched: Ratio
+    """Launches that recomputation makes again, over those of a forward pass. [1]"""
+    overlapped: Ratio
+    """1 where the exchange of experts is overlapped, else 0. [1]"""
     repeated: Ratio
     """Share of a stage's layers that are recomputed; of some layers by kinds of stages. [1]"""
 
@@ -104,18 +107,30 @@ def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
     ]
 
 
-def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Seconds]:
-    """Host time of every kind of layer, forward and backward. [s]"""
-    c, s, captured = cluster.calibration.host, strategy, _left_by_graphs(cluster, strategy)
-    adapters = workload.training.adapters
-    again = {
-        Recompute.NONE: 0.0,
-        Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
-        Recompute.FULL: 1.0,
-    }[s.recompute]
-    share = host.graph_share(captured, again, c.recompute)
+def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -> FeatureEffects:
+    """What the features of a strategy make of its stages."""
+    s = strategy
+    return FeatureEffects(
+        left=_left_by_graphs(cluster, s),
+        relaunched={
+            Recompute.NONE: 0.0,
+            Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
+            Recompute.FULL: 1.0,
+        }[s.recompute],
+        overlapped=float(s.expert_overlap),
+        repeated=_recomputed_layers(s, stage_kinds),
+    )
 
-    beside = float(s.expert_overlap) * (np.asarray(s.ep) > 1)
+
+def layer_launches(
+    workload: Workload, cluster: Cluster, strategy: Strategy, effects: FeatureEffects
+) -> list[Seconds]:
+    """Host time of every kind of layer, forward and backward, for the degrees of a strategy. [s]"""
+    c, s, captured = cluster.calibration.host, strategy, effects.left
+    adapters = workload.training.adapters
+    share = host.graph_share(captured, effects.relaunched, c.recompute)
+
+    beside = effects.overlapped * (np.asarray(s.ep) > 1)
     in_turn = host.overlap_launches(c.expert_overlap * beside, captured)
 
     def launches(kind: Layer) -> Seconds:
@@ -130,27 +145,14 @@ def layer_launches(workload: Workload, cluster: Cluster, strategy: Strategy) -> 
     if anything(s.chunks > 1):
         # Launches of experts beside those of a plain layer. Recomputed modules count chunks
         # already.
-        inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)
+        inside = captured * np.maximum(0.0, c.layer_experts - c.layer)
+        whole = np.where(np.equal(effects.relaunched, 1.0), 1.0, 0.0)
         for at, kind in enumerate(workload.model.kinds):
             for exchange in filter(None, (block.exchange() for block in kind.blocks)):
                 chunks = expert_load(workload, s, exchange).chunks(s)
                 added = routing.chunk_launch_time(inside, chunks, whole, c.recompute)
                 kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
     return kinds
-
-
-def stage_work(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages, layers: int
-) -> StageWork:
-    """Launches and recomputation of stages, for so many times of layers."""
-    launches = layer_launches(workload, cluster, strategy)
-    if layers > len(launches):
-        launches += layer_launches(workload, cluster, replace(strategy, chunks=1))
-    return StageWork(
-        layer_launches=tuple(launches),
-        head_launch=cluster.calibration.host.head * _left_by_graphs(cluster, strategy),
-        repeated=_recomputed_layers(strategy, stage_kinds),
-    )
 
 
 def stage_times(
@@ -160,20 +162,19 @@ def stage_times(
     stage_kinds: Stages,
     layer_times: Sequence[LayerTime],
     head: Seconds,
-    staged: StageWork | None = None,
+    effects: FeatureEffects | None = None,
 ) -> StageTime:
     """Time of every kind of stage, from the layers, embedding and head that it holds.
 
     `layer_times` has every kind of layer twice where not all layers of a stage run in chunks: the
-    second time with whole experts. With `staged`, `strategy` states degrees and schedule alone.
+    second time with whole experts. With `effects`, `strategy` states degrees and schedule alone.
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
-    staged = staged or stage_work(workload, cluster, s, stage_kinds, len(layer_times))
-    again, launches, head_launch = (
-        staged.repeated,
-        staged.layer_launches,
-        staged.head_launch,
-    )
+    effects = effects or feature_effects(cluster, s, stage_kinds)
+    again, launches = effects.repeated, layer_launches(workload, cluster, s, effects)
+    if len(layer_times) > len(launches):
+        launches += layer_launches(workload, cluster, varied(s, chunks=1), effects)
+    head_launch = c.head * effects.left
     modules, beside = model.prediction_modules, forward_passes(workload)
     kinds, numbers = model.kinds, list[Count](stage_kinds.held)
     if len(layer_times) > len(kinds):
@@ -244,7 +245,7 @@ def _recomputed_layers(strategy: Strategy, stages: Stages) -> Ratio:
     """Share of a stage's layers that are recomputed; full recomputation may name a number of
     layers. [1]
     """
-    if strategy.recompute is not Recompute.FULL:
+    if strategy.recompute is not Recompute.FULL or not anything(strategy.recompute_layers):
         return 1.0
     wanted = np.asarray(strategy.recompute_layers)
     layers = np.maximum(stages.layers, 1.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Final
 
@@ -177,7 +177,12 @@ class Estimate:
     stage_time: StageTime
     step_inputs: StepInputs
     step_terms: StepTime
-    footprint: Footprint
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """Memory, term by term; the price of time alone does not ask for it."""
+        given = self.step_inputs
+        return footprint(given.workload, given.cluster, given.strategy, self.stage_kinds)
 
     @property
     def micro_batches(self) -> Count:
@@ -233,7 +238,6 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
         stage_time=stage,
         step_inputs=inputs,
         step_terms=step_time(inputs),
-        footprint=footprint(workload, cluster, s, stages),
     )
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -53,6 +53,17 @@ class _Entries(Mapping[str, Entry]):
     def is_shipped(self, name: str) -> bool:
         """Whether an entry is of the file, and not of a user's."""
         return name in self._texts and name not in self._added
+
+    def mentioning(self, word: str) -> list[str]:
+        """Entries in which something may be called by a word, as it is looked up: only these have to
+        be parsed to find what it means.
+        """
+        parts = word.split("-")  # blanks and _ are - where it is looked up
+        return [
+            name
+            for name, text in self._texts.items()
+            if name in self._added or all(part in text.lower() for part in parts)
+        ]
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._parsed:
@@ -143,17 +154,16 @@ def _key(kind: str, name: str) -> str:
     return _MAKERS.sub("", word) if kind == "devices" else word
 
 
-@cache
-def _instances() -> Mapping[str, tuple[str, Entry, str]]:
-    """Nodes that clouds rent out, by what each is looked up by: the id of its device, its facts,
-    and its name.
+def _instances(devices: Iterable[str]) -> Mapping[str, tuple[str, Entry, str]]:
+    """Nodes with some devices that clouds rent out, by what each is looked up by: the id of its
+    device, its facts, and its name.
     """
     found: dict[str, tuple[str, Entry, str]] = {}
-    for device, given in table("devices").items():
-        for name, facts in given.get("instances", {}).items():
+    for device in devices:
+        for name, facts in table("devices")[device].get("instances", {}).items():
             for word in (name, name.removeprefix("Standard_"), *facts.get("aliases", ())):
                 found[_key("devices", word)] = (device, facts, word)
-    return MappingProxyType(found)
+    return found
 
 
 def instance(name: object) -> Entry:
@@ -163,21 +173,30 @@ def instance(name: object) -> Entry:
     >>> instance("p4d.24xlarge")["scale_out"], dict(instance("h100"))
     ('efa-p4d', {})
     """
-    return _instances().get(_key("devices", str(name)), ("", {}, ""))[1]
+    word = _key("devices", str(name))
+    return _instances(table("devices").mentioning(word)).get(word, ("", {}, ""))[1]
+
+
+def _ids(kind: str, entries: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Every alias of some entries as it is looked up, with the ids of those that it may mean: an
+    alias can be that of several.
+    """
+    rented = _instances(entries) if kind == "devices" else {}
+    found: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
+    for name in entries:
+        for alias in {_key(kind, alias): None for alias in table(kind)[name].get("aliases", ())}:
+            found[alias] = (*found.get(alias, ()), name)
+    return found
 
 
 @rereads_devices
-@cache
-def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
-    """Every name as it is looked up, with the ids of the entries that it may mean: an alias can be
-    that of several.
-    """
-    rented = _instances() if kind == "devices" else {}
-    found: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
-    for name, entry in table(kind).items():
-        for alias in {_key(kind, alias): None for alias in entry.get("aliases", ())}:
-            found[alias] = (*found.get(alias, ()), name)
-    return MappingProxyType(found | {word: (name,) for word, name in _own(kind).items()})
+@lru_cache(maxsize=1024)
+def _meant(kind: str, word: str) -> tuple[str, ...]:
+    """The ids that a word may mean: its own, or those of which it is an alias."""
+    exactly = _own(kind).get(word)
+    if exactly is not None:
+        return (exactly,)
+    return _ids(kind, table(kind).mentioning(word)).get(word, ())
 
 
 @rereads_devices
@@ -206,17 +225,16 @@ def meanings(kind: str, name: object) -> tuple[str, ...]:
     """
     if not isinstance(name, str):
         return ()
-    word = _key(kind, name)
-    exactly = _own(kind).get(word)
-    return _ids(kind).get(word, ()) if exactly is None else (exactly,)
+    return _meant(kind, _key(kind, name))
 
 
 def canonical_names(kind: str) -> dict[str, str]:
     """The name to suggest for every alias of a kind of entry, and for clouds' nodes of devices."""
-    cloud_nodes = (
-        {word: name for word, (_, _, name) in _instances().items()} if kind == "devices" else {}
-    )
-    return {alias: ids[0] for alias, ids in _ids(kind).items()} | cloud_nodes
+    nodes = _instances(names(kind)) if kind == "devices" else {}
+    ids = _ids(kind, names(kind)) | {word: (name,) for word, name in _own(kind).items()}
+    return {alias: some[0] for alias, some in ids.items()} | {
+        word: name for word, (_, _, name) in nodes.items()
+    }
 
 
 def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:

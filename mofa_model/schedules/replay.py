@@ -34,16 +34,18 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """The result of a replay; the first axis counts devices, except for the makespan."""
+    """The result of a replay. All but the makespan is for timelines, and left out unless asked for; its
+    first axis counts devices.
+    """
 
     makespan: Seconds
     """From the first start to the last end. [s]"""
-    busy: Seconds
+    busy: NDArray[np.float64] | None = None
     """Time each device computes. [s]"""
-    idle: Seconds
+    idle: NDArray[np.float64] | None = None
     """Time each device waits, or sends while it cannot compute. [s]"""
-    starts: tuple[tuple[Numeric, ...], ...]
-    """Start of each step in the order's own shape, for timelines; empty unless asked for. [s]"""
+    starts: tuple[tuple[Numeric, ...], ...] = ()
+    """Start of each step in the order's own shape. [s]"""
 
 
 def replay(
@@ -69,18 +71,21 @@ def replay(
     """
     walk = _Waves(order)
     given = _StageArrays(walk.depth, forward, input_gradient, weight_gradient, hop, pair)
-    free = np.zeros((len(order), given.pair.size))
-    busy = np.zeros_like(free)
-    starts = np.empty((len(walk.device) if timeline else 0, given.pair.size))
-    left = np.full((walk.results, given.pair.size), -np.inf)
-    passes, between, device_of = given.passes, given.between, walk.device
-    operations = list(zip(walk.took, walk.source, walk.late, walk.sent, walk.made, strict=True))
+    width = given.pair.size
+    steps, operations = len(walk.device), list(zip(*walk.of_operations, strict=True))
+    # When results are there: a row for each step, for each of its operations; and two for what is
+    # there from the start, and for what waits for nobody.
+    there = np.empty((steps * len(operations) + 2, width))
+    there[-2:] = [[0.0], [-np.inf]]
+    starts = np.empty((2, steps if timeline else 0, width))
+    passes, between = given.passes, given.between
     # One index into whole rows: `take` takes half the time of brackets on the few of a wave.
-    for wave in walk.slices:
-        device = device_of[wave]
-        start, took = free.take(device, axis=0), passes.take(walk.took[0][wave], axis=0)
-        for _, source, late, _, _ in operations:
-            arrival = left.take(source[wave], axis=0)
+    for first, last in walk.waves:
+        wave = slice(first, last)
+        start = there.take(walk.before[wave], axis=0)
+        took = passes.take(operations[0][0][wave], axis=0)
+        for _, source, late, _ in operations:
+            arrival = there.take(source[wave], axis=0)
             if not blocking:
                 arrival += between.take(late[wave], axis=0)
             np.maximum(start, arrival, out=start)
@@ -88,23 +93,23 @@ def replay(
             both = sum((passes[of[wave]] for of, *_ in operations[1:]), took)
             took = np.where(walk.pair[wave, None], given.pair * both, took)
         if timeline:
-            starts[wave] = start
+            starts[:, wave] = start, took
         end = start + took
-        for _, _, _, sent, made in operations:
+        for at, (_, _, _, sent) in enumerate(operations):
             if blocking:
                 end = end + between.take(sent[wave], axis=0)
-            left[made[wave]] = end
-        busy[device] += took
-        free[device] = end
-    makespan = np.max(free, axis=0)
-    every = starts.reshape(len(starts), *given.shape)
+            there[at * steps + first : at * steps + last] = end
+    makespan = np.max(there.take(walk.last, axis=0), axis=0)
+    if not timeline:
+        return Replay(makespan=makespan.reshape(given.shape)[()])
+    busy = np.zeros((len(order), width))
+    np.add.at(busy, walk.device, starts[1])
+    every = starts[0].reshape(steps, *given.shape)
     return Replay(
         makespan=makespan.reshape(given.shape)[()],
         busy=busy.reshape(len(busy), *given.shape),
         idle=(makespan - busy).reshape(len(busy), *given.shape),
-        starts=tuple(tuple(every[walk.device == device]) for device in range(len(free)))
-        if timeline
-        else (),
+        starts=tuple(tuple(every[walk.device == device]) for device in range(len(order))),
     )
 
 
@@ -168,7 +173,8 @@ class _Waves:
     Arrays about operations are [operations of a step, steps].
     Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way,
     then one that no operation makes and one that no operation takes. Where a step has fewer
-    operations, the others take and make these.
+    operations, the others take and make these. A result's row is that of its operation among all,
+    wave by wave; then come one for what is there from the start, and one for what is not waited for.
     """
 
     def __init__(self, order: Order) -> None:
@@ -176,34 +182,39 @@ class _Waves:
         self._read_operations()
         self._every = self.depth * self._m
         self._nobody = 2 * self._every  # the result that no operation makes
-        self.results = self._nobody + 2
-        """Results, with the two that are none."""
         self._follow_operations()
         wave = self._waves()
         by_wave = np.argsort(wave, kind="stable")
         ends = np.cumsum(np.bincount(wave, minlength=1)).tolist()  # waves count from 1
-        self.slices = tuple(slice(first, last) for first, last in pairwise(ends))
-        """Steps of each wave."""
+        self.waves = tuple(pairwise(ends))
+        """First step of each wave, and the first of the next one."""
         self.pair: NDArray[np.bool_] = self._there[-1, by_wave] & (len(self._there) > 1)
         """Whether a step has more than one operation."""
         down = np.where(self._kind == _POSITION[_FORWARD], 1, -1)
         comes, late = self._crossing(-down)
         _, sent = self._crossing(down)
         took = np.where(self._there, self._kind * (self.depth + 1) + self._stage, self.depth)
-        self.took: Numbers = took[:, by_wave]
-        """Row of `_StageArrays.passes` with the time of an operation."""
-        self.source: Numbers = np.where(comes, self._made - down * self._m, self._nobody)[
-            :, by_wave
-        ]
-        """The result that comes from another device."""
-        self.late: Numbers = late[:, by_wave]
-        """The boundary that the input crosses; one more than there are where it crosses none."""
-        self.sent: Numbers = sent[:, by_wave]
-        """The boundary that the result crosses, likewise."""
-        self.made: Numbers = self._made[:, by_wave]
-        """The result that an operation makes; no operation takes a weight gradient."""
+        source = np.where(comes, self._made - down * self._m, self._nobody)
+        slots, steps = took.shape
+        # The row of every result, by operation of a step and step.
+        rows = np.full(self._nobody + 2, slots * steps + 1, dtype=np.intp)
+        rows[self._made[:, by_wave]] = np.arange(slots * steps).reshape(slots, steps)
+        rows[self._nobody :] = slots * steps + 1
+        self.of_operations = [part[:, by_wave] for part in (took, rows[source], late, sent)]
+        """Of every operation: the row of `_StageArrays.passes` with its time; the row of the result
+        that comes from another device; the boundary that this crosses, one more than there are where
+        it crosses none; the boundary that its own result crosses, likewise."""
         self.device: Numbers = self._device[by_wave]
         """Device of each step."""
+        place = np.empty(steps, dtype=np.intp)
+        place[by_wave] = np.arange((slots - 1) * steps, slots * steps)
+        ends = np.cumsum(np.bincount(self._device, minlength=len(order)))
+        before = np.append(slots * steps, place[:-1])
+        before[ends[:-1][ends[:-1] < steps]] = slots * steps
+        self.before: Numbers = before[by_wave]
+        """Row of the last result of the step before on the same device."""
+        self.last: Numbers = place[ends[np.diff(ends, prepend=0) > 0] - 1]
+        """The same of the last step of each device."""
 
     def _read_operations(self) -> None:
         """Operations of all steps in arrays, device after device."""
@@ -214,8 +225,9 @@ class _Waves:
         self._device: Numbers = np.repeat(np.arange(len(devices)), [len(some) for some in devices])
         self._there: Any = np.arange(most)[:, None] < many  # whether a step has so many operations
         table = np.zeros((len(steps), most, 3), dtype=np.intp)
-        operations = [(_POSITION[kind], k, j) for step in steps for kind, k, j in step]
-        table[self._there.T] = np.array(operations, dtype=np.intp).reshape(-1, 3)
+        operations = ((_POSITION[kind], k, j) for step in steps for kind, k, j in step)
+        numbers = np.fromiter(chain.from_iterable(operations), dtype=np.intp)
+        table[self._there.T] = numbers.reshape(-1, 3)
         self._kind, self._stage, self._microbatch = table.transpose(2, 1, 0)
         self.depth, self._m = (int(np.max(part)) + 1 for part in (self._stage, self._microbatch))
 

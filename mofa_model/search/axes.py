@@ -8,6 +8,9 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.rules import AxisContext
@@ -74,13 +77,15 @@ class Axes:
             strides[name] = left
         return strides
 
-    def decode(self, index: int) -> dict[str, Any]:
-        """The combination with a raw index."""
-        chosen = {}
-        for name, values in reversed(tuple(self.values.items())):
-            index, at = divmod(index, len(values))
-            chosen[name] = values[at]
-        return chosen
+    def fields_of(self, index: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Fields of `Strategy` of each combination, by raw indices."""
+        made: list[dict[str, Any]] = [{} for _ in index]
+        for axis in AXES:
+            values = [axis.chosen(value) for value in self[axis.name]]
+            places = index // self.strides[axis.name] % len(values)
+            for fields, at in zip(made, places.tolist(), strict=True):
+                fields.update(values[at])
+        return made
 
     def where(self, kept: Callable[[Axis, Any], bool]) -> Axes:
         """The axes with only the values for which `kept` is true."""

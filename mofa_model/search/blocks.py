@@ -22,7 +22,12 @@ from mofa_model.axes.choices import NO_MODULES, Recomputation
 from mofa_model.axes.rules import AxisContext, shard_group
 from mofa_model.checks import anything
 from mofa_model.estimate.gradient_exchange import GradientExchange, gradient_exchange
-from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size, model_states
+from mofa_model.estimate.model_states import (
+    checkpoint_replicas,
+    checkpoint_size,
+    held_parameters,
+    model_states,
+)
 from mofa_model.placement import Stages, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import OVERLAPS, Axes, within
@@ -326,11 +331,12 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
         return None
     w, c, stages = context.workload, context.cluster, block.stage_kinds
     held, sent, saved, replicas = [], [], [], []
+    parameters = held_parameters(w, block.layout, stages)  # however they are sharded
     for state in states:
         group = shard_group(state.fields["shard"], block.layout.tp, c)
         s = varied(block.layout, **{**state.fields, "shard": group})
-        held.append(model_states(w, c, s, stages))
-        sent.append(gradient_exchange(w, c, s, stages, block.micro_batches))
+        held.append(model_states(w, c, s, stages, parameters))
+        sent.append(gradient_exchange(w, c, s, stages, block.micro_batches, parameters))
         saved.append(checkpoint_size(w, s))
         replicas.append(checkpoint_replicas(w, s))
     shape = stages.count.shape

@@ -35,7 +35,7 @@ from mofa_model.search.rank import (
 )
 from mofa_model.search.space import shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import AXES, Strategy, acting
+from mofa_model.strategy import Strategy, acting
 from mofa_model.units import Bytes, Ratio, Seconds
 
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
@@ -268,7 +268,6 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 price(axes, context, shapes, leaders, advance, part)
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             columns = (
-                leaders.index,
                 leaders.memory_bytes,
                 leaders.step_seconds,
                 leaders.scores,
@@ -276,13 +275,17 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 leaders.counted_memory,
             )
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            best.setdefault(nodes, []).extend(_candidate(axes, case, nodes, *row) for row in rows)
+            chosen = zip(leaders.index.tolist(), axes.fields_of(leaders.index), strict=True)
+            best.setdefault(nodes, []).extend(
+                _candidate(case, nodes, index, fields, *row)
+                for (index, fields), row in zip(chosen, rows, strict=True)
+            )
             if leaders.near_index >= 0:
-                row = leaders.near_index, leaders.near_memory, leaders.near_step
-                near.append(_candidate(axes, case, nodes, *row, score=leaders.near_step))
+                row = leaders.near_memory, leaders.near_step, leaders.near_step
+                near.append(_candidate_at(axes, case, nodes, leaders.near_index, *row))
             if not leaders.searched and leaders.leanest_index >= 0:
-                row = leaders.leanest_index, leaders.leanest_memory, np.inf
-                leanest.append(_candidate(axes, case, nodes, *row, score=np.inf))
+                row = leaders.leanest_memory, np.inf, np.inf
+                leanest.append(_candidate_at(axes, case, nodes, leaders.leanest_index, *row))
     return Ranking(
         best={
             n: tuple(
@@ -305,11 +308,18 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     )
 
 
+def _candidate_at(
+    axes: Axes, case: SearchCase, nodes: int, index: int, memory: float, step: float, score: float
+) -> Candidate:
+    fields = axes.fields_of(np.array([index]))[0]
+    return _candidate(case, nodes, index, fields, memory, step, score)
+
+
 def _candidate(
-    axes: Axes,
     case: SearchCase,
     nodes: int,
     index: int,
+    fields: Mapping[str, Any],
     memory: float,
     step: float,
     score: float,
@@ -317,7 +327,7 @@ def _candidate(
     counted_memory: float = 0.0,
 ) -> Candidate:
     return Candidate(
-        strategy=strategy_of(axes.decode(index), case.cluster),
+        strategy=strategy_of(fields, case.cluster, nodes),
         problem=case,
         nodes=nodes,
         score=score,
@@ -329,13 +339,12 @@ def _candidate(
     )
 
 
-def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:
-    """The strategy that a combination of axis values means."""
-    made: dict[str, Any] = {}
-    for axis in AXES:
-        made |= axis.chosen(chosen[axis.name])
-    if made["shard"] == IN_NODE:
-        made["shard"] = int(np.floor(cluster.domain / made["tp"]))
-    gpus = chosen["nodes"] * int(cluster.gpus_per_node)
-    dp = gpus // (made["tp"] * made["pp"] * made["cp"])
-    return varied(_PLAINEST, dp=dp, **made)  # the rules of the axes have checked it
+def strategy_of(fields: Mapping[str, Any], cluster: Cluster, nodes: int) -> Strategy:
+    """The strategy of a combination of axis values, by its fields, on a number of nodes."""
+    shard = fields["shard"]
+    if shard == IN_NODE:
+        shard = int(np.floor(cluster.domain / fields["tp"]))
+    gpus = nodes * int(cluster.gpus_per_node)
+    dp = gpus // (fields["tp"] * fields["pp"] * fields["cp"])
+    # The rules of the axes have checked it.
+    return varied(_PLAINEST, **{**fields, "dp": dp, "shard": shard})

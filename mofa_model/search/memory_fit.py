@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from functools import reduce
+from itertools import pairwise
 from operator import or_
 from typing import Any, Final
 
@@ -12,7 +14,13 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.activation_memory import stored_activations, with_loss
+from mofa_model.estimate.activation_memory import (
+    HeadMemory,
+    head_memory,
+    in_flight,
+    stored_activations,
+    with_loss,
+)
 from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
 from mofa_model.placement import spread
 from mofa_model.records import dataclass, varied
@@ -26,7 +34,7 @@ from mofa_model.search.blocks import (
 )
 from mofa_model.search.local import LocalShapes
 from mofa_model.search.rank import Leaders
-from mofa_model.strategy import Sharding
+from mofa_model.strategy import Sharding, Strategy
 
 NEAR: Final = 1.15
 """Strategies that would fit with 15 % more memory are priced as well, to say what more memory would
@@ -73,46 +81,64 @@ def rows_with_room(
     return np.flatnonzero(~full)
 
 
-def fits_of(
-    context: AxisContext,
-    block: ShapeBlock,
-    states: OptimizerStates,
-    option: FeatureValues,
-    local: LocalShapes,
-    rejected: Counter[Rejection],
-) -> list[Fit | None]:
-    """For each of the block's overlaps, which states fit beside an option, None where it is legal
-    beside none; counts the others.
-    """
-    w, c = context.workload, context.cluster
-    s = varied(block.layout, **option.fields)
-    stored = spread(local.stored(s), local.position[block.members])
-    activations = stored_activations(w, s, block.stage_kinds, stored)
-    # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
-    parked = np.broadcast_to(
-        activations.host_activations * c.gpus_per_node, block.stage_kinds.count.shape
-    )
-    peak = np.empty((len(states.levels), len(block.index)))
-    # The loss depends on one level alone.
-    whole = np.array([level is Sharding.WEIGHTS for level in states.levels])
-    for some, level in ((whole, Sharding.WEIGHTS), (~whole, Sharding.OPTIMIZER)):
-        if some.any():
-            loss = with_loss(w, c, varied(s, sharding=level), block.stage_kinds, activations)
-            held, moving = states.device_bytes, np.asarray(loss.total)
+class BlockMemory:
+    """Memory of a block's strategies; what the options of a micro-batch share is computed once."""
+
+    def __init__(
+        self, context: AxisContext, block: ShapeBlock, states: OptimizerStates, local: LocalShapes
+    ) -> None:
+        self._context, self._block, self._states, self._local = context, block, states, local
+        self._chunks = in_flight(context.workload, block.layout, block.stage_kinds)
+        self._heads: dict[Hashable, HeadMemory] = {}
+        # Of activations and loss nothing depends on the level, but on whether weights are sharded.
+        whole = [level is Sharding.WEIGHTS for level in states.levels]
+        ends = [at for at in range(1, len(whole)) if whole[at] != whole[at - 1]]
+        self._parts = [
+            (slice(first, last), Sharding.WEIGHTS if whole[first] else Sharding.OPTIMIZER)
+            for first, last in pairwise([0, *ends, len(whole)])
+        ]
+        """States that stand together, with the level that says what beside them depends on it."""
+
+    def fits_of(self, option: FeatureValues, rejected: Counter[Rejection]) -> list[Fit | None]:
+        """For each of the block's overlaps, which states fit beside an option, None where it is
+        legal beside none; counts the others.
+        """
+        context, block, states = self._context, self._block, self._states
+        w, c = context.workload, context.cluster
+        s = varied(block.layout, **option.fields)
+        stored = spread(self._local.stored(s), self._local.position[block.members])
+        activations = stored_activations(w, s, block.stage_kinds, stored, self._chunks)
+        # A node's host holds what its devices park, states and activations: `host_bytes`, kind by
+        # kind.
+        parked = np.broadcast_to(
+            activations.host_activations * c.gpus_per_node, block.stage_kinds.count.shape
+        )
+        peak = np.empty((len(states.levels), len(block.index)))
+        for some, level in self._parts:
+            leveled = varied(s, sharding=level)
+            loss = with_loss(w, c, leveled, activations, self._head(leveled))
+            moving = np.asarray(loss.total)
             if states.gather is not None:
                 moving = np.maximum(states.gather[some], moving)
             if states.fresh is not None:
                 moving = np.maximum(states.fresh[some] + loss.ending, moving)
-            peak[some] = _largest_sum(held if some.all() else held[some], moving)
-    host = _host_bytes(context, states, parked)
-    fits: list[Fit | None] = []
-    for overlaps in block.overlaps:
-        bundles = [at for at in overlaps.bundles if option.ok[at].any()]
-        legal = [states.ok[at] & option.ok[at] for at in bundles]
-        fits.append(
-            _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
-        )
-    return fits
+            _largest_sum(states.device_bytes[some], moving, peak[some])
+        host = _host_bytes(context, states, parked)
+        fits: list[Fit | None] = []
+        for overlaps in block.overlaps:
+            bundles = [at for at in overlaps.bundles if option.ok[at].any()]
+            legal = [states.ok[at] & option.ok[at] for at in bundles]
+            fits.append(
+                _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
+            )
+        return fits
+
+    def _head(self, s: Strategy) -> HeadMemory:
+        key = s.sharding, s.sequence_parallel
+        if key not in self._heads:
+            context, kinds = self._context, self._block.stage_kinds
+            self._heads[key] = head_memory(context.workload, context.cluster, s, kinds)
+        return self._heads[key]
 
 
 def _fit(
@@ -148,17 +174,17 @@ def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) ->
         return activations
     if float(activations.max()) + float(states.host.max()) <= 0.999 * memory:
         return None
-    return _largest_sum(states.parked, parked)
+    host = np.empty_like(states.host)
+    _largest_sum(states.parked, parked, host)
+    return host
 
 
-def _largest_sum(held: Array, moving: Array) -> Array:
-    """Maximum over kinds of stages of the sum, from [states, kinds, rows] and such an array or
-    [kinds, rows]. [B]
+def _largest_sum(held: Array, moving: Array, peak: Array) -> None:
+    """Write the maximum over kinds of stages of the sum, from [states, kinds, rows] and such an
+    array or [kinds, rows]. [B]
     """
-    kinds = held.shape[1]
-    peak: Array = held[:, 0] + moving[..., 0, :]
+    np.add(held[:, 0], moving[..., 0, :], out=peak)
     room_for_sum = np.empty_like(peak)
-    for k in range(1, kinds):
+    for k in range(1, held.shape[1]):
         np.add(held[:, k], moving[..., k, :], out=room_for_sum)
         np.maximum(peak, room_for_sum, out=peak)
-    return peak

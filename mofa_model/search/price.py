@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.stage_time import stage_times, stage_work
+from mofa_model.estimate.stage_time import feature_effects, stage_times
 from mofa_model.estimate.step import (
     StepInputs,
     exposed_hops,
@@ -52,7 +52,7 @@ from mofa_model.search.blocks import (
     with_recomputed_layers,
 )
 from mofa_model.search.local import LocalShapes
-from mofa_model.search.memory_fit import Fit, fits_of, rows_with_room
+from mofa_model.search.memory_fit import BlockMemory, Fit, rows_with_room
 from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.strategy import Strategy
@@ -67,7 +67,8 @@ class FittingColumns:
     rows: Array
     """Those of the block."""
     strategy: Strategy
-    """Their layouts, without their states."""
+    """What they have in common, with the layers that are recomputed; nothing of degrees and
+    states."""
     index: Array
     """Their raw indices, without their states."""
     fits: Array
@@ -158,10 +159,11 @@ def _price_block(
     if len(alive) < len(block.index):
         block = block.of(alive)
         states = states.of(alive)
+    memory = BlockMemory(context, block, states, local)
     waiting: dict[Hashable, list[FittingColumns]] = {}
     for option in micro_batch_options(axes, block):
         leaders.effort.spend(WORK)
-        every = fits_of(context, block, states, option, local, leaders.rejected)
+        every = memory.fits_of(option, leaders.rejected)
         beatable = bounds[block.members] <= leaders.horizon
         for overlaps, fit in zip(block.overlaps, every, strict=True):
             if fit is None:
@@ -191,13 +193,12 @@ def _fitting(
     """What fits of some columns beside an option, under a choice of overlap."""
     columns = columns[overlap.ok[columns]]
     features = {**option.fields, **overlap.fields}
-    degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     if np.ndim(layers := features["recompute_layers"]):
         features["recompute_layers"] = layers[columns]
     near = fit.near_bytes
     return FittingColumns(
         rows=columns,
-        strategy=varied(block.layout, **degrees, **features),
+        strategy=varied(block.layout, **features),
         index=block.index[columns] + (option.offset + overlap.offset[columns]),
         fits=fit.fits.take(columns, axis=1),
         peak=fit.peak.take(columns, axis=1),
@@ -242,16 +243,19 @@ def _time(
     stages, m = block.stage_kinds.of(columns), block.micro_batches[columns]
     degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     s = varied(choices[0].strategy, **degrees)
-    timed, works = [], []
+    timed, effects = [], []
     for one in choices:
-        layers, head = local.times(one.strategy)
-        timed.append(spread((layers, head), local.position[block.members[one.rows]]))
-        kinds = block.stage_kinds.of(one.rows)
-        works.append(stage_work(w, c, one.strategy, kinds, len(layers)))
-    stage = stage_times(w, c, s, stages, *joined(timed, sizes), joined(works, sizes))
+        timed.append(spread(local.times(one.strategy), local.position[block.members[one.rows]]))
+        own = one.strategy.recompute_layers
+        kinds = block.stage_kinds.of(one.rows) if np.ndim(own) else block.stage_kinds
+        effects.append(feature_effects(c, one.strategy, kinds))
+    stage = stage_times(w, c, s, stages, *joined(timed, sizes), joined(effects, sizes))
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
-    hop = joined([hop_time(w, c, one.strategy) for one in choices], sizes)
+    divided = np.repeat([one.strategy.sequence_parallel for one in choices], sizes)
+    hop = np.where(
+        divided, *(hop_time(w, c, varied(s, sequence_parallel=on)) for on in (True, False))
+    )
     hops = exposed_hops(s, flow, pipeline, hop)
     least = np.asarray(pipeline + hops)
     index = np.concatenate([one.index for one in choices])

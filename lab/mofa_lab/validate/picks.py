@@ -53,7 +53,7 @@ def without(runs: MeasuredRuns, group: str) -> MeasuredRuns:
         groups=tuple(np.array(runs.groups)[kept].tolist()),
         which={name: which[kept] for name, which in runs.which.items()},
         errors={name: errors[kept] for name, errors in runs.errors.items()},
-        digest=f"{runs.digest} without {group}",
+        left_out=(*runs.left_out, group),
     )
 
 

@@ -217,7 +217,7 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
     m = 2 * p + 2 * more
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    middle = float(replay(DUALPIPE.order(p, m), **times).idle[half - 1])
+    middle = float(replay(DUALPIPE.order(p, m), **times, timeline=True).idle[half - 1])
     assert middle == pytest.approx((half - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 
@@ -229,7 +229,7 @@ def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gra
     w = less * f
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), **times).idle[p - 1])
+    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), **times, timeline=True).idle[p - 1])
     assert bottom == pytest.approx((p - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 

@@ -11,7 +11,7 @@ from mofa_model import presets
 from mofa_model.equations.host import RELAUNCHED
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
-from mofa_model.estimate.stage_time import layer_launches
+from mofa_model.estimate.stage_time import FeatureEffects, layer_launches
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.spec import Training, Workload
@@ -252,5 +252,6 @@ def test_modules_that_are_computed_again_are_launched_again_where_the_host_is_th
 )
 def test_latents_and_shared_experts_are_launched_beside_a_plain_layers_kernels(model, launches):
     cluster = ideal(8, host={"layer": 4e-3, "layer_unsharded": 4e-3, "layer_experts": 9e-3})
-    found = layer_launches(workload(model), cluster, Strategy(dp=8))
+    plain = FeatureEffects(left=1.0, relaunched=0.0, overlapped=0.0, repeated=1.0)
+    found = layer_launches(workload(model), cluster, Strategy(dp=8), plain)
     assert [float(time) for time in found] == pytest.approx(launches)

@@ -68,6 +68,16 @@ def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
     assert [name for name in table if name != name.lower()] == []
 
 
+def test_a_name_is_found_without_parsing_entries_that_do_not_mention_it():
+    for kind in presets.KINDS:
+        every = entries._ids(kind, presets.names(kind))
+        for word, ids in every.items():
+            found = presets.meanings(kind, word)
+            assert found in {ids, (word,)}, (kind, word)
+    some = entries.table("devices").mentioning("h100")
+    assert len(some) < len(presets.names("devices")) / 2
+
+
 def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
     makes = (
         "gb300",
@@ -92,7 +102,7 @@ def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
         "h20",
         "a800",
     )
-    for word in entries._ids("devices"):
+    for word in presets.canonical_names("devices"):
         (name,) = presets.meanings("devices", word)
         make = next((one for one in makes if one in word), "")
         memory = next((part for part in word.split("-") if re.fullmatch(r"\d+gb", part)), "")

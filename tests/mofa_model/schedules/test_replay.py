@@ -40,7 +40,9 @@ def test_a_blocking_hop_also_holds_its_sender():
 
 
 def test_uneven_stages_wait_for_the_slowest():
-    found = replay(ONE_F_ONE_B.order(3, 4), **times([1.0, 1.0, 3.0], [1.0, 1.0, 3.0]))
+    found = replay(
+        ONE_F_ONE_B.order(3, 4), **times([1.0, 1.0, 3.0], [1.0, 1.0, 3.0]), timeline=True
+    )
     assert found.makespan == 4 * 6.0 + 2 * 2.0
     assert found.busy.tolist() == [8.0, 8.0, 24.0]
 
@@ -97,8 +99,9 @@ def test_thousands_together_are_bit_identical_to_each_alone(order, seed, blockin
 
 @given(st.sampled_from(ORDERS), seconds, seconds, seconds, seconds, st.booleans())
 def test_another_unit_of_time_rescales_the_replay_exactly(order, f, i, w, hop, blocking):
-    one = replay(order, **times(f, i, w, hop=hop), blocking=blocking)
-    four = replay(order, **times(4 * f, 4 * i, 4 * w, hop=4 * hop), blocking=blocking)
+    one = replay(order, **times(f, i, w, hop=hop), blocking=blocking, timeline=True)
+    more = times(4 * f, 4 * i, 4 * w, hop=4 * hop)
+    four = replay(order, **more, blocking=blocking, timeline=True)
     assert four.makespan == 4 * one.makespan
     assert (four.idle == 4 * one.idle).all()
 

@@ -401,7 +401,8 @@ def brute_force(w, c, trainer, found, gpus, asked):
 
     def features(chosen, at=0):
         if at == len(late):
-            strategy = strategy_of({**chosen, "nodes": gpus // 8}, c)
+            fields = {k: v for axis in AXES for k, v in axis.chosen(chosen[axis.name]).items()}
+            strategy = strategy_of(fields, c, gpus // 8)
             legal[format_strategy(strategy)] = strategy
             return 0
         name, good, count = late[at], [], 0
