@@ -49,13 +49,13 @@ def gradient_exchange(
     strategy: Strategy,
     stage_kinds: Stages,
     micro_batches: Count,
-    parameters: HeldParameters | None = None,
+    device_parameters: HeldParameters | None = None,
 ) -> GradientExchange:
-    """Collectives over data-parallel groups and the update, Eq. (13); `parameters` where they are
+    """Collectives over data-parallel groups and the update, Eq. (13); `device_parameters` where they are
     known.
     """
     s = strategy
-    held = parameters or held_parameters(workload, s, stage_kinds)
+    held = device_parameters or held_parameters(workload, s, stage_kinds)
     dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
     frozen = workload.training.adapters is not None

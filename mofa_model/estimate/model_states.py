@@ -60,13 +60,13 @@ def model_states(
     cluster: Cluster,
     strategy: Strategy,
     stage_kinds: Stages,
-    parameters: HeldParameters | None = None,
+    device_parameters: HeldParameters | None = None,
 ) -> Footprint:
-    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4); `parameters`
+    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4); `device_parameters`
     where they are known.
     """
     constants, precision = cluster.calibration.memory, workload.training.precision
-    held = parameters or held_parameters(workload, strategy, stage_kinds)
+    held = device_parameters or held_parameters(workload, strategy, stage_kinds)
     groups = _groups(workload, constants, strategy, held)
     buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
         tokens_held(workload, strategy),
@@ -251,7 +251,7 @@ def _groups(
     workload: Workload,
     constants: MemoryConstants,
     s: Strategy,
-    parameters: HeldParameters,
+    device_parameters: HeldParameters,
 ) -> list[Footprint]:
     """Memory of the parameters that the same ranks hold: all but the experts, the experts, and
     those updated otherwise.
@@ -259,26 +259,28 @@ def _groups(
     training, ranks = workload.training, s.data_ranks
     frozen = training.adapters is not None
     rule, beside = update_rule(workload, s), list[Footprint]()
-    inside = parameters.dense + parameters.repeated
-    dense = parameters.ends + inside
+    inside = device_parameters.dense + device_parameters.repeated
+    dense = device_parameters.ends + inside
     if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
         states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
-        beside.append(_trained(workload, constants, s, parameters.ends, ranks, states))
+        beside.append(_trained(workload, constants, s, device_parameters.ends, ranks, states))
         dense = inside
     states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    parts = [(s, parameters.dense_adapters if frozen else dense, parameters.dense, ranks)]
+    parts = [
+        (s, device_parameters.dense_adapters if frozen else dense, device_parameters.dense, ranks)
+    ]
     if workload.model.experts is not None:
         copies = s.expert_data_ranks
         if anything(s.shard):
             s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
-        inside = parameters.expert_adapters if frozen else parameters.experts
-        parts.append((s, inside, parameters.experts, copies))
+        inside = device_parameters.expert_adapters if frozen else device_parameters.experts
+        parts.append((s, inside, device_parameters.experts, copies))
     own = [
         _trained(workload, constants, one, trained, copies, states)
         for one, trained, _, copies in parts
     ]
     if frozen:
-        width, around = frozen_width(training), dense - parameters.dense
+        width, around = frozen_width(training), dense - device_parameters.dense
         own += [_frozen(one, matrices, width, copies) for one, _, matrices, copies in parts]
         own.append(_frozen(parts[0][0], around, training.precision.weight, ranks))
     elif training.task is Task.DPO:  # adapters that are switched off leave the model as it was
