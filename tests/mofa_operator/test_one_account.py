@@ -6,20 +6,22 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
-from operator_objects import ACCOUNT, NOW, job_set, known_pool, node, profile
+from operator_objects import ACCOUNT, NOW, job_set, known_pool, node, profile, ref, training_job
 from prometheus_client import CollectorRegistry, generate_latest
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.spec.account import NodeState, NodeTime, capacity, node_days_lost, summed
+from mofa_operator.control.pages import Pages
 from mofa_operator.decide.ledger import ledger_status, merged, trimmed
 from mofa_operator.evidence import PROMETHEUS, Day, account_of, date_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.survey import lines_of
-from mofa_operator.keys import CLUSTER_PROFILE, FAILURE_LEDGER, key_of
+from mofa_operator.keys import CLUSTER_PROFILE, FAILURE_LEDGER, TRAINING_JOB, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.nodes import facts_of
+from mofa_operator.page.job import job_page
 from mofa_operator.page.profiles import profile_page
 from mofa_operator.verbs import top
 from mofa_operator.verbs.account_tables import account_document
@@ -93,6 +95,32 @@ def test_a_job_lost_what_the_account_of_its_pool_says_and_nothing_that_only_the_
     (line,) = lines_of(fleet, {})
     assert line.spending.stopped_hours == pytest.approx(0.25 * 24 * 8)  # nodes of eight GPUs
     assert line.spending.since == YESTERDAY
+
+
+def test_the_page_of_a_job_and_of_its_training_job_shows_what_the_ledger_says_of_it():
+    rows = (
+        NodeTime(state=NodeState.KEPT, cause="", node_days=1.0, date=YESTERDAY, job="ns/js"),
+        NodeTime(
+            state=NodeState.REDONE, cause="reboot", node_days=0.25, date=YESTERDAY, job="ns/js"
+        ),
+        NodeTime(
+            state=NodeState.REDONE, cause="nic", node_days=7.0, date=YESTERDAY, job="ns/other"
+        ),
+    )
+    store = cluster(rows).store
+    speaking = training_job(
+        "tj",
+        targetRef=ref(job_set()),
+        status={"observed": {"interruptions": 2, "lost": [{"cause": "failure", "seconds": 900}]}},
+    )
+    store.put(TRAINING_JOB, speaking)
+    pages = Pages(store=store, model_pool=None, api=None, health=lambda _: "")
+    shown = pages.source.job(TRAINING_JOB.resource, speaking["metadata"]["namespace"], "tj")
+    assert node_days_lost(shown.account) == {"reboot": 0.25}
+    text = job_page(shown, view=None)
+    assert f"1.25 node-days from {YESTERDAY} to {YESTERDAY}, 0.25 of them lost." in text
+    assert "they cost" not in text
+    assert "nic" not in text
 
 
 def test_a_ledger_names_the_jobs_that_lost_most_for_five_weeks_and_keeps_every_node_second():

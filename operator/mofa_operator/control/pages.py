@@ -10,6 +10,7 @@ from typing import Final
 
 from mofa_model.errors import MofaError
 from mofa_model.page import AdviceView
+from mofa_model.spec.account import NodeTime
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError
 from mofa_operator.control.answers import ModelPool, Outdated
@@ -19,7 +20,7 @@ from mofa_operator.decide.answer import is_quarantined
 from mofa_operator.decide.policy import needs_answer
 from mofa_operator.decide.stored_answer import as_answered
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
-from mofa_operator.objects import LiveProfile
+from mofa_operator.objects import LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.bodies import is_output
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.progress.telemetry import Asks, curves
@@ -85,8 +86,18 @@ class Pages:
     def _job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
         for kind in JOBS:
             if kind.resource == resource:
-                return self._advised(Key(kind, namespace, name))
+                shown = self._advised(key := Key(kind, namespace, name))
+                return None if shown is None else replace(shown, account=self._account(key))
         return None
+
+    def _account(self, key: Key) -> tuple[NodeTime, ...]:
+        """What ledgers say of a job, or of the one that its TrainingJob speaks for."""
+        job = self.store.live(key)
+        target = job.target if isinstance(job, LiveTrainingJob) else None
+        meant = target or key
+        name = f"{meant.namespace}/{meant.name}"
+        profiles = self.store.profiles()
+        return tuple(one for pool in profiles for one in pool.account if one.job == name)
 
     async def _profiles(self) -> list[LiveProfile]:
         profiles = []

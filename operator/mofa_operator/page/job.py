@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
@@ -24,6 +24,7 @@ from mofa_model.page.markup import (
     table,
     text,
 )
+from mofa_model.spec.account import NodeTime, capacity, node_days_lost, summed
 from mofa_model.units import GIB, HOUR, Range
 from mofa_operator.objects import JobStatus, LiveObject, LiveTrainingJob
 from mofa_operator.snapshot import Curves, Refusal
@@ -31,6 +32,7 @@ from mofa_operator.words import Aspect
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
+_ACCOUNT: Final = ("state", "cause", "node-days", "share")
 _NOTHING: Final[Mapping[str, str]] = {}
 BAD: Final = (
     "NoRecommendation",
@@ -71,6 +73,8 @@ class ShownJob:
     """The job as it stands."""
     judged: str = ""
     """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
+    account: tuple[NodeTime, ...] = ()
+    """What the ledger of its pool says of it."""
 
     @property
     def name(self) -> str:
@@ -121,7 +125,8 @@ def job_page(
     told = in_short(f"{said}." if said and not said.endswith(".") else said)
     kind = f"{shown.job.key.kind.kind}, "
     sections.append(el("p", kind, el("strong", mood(shown)), *does, f". {told}"))
-    sections += [*_amiss(shown), *_observed(shown), *history_sections(curves)]
+    sections += [*_amiss(shown), *_observed(shown), *account_sections(shown.account)]
+    sections += history_sections(curves)
     refused = view.why if isinstance(view, Refusal) else {}
     if view is not None:
         sections += what_if_sections(changes, refused, address(shown))
@@ -135,6 +140,25 @@ def job_page(
     if isinstance(shown.job, LiveTrainingJob):
         sections += conditions(shown.job)
     return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
+
+
+def account_sections(account: Sequence[NodeTime]) -> list[ET.Element]:
+    """Where the node-time of a pool or of a job went, as the FailureLedger has it."""
+    if not account:
+        return []
+    whole = capacity(account) or 1.0
+    rows: list[tuple[Node, ...]] = [
+        (one.state.value, one.cause or "-", f"{one.node_days:.6g}", f"{one.node_days / whole:.1%}")
+        for one in summed(account, "cause")
+    ]
+    first, last = min(one.date for one in account), max(one.date for one in account)
+    away = sum(node_days_lost(account).values())
+    note = f"{whole:.6g} node-days from {first} to {last}, {away:.6g} of them lost."
+    return [
+        el("h2", "Where the node-time went"),
+        table(_ACCOUNT, rows, numbers=(2, 3)),
+        el("p", note),
+    ]
 
 
 def _amiss(shown: ShownJob) -> list[ET.Element]:
@@ -186,7 +210,8 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
         found.append(el("p", f"{fits}{beats}."))
     if seen.interruptions is not None:
         since = seen.since or "the start"
-        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
+        is_told = seen.lost and not shown.account
+        cost = f"; they cost {units.format(seen.lost, 's')}" if is_told else ""
         found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
     return found
 

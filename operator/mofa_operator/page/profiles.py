@@ -9,12 +9,10 @@ from xml.etree import ElementTree as ET
 
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_model.spec.account import capacity, node_days_lost, summed
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.job import LINKS, conditions, reason_of
+from mofa_operator.page.job import LINKS, account_sections, conditions, reason_of
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
-_ACCOUNT: Final = ("state", "cause", "node-days", "share")
 _CLASSES: Final = (
     "recovery class", "failures", "node-days", "assumed",
     "posterior", "band", "recovery", "verdict",
@@ -57,7 +55,7 @@ def profile_page(profile: LiveProfile) -> str:
     sections: list[Node] = [
         el("h1", name),
         *_classes(profile),
-        *_account(profile),
+        *account_sections(profile.account),
         *_learned(profile),
         *conditions(profile),
     ]
@@ -92,33 +90,6 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
     return [
         el("h2", "Assumed and observed"),
         table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)),
-        el("p", note),
-    ]
-
-
-def _account(profile: LiveProfile) -> list[ET.Element]:
-    """Where the node-time of the pool went, as its FailureLedger has it."""
-    account = profile.account
-    if not account:
-        return []
-    whole = capacity(account) or 1.0
-    rows: list[tuple[Node, ...]] = [
-        (
-            one.state.value,
-            one.cause or "-",
-            f"{one.node_days:.6g}",
-            f"{one.node_days / whole:.1%}",
-        )
-        for one in summed(account, "cause")
-    ]
-    first, last = min(one.date for one in account), max(one.date for one in account)
-    note = (
-        f"{whole:.6g} node-days from {first} to {last}, "
-        f"{sum(node_days_lost(account).values()):.6g} of them lost."
-    )
-    return [
-        el("h2", "Where the node-time went"),
-        table(_ACCOUNT, rows, numbers=(2, 3)),
         el("p", note),
     ]
 
