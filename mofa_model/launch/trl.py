@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -32,6 +33,8 @@ FILE: Final = "trl.yaml"
 """Name under which its configuration is printed."""
 _TASKS: Final = ("sft", "dpo", "reward")
 """Commands whose file is read and written, by what a sample teaches."""
+_SCRIPT: Final = re.compile(r"(?:^|[/.])trl[/.]scripts[/.](\w+?)(?:\.py)?$")
+"""The script behind each command, which torchrun or `accelerate launch` may start too."""
 _SHIPPED: Final[Mapping[str, Mapping[str, Any]]] = {
     "single_gpu": {"distributed_type": "NO"},
     "multi_gpu": {"distributed_type": "MULTI_GPU"},
@@ -104,7 +107,10 @@ def matches(words: Sequence[str]) -> bool:
 
 
 def _task(words: Sequence[str]) -> str | None:
-    named = (task for program, task in pairwise(words) if program.rpartition("/")[2] == TRAINER)
+    """What a sample teaches, by the command of TRL or by the script that it starts."""
+    named = [task for program, task in pairwise(words) if program.rpartition("/")[2] == TRAINER]
+    if not {"--use_fsdp", "--use_deepspeed"} & {*words}:  # the layout is in Accelerate's options
+        named += [found[1] for word in words if (found := _SCRIPT.search(word))]
     return next((task for task in named if task in _TASKS), None)
 
 
@@ -135,7 +141,7 @@ def _documents(said: Mapping[str, Any]) -> str:
 
 def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None) -> Reading:
     said = dict(document)
-    path = said.pop("accelerate_config", None)
+    path = said.pop("accelerate_config", None) or said.pop("config_file", None)
     beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
     if beside is None:
         if open_file is None:

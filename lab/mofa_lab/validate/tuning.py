@@ -26,6 +26,7 @@ from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.terms import Footprint, device_memory_limit
 from mofa_model.search import SearchCase
 from mofa_model.strategy import LAYER_INPUT, Strategy
+from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB
 
 Array = NDArray[np.floating[Any]]
@@ -230,6 +231,39 @@ def _step(slopes: Array, errors: Array, weights: Array, at: Array) -> Array:
     return move
 
 
+def regrets(runs: Sequence[TuningRun], unseen: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Questions that were measured in several layouts: what the choice of the estimates took beyond the fastest, by steps
+    that saw neither its submitter nor its system where there are such. [1]
+    """
+    questions: dict[str, list[TuningRun]] = {}
+    for run in runs:
+        if "step" in run.row["use"] and not run.row.get("duplicate_of"):
+            settings = [run.row.get(name) for name in ("device_preset", "gpus", "compile")]
+            key = f"{settings} {run.case.workload.model.name} {run.case.workload.training}"
+            questions.setdefault(key, []).append(run)
+    found = []
+    for some in questions.values():
+        layouts: dict[str, list[tuple[float, float]]] = {}
+        for run in some:
+            measured = run.row["step_seconds"]
+            error = unseen.get(run.row["id"])
+            said = float(run.priced().step_time) if error is None else measured * (1.0 + error)
+            layouts.setdefault(format_strategy(run.layout), []).append((said, measured))
+        if len(layouts) < 2:
+            continue
+        steps = [tuple(np.median(one, axis=0).tolist()) for one in layouts.values()]
+        row = some[0].row
+        found.append(
+            {
+                "question": f"{row['model']} {row['method']} on {row['gpus']} {row['device_preset']}",
+                "layouts": len(layouts),
+                "runs": len(some),
+                "regret": min(steps)[1] / min(measured for _, measured in steps) - 1.0,
+            }
+        )
+    return found
+
+
 def tuning_scores(path: Path | str) -> dict[str, Any]:
     """Errors of step and memory by round, shipped and left out, and who is said not to fit."""
     runs, refused = runs_of(path)
@@ -259,6 +293,7 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
         groups.setdefault(f"{one['round']}, {one['method']}", []).append(one)
     return {
         "groups": [{"runs": name, **_figures(some)} for name, some in groups.items()],
+        "regret": regrets(runs, unseen),
         "cases": rows,
         "unsupported": refused,
     }

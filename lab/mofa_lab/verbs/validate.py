@@ -334,6 +334,9 @@ def _tuning(arguments: Namespace) -> None:
     )
     rows = tuple(tuple(row.values()) for row in document["groups"])
     tables = [Table(title="Fine-tuning runs", columns=columns, rows=rows)]
+    kinds = (Column("question"), Column("layouts"), Column("runs"), Column("regret", unit="%"))
+    several = tuple(tuple(one.values()) for one in document["regret"])
+    tables.append(Table(title="Measured in several layouts", columns=kinds, rows=several))
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     cases = ("id", "step", "left_out", "memory", "fits")

@@ -312,3 +312,31 @@ def test_trl_computes_the_loss_in_chunks_and_packs_under_no_ring():
         written("trl", "optimizer=zero3,cp=2,cp-mode=ring,mbs=2")
     job = "--model llama3-8b --gpu h100 --gpus 8 --global-batch 64 --seq 4096 --strategy optimizer=zero3,mbs=1"
     assert main(["explain", *job.split(), "--framework", "trl"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "sharding"),
+    [
+        ("torchrun -m trl.scripts.sft", Sharding.NONE),
+        ("accelerate launch --config_file a.yaml trl/scripts/sft.py", Sharding.WEIGHTS),
+    ],
+)
+def test_the_script_of_trl_is_read_whoever_starts_it(command, sharding):
+    """Kubeflow's proposal 2839 starts it by torchrun, TRL's own documents by Accelerate."""
+    options = "--model_name_or_path=a/b --use_peft --lora_r=8 --per_device_train_batch_size 2 --max_length=2048 --bf16"
+    files = {"a.yaml": "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n"}
+    found = read([*command.split(), *options.split()], files.__getitem__)
+    assert (found.trainer, found.tuning.rank, found.sequence) == ("trl", 8, 2048)
+    assert found.tuning.documents == "padded"
+    assert (found.strategy(8).sharding, found.layout["mbs"]) == (sharding, 2)
+    fsdp = read(
+        [
+            "accelerate",
+            "launch",
+            "--use_fsdp",
+            "trl/scripts/sft.py",
+            "--per_device_train_batch_size",
+            "2",
+        ]
+    )
+    assert fsdp.trainer == "accelerate"
