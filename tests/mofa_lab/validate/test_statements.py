@@ -7,6 +7,10 @@ import statistics
 import pytest
 
 from mofa_lab.validate.statements import RECIPES, STEPS, score, slower, statements, step_error
+from mofa_model.answers.questions import ExplainQuestion
+from mofa_model.answers.training import layout_of, problems_of
+from mofa_model.estimate import estimate
+from mofa_model.launch import launch, read
 
 NEEDED = {
     "id",
@@ -95,3 +99,32 @@ def test_steps_of_professional_cards_are_promised_too_soon():
         "fsdp-qlora-llama2-70b-nf4-4xrtx-6000-ada-b3",
         "fsdp-qlora-llama2-7b-bf16-2xrtx-3090-b1",
     }
+
+
+def priced_again(case):
+    """A recipe's price, and that of what its own launch is read as."""
+    asked = {**case["question"], "framework": "nemo"}
+    (problem,) = problems_of(ExplainQuestion(**asked))
+    several = any(word.startswith("vpp=") and word != "vpp=1" for word in case["layout"])
+    plain = ["schedule=interleaved"] if several else ["pp-overlap=false"]
+    layout = layout_of(",".join([*case["layout"], *plain]), problem, "layout")
+    found = launch(layout, "nemo", problem)
+    words = [*found.starter, "train.py", *found.arguments]
+    said = read(words, found.files.get).strategy(
+        int(layout.gpus), layers=int(problem.workload.model.layers)
+    )
+    for one in (layout, said):
+        price = estimate(problem.workload, problem.cluster, one)
+        yield float(price.step_time), float(price.footprint.peak)
+
+
+def test_a_recipe_that_is_written_is_read_back_at_the_same_price():
+    """Of 57 published layouts, all for Megatron Bridge or NeMo AutoModel, not one is changed by its own flags."""
+    recipes = statements(RECIPES)
+    assert len(recipes) >= 57
+    changed = []
+    for case in recipes:
+        first, second = priced_again(case)
+        if first != second:
+            changed.append(case["id"])
+    assert changed == []
