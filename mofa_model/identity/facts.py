@@ -609,8 +609,9 @@ def _parallel(settings: Sequence[Setting], trainer: str) -> Fact | None:
 
 
 def _rank(settings: Sequence[Setting]) -> Fact | None:
+    beside = any(one.key == "lora_alpha" for one in settings)  # as PEFT and Unsloth name both
     for one in settings:
-        inside = re.search(r"lora|peft", one.path.rpartition(".")[0])
+        inside = beside or re.search(r"lora|peft", one.path.rpartition(".")[0])
         if one.key in {"r", "rank"} and inside and (value := number(one.value)):
             return Fact(value, one.where)
     return None
