@@ -75,8 +75,6 @@ format: $(STAMP) ## put the code in the one format
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-# Targets whose room is not built yet say so. `bench` has nothing to fail, so it exits 0.
-
 rules: $(STAMP) ## deploy/rules/*.yaml from their source
 	$(BIN)/python tools/rules.py
 
@@ -124,10 +122,10 @@ verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/dashboards.py --check
 	$(BIN)/python tools/chart.py --check
 
-bench: $(STAMP) ## strategies per second, and the other figures we claim
-	@for script in benchmarks/*.py; do \
-	    if test -e $$script; then echo "== $$script"; $(BIN)/python $$script || exit 1; \
-	    else echo "bench: no benchmark is built yet"; fi; done
+bench: $(STAMP) ## strategies per second, and the other figures we claim: every script, and which of them are outside their ranges
+	@bad=""; for script in benchmarks/*.py; do \
+	    echo "== $$script"; $(BIN)/python $$script || bad="$$bad $$script"; done; \
+	if test -n "$$bad"; then echo "bench: outside their ranges:$$bad"; exit 1; else echo "bench: all within their ranges"; fi
 
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
 	@if test -d "$(MOFA_KERNEL_ROWS)"; then for way in family device; do \

@@ -5,7 +5,8 @@
     informer    `kubernetes.informer.SharedInformer`, on the synchronous client, in a thread
 
 Each runs in a process of its own against the same API server. Printed are seconds of a core and resident memory, by which importing,
-listing and watching grow; and requests, as the API server's audit log counts them.
+listing and watching grow; and requests, as the API server's audit log counts them. ranges.toml holds the reasons for which the operator
+has a client of its own (ARCHITECTURE): where one no longer holds, the exit code is 1.
 
     python benchmarks/clients.py [OBJECTS]
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +39,13 @@ class Meter:
 
     def __init__(self) -> None:
         self._cpu, self._memory = time.process_time(), _resident()
+        self.used = 0.0
+        """Time of a core between the last two marks. [s]"""
 
     def mark(self, what: str) -> None:
         """Print what was used since the last mark."""
         cpu, memory = time.process_time(), _resident()
+        self.used = cpu - self._cpu
         print(
             f"  {what:28s} {cpu - self._cpu:6.2f} s of a core {memory - self._memory:+7.1f} MB",
             flush=True,
@@ -141,7 +146,7 @@ CLIENTS = {"ours": ours, "aio": aio, "informer": informer}
 
 
 def main() -> int:
-    from cluster import PLACE, Bench, _together, job  # the benchmark beside this one
+    from cluster import PLACE, Bench, _together, job, judged  # the benchmark beside this one
     from mofa_local import audit
     from mofa_local.control_plane import ControlPlane
     from mofa_local.processes import Processes
@@ -176,6 +181,8 @@ def main() -> int:
                     )
 
             asyncio.run(fill())
+            watched: dict[str, float] = {}
+            figures: dict[str, float] = {}
             given = os.environ | {"KUBECONFIG": str(plane.kubeconfig)}
             for name in CLIENTS:
                 print(name, flush=True)
@@ -188,40 +195,61 @@ def main() -> int:
                 )
                 assert child.stdout is not None
                 for line in child.stdout:
-                    if line.strip() == "LISTED":
+                    word, _, number = line.strip().partition(" ")
+                    if word == "LISTED":
                         time.sleep(1.0)
                         asyncio.run(touch(name))
+                    elif word == "WATCHED":
+                        watched[name] = float(number)
                     else:
                         print(line, end="", flush=True)
-                child.wait()
+                if child.wait():
+                    return 1
                 reads = [
                     e
                     for e in plane.audit()[before:]
                     if e["verb"] in {"list", "watch"}
                     and (e.get("objectRef") or {}).get("resource") == PLURAL
                 ]
-                print(f"  requests {len({e['auditID'] for e in reads})}", flush=True)
-            reader = [{"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["list"]}]
-            blind = plane.identity("blind", reader, namespace=PLACE)
-            for what, change in (
-                ("does not exist", {"PLURAL": "absentees"}),
-                ("may be listed and not watched", {"KUBECONFIG": str(blind), "WAIT": "yes"}),
-            ):
-                before = len(plane.audit())
-                done = subprocess.run(
-                    [sys.executable, __file__, "informer", str(OBJECTS)],
-                    env=given | change,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                asked = {e["auditID"] for e in plane.audit()[before:] if GROUP in e["requestURI"]}
-                print(
-                    f"informer of a kind that {what}: {len(asked)} requests and "
-                    f"{len(done.stderr.splitlines())} lines of log in {WINDOW:g} s",
-                    flush=True,
-                )
-    return 0
+                requests = len({e["auditID"] for e in reads})
+                print(f"  requests {requests}", flush=True)
+                if name == "ours":
+                    figures["requests_of_ours"] = float(requests)
+            figures["informer_requests_of_a_forbidden_watch"] = stray_requests(plane, given)
+            figures["aio_watch_over_ours"] = watched["aio"] / watched["ours"]
+    ranges = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))
+    return judged(figures, ranges["clients"])
+
+
+def stray_requests(plane: Any, given: dict[str, str]) -> float:
+    """Requests of an informer that may not watch, in `WINDOW`; what it does without a kind is printed
+    before.
+    """
+    from cluster import PLACE
+
+    requests = 0.0
+    reader = [{"apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["list"]}]
+    blind = plane.identity("blind", reader, namespace=PLACE)
+    for what, change in (
+        ("does not exist", {"PLURAL": "absentees"}),
+        ("may be listed and not watched", {"KUBECONFIG": str(blind), "WAIT": "yes"}),
+    ):
+        before = len(plane.audit())
+        done = subprocess.run(
+            [sys.executable, __file__, "informer", str(OBJECTS)],
+            env=given | change,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        asked = {e["auditID"] for e in plane.audit()[before:] if GROUP in e["requestURI"]}
+        print(
+            f"informer of a kind that {what}: {len(asked)} requests and "
+            f"{len(done.stderr.splitlines())} lines of log in {WINDOW:g} s",
+            flush=True,
+        )
+        requests = float(len(asked))
+    return requests
 
 
 def measured(name: str) -> None:
@@ -229,6 +257,7 @@ def measured(name: str) -> None:
     meter, seen, changed = Meter(), set[str](), set[str]()
     asyncio.run(CLIENTS[name](meter, seen, changed))
     meter.mark(f"{len(changed)} events")
+    print(f"WATCHED {meter.used}", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(f"  at most {peak:.0f} MB", flush=True)
 

@@ -349,14 +349,14 @@ def _sample(page: str, name: str) -> float:
     )
 
 
-def judged(figures: dict[str, float]) -> int:
+def judged(figures: dict[str, float], ranges: dict[str, Any] = RANGES) -> int:
     """Print the figures with their ranges; 1 where one is outside."""
     bad = 0
     for name, value in figures.items():
-        least, most = RANGES[name].get("least", 0.0), RANGES[name].get("most", float("inf"))
+        least, most = ranges[name].get("least", 0.0), ranges[name].get("most", float("inf"))
         wrong = not least <= value <= most
         bad += wrong
-        right = f"at least {least:g}" if "least" in RANGES[name] else f"at most {most:g}"
+        right = f"at least {least:g}" if "least" in ranges[name] else f"at most {most:g}"
         print(f"{name:36s} {value:8.2f}  {right}{'  OUTSIDE' if wrong else ''}")
     return 1 if bad else 0
 
