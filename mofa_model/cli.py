@@ -9,6 +9,7 @@ Nothing slow is imported here; of the verbs only the one that was asked for is i
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import re
@@ -61,7 +62,7 @@ def main(
     """
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
-    gc.set_threshold(SELDOM)
+    _collect_seldom()
     terminal.never_fail(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if argv is None else argv)
     given = _SAID.get(" ".join(given), given)  # as people say it to other commands
@@ -101,6 +102,15 @@ def main(
     except Exception as error:
         return _unexpected(f"{program} {name}", error)
     return code
+
+
+@cache
+def _collect_seldom() -> None:
+    """Look for garbage seldom, and not through all that is there once more when Python ends: that took
+    as long as a tenth of an answer.
+    """
+    gc.set_threshold(SELDOM)
+    atexit.register(gc.freeze)
 
 
 def extra_of(module: str) -> str | None:

@@ -9,7 +9,7 @@ the replay's figure is the one that an answer states.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
 from mofa_model.bands.odds import LayoutOdds
 from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.block_time import BlockTime, block_times
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.step import (
     StepTime,
@@ -41,6 +42,7 @@ from mofa_model.reliability.interval import Interval, best_ettr, recommend, watc
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
+from mofa_model.search.local import LOCAL
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
 
@@ -79,8 +81,10 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
 
 def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
     """Layouts in full; pipelines with the same order of operations are replayed together."""
+    known: dict[Hashable, list[BlockTime]] = {}
     estimates = [
-        estimate(problem.workload, problem.cluster, strategy) for problem, strategy in cases
+        estimate(problem.workload, problem.cluster, s, _blocks(problem, s, known))
+        for problem, s in cases
     ]
     walks: dict[tuple[Any, ...], list[int]] = {}
     for at, ((_, s), one) in enumerate(zip(cases, estimates, strict=True)):
@@ -102,6 +106,20 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
         )
         for at, (problem, s) in enumerate(cases)
     ]
+
+
+def _blocks(
+    problem: SearchCase, s: Strategy, known: dict[Hashable, list[BlockTime]]
+) -> list[BlockTime] | None:
+    """Times of a layout's blocks, computed once for all layouts with its local shape; None where
+    layers of a stage differ.
+    """
+    if s.chunk_layers:
+        return None
+    key = id(problem), s.context_mode, *(getattr(s, name) for name in LOCAL)
+    if key not in known:
+        known[key] = block_times(problem.workload, problem.cluster, s)
+    return known[key]
 
 
 def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:

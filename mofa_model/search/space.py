@@ -303,13 +303,15 @@ def _in_bundle(
             if deciding := bundle.barred.get(name, {}).get(at):
                 acting = np.any([~idle[other] for other in deciding], axis=0)
                 reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
+            own = ok[at]
             for reason, bad in reasons:
-                counted[reason] += int(strategies[ok[at] & bad].sum()) * left
-                ok[at] &= ~bad
-            again = idle[name] & before & ok[at]
-            counted[Rejection.DUPLICATE] += int(strategies[again].sum()) * left
-            ok[at] &= ~again
-            before |= ok[at]
+                if (fallen := own & bad).any():
+                    counted[reason] += int(strategies[fallen].sum()) * left
+                    own ^= fallen
+            if (again := idle[name] & before & own).any():
+                counted[Rejection.DUPLICATE] += int(strategies[again].sum()) * left
+                own ^= again
+            before |= own
         for at in range(len(values)):
             ok[at] &= bundle.has(name, at)
         if never_slower(axis, context.cluster) and True in values and False in values:
