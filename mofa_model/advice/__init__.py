@@ -35,10 +35,11 @@ from mofa_model.advice.request import (
     assumed_reliability,
     by_trainer,
 )
-from mofa_model.advice.sizes import Size, best_size, sizes_of
+from mofa_model.advice.sizes import SURE, Size, best_size, ranked, size_of, sizes_of
 
 __all__ = [
     "OBJECTIVES",
+    "SURE",
     "Advice",
     "Alternative",
     "ByTrainer",
@@ -56,5 +57,7 @@ __all__ = [
     "best_size",
     "by_trainer",
     "deciding_numbers",
+    "ranked",
+    "size_of",
     "sizes_of",
 ]

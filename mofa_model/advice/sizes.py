@@ -71,10 +71,15 @@ def of_size(request: Request, objective: str, sure: Ratio = SURE) -> Request:
     )
 
 
+def size_of(request: Request, objective: str, sure: Ratio = SURE) -> Size:
+    """One size with the best layout that surely fits it."""
+    asked = of_size(request, objective, sure)
+    return Size(request=asked, advice=advise(asked))
+
+
 def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) -> tuple[Size, ...]:
     """Every size with its answer, in the order of the questions."""
-    asked = [of_size(one, objective, sure) for one in options]
-    return tuple(Size(request=one, advice=advise(one)) for one in asked)
+    return tuple(size_of(one, objective, sure) for one in options)
 
 
 def best_size(answered: Sequence[Size], objective: str) -> Size | None:
@@ -96,9 +101,23 @@ def first_of(costs: Sequence[float], gpus: Sequence[int]) -> int:
     >>> first_of([1.0, 0.995, 2.0], [8, 16, 4])
     0
     """
-    least = min(costs)
-    alike = [at for at, one in enumerate(costs) if one <= least * (1.0 + ALIKE)]
-    return min(alike, key=lambda at: (gpus[at], costs[at]))
+    return ranked(costs, gpus)[0]
+
+
+def ranked(costs: Sequence[float], gpus: Sequence[int]) -> list[int]:
+    """Indices of all, each the choice among those that are left.
+
+    >>> ranked([1.0, 0.995, 2.0], [8, 16, 4])
+    [0, 1, 2]
+    """
+    left, order = list(range(len(costs))), list[int]()
+    while left:
+        most = min(costs[at] for at in left) * (1.0 + ALIKE)
+        order.append(
+            min((at for at in left if costs[at] <= most), key=lambda at: (gpus[at], costs[at]))
+        )
+        left.remove(order[-1])
+    return order
 
 
 def _objective(name: str) -> tuple[str, Callable[[Size], float]]:

@@ -66,11 +66,13 @@ class TrainingQuestion(UserQuestion):
     precision: Names = option(
         names,
         "--precision P[,…]",
-        "training recipe; of several the search chooses",
-        default=("bf16",),
+        "training recipe; of several the search chooses (default: bf16, or what the trainer has)",
+        default=(),
         presets="precisions",
     )
-    optimizer: str = option(text, "--optimizer O", "what updates the weights", default="adamw")
+    optimizer: str | None = option(
+        text, "--optimizer O", "what updates the weights (default: adamw, or what the trainer has)"
+    )
     adapter_rank: int = option(
         whole,
         "--lora RANK",
@@ -407,7 +409,7 @@ class WhichQuestion(UserQuestion):
         text,
         "--framework NAME",
         "trainer that is searched",
-        default="accelerate",
+        default="trl",
         group=_SOFTWARE,
     )
     by: str = option(

@@ -75,18 +75,21 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     sequence = units.count(question.sequence_length, field="--seq")
     batch = read_batch(str(question.global_batch_size), sequence, "--global-batch")
     tokens = units.count(question.tokens, field="--tokens") if question.tokens else 0
-    rule = presets.resolve("optimizers", question.optimizer, field="--optimizer")
+    trainer = framework(framework_of(question))
+    named = question.optimizer or trainer.usual("optimizers", "adamw")
+    rule = presets.resolve("optimizers", named, field="--optimizer")
     documents = _documents(question)
     adapters = adapters_of(question, model)
     task, teacher = Task(question.task), question.teacher and presets.model_named(question.teacher)
     if (teacher is None) is (task is Task.DISTILL):
         raise BadValue("--teacher", question.teacher, "give it with --task distill, and only there")
-    usual = framework(framework_of(question)).usual("losses", question.loss)
+    usual = trainer.usual("losses", question.loss)
     loss = Loss(question.loss if "loss" in question.changed_fields() else usual)
     up, out = question.scale_up, question.scale_out
     count = nodes_of(question) if nodes is None else nodes
     found = []
-    for recipe in ",".join(question.precision).split(","):
+    recipes = question.precision or (trainer.usual("precisions", "bf16"),)
+    for recipe in ",".join(recipes).split(","):
         name = presets.resolve("precisions", recipe.strip(), field="--precision")
         precision = presets.precision(name, stack=stack_of(question))
         training = Training(

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets, units
-from mofa_model.advice.verdict import SURELY
+from mofa_model.advice.sizes import SURE, Size, ranked, size_of
 from mofa_model.answers import training
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.questions import AdviceQuestion, WhichQuestion
@@ -144,9 +144,18 @@ class MachineChoice:
 
     machine: Machine
     recipe: Recipe
-    advice: Advice
-    request: Request
+    sized: Size
     question: WhichQuestion
+
+    @property
+    def advice(self) -> Advice:
+        """The best layout that surely fits; where there is none, the one most likely to."""
+        return self.sized.advice
+
+    @property
+    def request(self) -> Request:
+        """What was asked of it."""
+        return self.sized.request
 
     @property
     def fits(self) -> Ratio:
@@ -312,8 +321,11 @@ def which(
                 else:
                     lacks.append(one)
         advance(1.0 / len(devices))
-    key = _BY[question.by]
-    found.sort(key=lambda one: (one.fits < SURELY, *key(one)))
+    found = [
+        one
+        for sure in (True, False)
+        for one in _in_order([one for one in found if (one.fits >= SURE) is sure], question.by)
+    ]
     return WhichAnswer(
         question=question,
         run_tokens=tokens,
@@ -355,26 +367,39 @@ def _choices(
             else:
                 chance = f"fits with a probability of {in_percent(one.fits)} only"
                 yield 1.0, f"{where}: {chance if one.fits else one.advice.explanation}"
-            if one.fits >= SURELY:
+            if one.fits >= SURE:
                 if question.by == "hardware" or not recipe.constraints:
                     return
                 break  # the next number of GPUs may do without, and cost less
 
 
-def _unpriced(one: MachineChoice) -> float:
-    return one.duration.target * one.machine.gpus
+_OBJECTIVES: Final = {"money": "least-gpu-hours", "time": "soonest", "hardware": "least-gpus"}
+"""What each size is best at."""
 
 
-_BY: Final[Mapping[str, Callable[[MachineChoice], tuple[float, ...]]]] = {
-    "money": lambda one: (0.0, one.cost.target) if one.cost is not None else (1.0, _unpriced(one)),
-    "time": lambda one: (one.duration.target, float(one.machine.gpus)),
-    "hardware": lambda one: (
-        float(one.machine.gpus),
-        float(presets.device(one.machine.device).memory),
-        one.duration.target,
-    ),
-}
-"""What is least, as a sort key."""
+def _in_order(choices: Sequence[MachineChoice], by: str) -> list[MachineChoice]:
+    """Choices, best first, as `advice.sizes` ranks sizes; those without a price stand behind."""
+    if by == "hardware":
+        return sorted(choices, key=_hardware)
+    if by == "time":
+        return _ranked(choices, [one.duration.target for one in choices])
+    costs = {id(one): one.cost.target for one in choices if one.cost is not None}
+    priced = [one for one in choices if id(one) in costs]
+    others = [one for one in choices if id(one) not in costs]
+    return [
+        *_ranked(priced, [costs[id(one)] for one in priced]),
+        *_ranked(others, [one.duration.target * one.machine.gpus for one in others]),
+    ]
+
+
+def _ranked(choices: Sequence[MachineChoice], costs: Sequence[float]) -> list[MachineChoice]:
+    return [choices[at] for at in ranked(costs, [one.machine.gpus for one in choices])]
+
+
+def _hardware(one: MachineChoice) -> tuple[float, float, float]:
+    """GPUs, the memory of each, the time."""
+    memory = float(presets.device(one.machine.device).memory)
+    return float(one.machine.gpus), memory, one.duration.target
 
 
 def _best_of_each(choices: Sequence[MachineChoice], devices: int) -> Iterator[MachineChoice]:
@@ -491,13 +516,10 @@ def _choice(
     from mofa_model.advice import advise
 
     request = training.request_of(_training(question, machine, recipe, tokens))
-    request = replace(request, top=0, least_fits=SURELY)
-    advice = advise(request)
-    if advice.strategy is None:  # what may fit is told, with its chance
-        advice = advise(replace(request, least_fits=0.0))
-    return MachineChoice(
-        machine=machine, recipe=recipe, advice=advice, request=request, question=question
-    )
+    size = size_of(replace(request, top=0), _OBJECTIVES[question.by])
+    if not size.fits:  # what may fit is told, with its chance
+        size = replace(size, advice=advise(replace(size.request, least_fits=0.0)))
+    return MachineChoice(machine=machine, recipe=recipe, sized=size, question=question)
 
 
 _SETTINGS: Final = {

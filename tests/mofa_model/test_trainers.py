@@ -177,6 +177,17 @@ def test_what_no_trainer_can_be_told_is_for_whom_builds_it():
     assert (found.trainer, found.strategy.schedule.value) == ("", "dualpipe")
 
 
+def test_a_trainer_without_the_usual_values_gets_its_own_unless_one_is_said():
+    """torchtune has weights of one dtype alone; the command refused what a manifest was answered."""
+    words = {**WORDS, "model": "llama3.2-3b", "gpus": "8", "framework": "torchtune", "top": 0}
+    (problem,) = ask.of(AdviceQuestion(**words)).request.problems
+    training = problem.workload.training
+    assert (training.precision.name, training.optimizer.name) == ("bf16-pure", "adamw-bf16")
+    for said in ({"precision": ("bf16",)}, {"optimizer": "adamw"}):
+        with pytest.raises(BadValue, match="torchtune"):
+            ask.of(AdviceQuestion(**words, **said))
+
+
 def launched(trainer, constraint):
     """Whatever a constraint leaves of an answer, its launch says."""
     words = WORDS | {"model": "mixtral-8x7b", "gpus": "32", "global_batch_size": "96"}

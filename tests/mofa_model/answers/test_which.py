@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
 
 import mofa_model
 from mofa_model import presets, units
+from mofa_model.advice import SURE, best_size, sizes_of
 from mofa_model.cli import main
 from mofa_model.errors import InputError, NoFeasibleStrategy
 from mofa_model.verbs.ui_server import DeskServer
@@ -144,3 +146,19 @@ def test_the_page_opens_no_file_and_tells_beside_its_field_what_cannot_be_right(
 def test_a_question_that_cannot_be_right_is_refused_by_its_field(words, why):
     with pytest.raises(InputError, match=why):
         asked(**{"gpu": "l4", **words})
+
+
+def test_which_and_the_sizes_of_jobs_make_one_decision():
+    """Of one and two A10G the chosen one is what `advice.sizes` chooses, with the same layout, and surely fits."""
+    found = asked(gpu="a10g", method="qlora", by="hardware").machine_choices[0]
+    objective = "least-gpus"
+    assert found.fits >= SURE
+    request = replace(found.request, least_fits=0.0, risk=0.5)
+    (alone,) = sizes_of([request], objective)
+    assert alone.advice.strategy == found.advice.strategy
+    assert best_size([alone, found.sized], objective) is not None
+
+
+def test_a_fine_tune_is_asked_of_trl_unless_another_trainer_is_named():
+    first = asked(gpu="a10g", method="qlora").machine_choices[0]
+    assert first.request.framework == "trl"
