@@ -153,7 +153,9 @@ def without_signals(pool, *signals):
 def test_so_many_failures_hide_behind_each_witness_as_doctor_says(tmp_path, capsys, monkeypatch):
     """Over all scenarios, to seven in a hundred: other histories have other failures."""
     real, seen = history.past, []
-    monkeypatch.setattr(history, "past", lambda pool, rules: seen.append(pool) or real(pool, rules))
+    monkeypatch.setattr(
+        history, "past", lambda pool, rules, *more: seen.append(pool) or real(pool, rules, *more)
+    )
     truths = [found_in(scenario, tmp_path, capsys)[0] for scenario in SCENARIOS]
 
     def found(witness):

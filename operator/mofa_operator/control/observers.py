@@ -29,7 +29,7 @@ from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.history.history import KnownSamples, history
+from mofa_operator.observe.history.history import KnownAccounts, KnownSamples, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 from mofa_operator.observe.progress.run_records import RunRecords
@@ -125,6 +125,7 @@ def history_queue(
 ) -> PeriodicQueue:
     """Asks Prometheus again and again for the history of every included profile."""
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
+    accounts: KnownAccounts = {}
     at_start: dict[
         str, SettledDays | None
     ] = {}  # what is read since is kept, so no more is left out
@@ -135,7 +136,7 @@ def history_queue(
             at_start.setdefault(profile.uid, settled_days(profile))
         left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
         try:
-            return await history(prometheus, profile.body, now, known, nodes, left_out)
+            return await history(prometheus, profile.body, now, known, nodes, left_out, accounts)
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             why = f"{type(error).__name__}: {error}"

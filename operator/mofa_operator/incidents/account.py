@@ -7,10 +7,13 @@ A node-second is given to the first of these that holds, so the states add up to
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from heapq import heappop, heappush
+from itertools import accumulate, pairwise
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import DIGITS, NO_JOB, START, NodeState, NodeTime
@@ -28,8 +31,11 @@ from mofa_operator.incidents.timelines import (
     without,
 )
 
+Item = TypeVar("Item")
 _NAMED: Final = 3
 """Incidents that are named beside a sum. [1]"""
+_TOGETHER: Final = 600.0
+"""Pods that start within this time of a job's first are of one start. Ours. [s]"""
 USUAL_SAVES: Final = 1800.0
 """Time between two saves of a job of which nobody says it. Ours. [s]"""
 _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_OUTAGE)
@@ -85,6 +91,21 @@ def _usual_loading(incidents: Sequence[Incident]) -> float:
     return times[len(times) // 2] if times else LOADING
 
 
+class _Index(Generic[Item]):
+    """Things by their time: those of a moment are found without a look at all of them."""
+
+    def __init__(self, items: Iterable[tuple[Span, Item]]) -> None:
+        self._items = sorted(items, key=lambda one: one[0])
+        self._starts = [span.start for span, _ in self._items]
+        self._ends = list(accumulate((span.end for span, _ in self._items), max))
+
+    def near(self, span: Span) -> list[tuple[Span, Item]]:
+        """What shares time with a span, in order."""
+        first = bisect_right(self._ends, span.start)
+        last = bisect_left(self._starts, span.end)
+        return [one for one in self._items[first:last] if one[0].end > span.start]
+
+
 class _JobTime:
     """The time of the nodes of one job."""
 
@@ -108,53 +129,57 @@ class _JobTime:
             (one for one in incidents if one.cause not in _NO_STANDSTILL and one.end > one.start),
             key=lambda one: one.start,
         )
+        self._held = _Index(
+            (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
+            for pod, span in self._pods
+        )
         self._usual_start = _median(
             pod.started - pod.created for pod in pods if pod.started and pod.created
         )
 
     def pieces(self) -> Iterator[tuple[str, _Piece]]:
-        """Pieces of its nodes; those that train first."""
+        """Pieces of its nodes, by the name of the node."""
         standing = joined(Span(one.start, one.end) for one in self._stops)
         starts = self._first_starts(standing)
-        redone = self._redone(joined([*standing, *(span for span, _ in starts)]))
+        away = joined([*standing, *(span for span, _ in starts)])
+        absent = _Index((span, None) for span in away)
+        redone = _Index(
+            (span, (one, guessed)) for one, spans, guessed in self._redone(away) for span in spans
+        )
         for pod, span in self._pods:
-            trained = without(without([span], standing), [span for span, _ in starts])
-            for one, again, guessed in redone:
-                for part in overlap(trained, again):
+            trained = without([span], [hole for hole, _ in absent.near(span)])
+            again = redone.near(span)
+            for part, (one, guessed) in again:
+                for piece in overlap(trained, [part]):
                     cause = one.cause.word
-                    yield (
-                        pod.node,
-                        _Piece(part, NodeState.REDONE, cause, self._name, one, guessed),
-                    )
-            again = [part for _, spans, _ in redone for part in spans]
-            for part in without(trained, again):
+                    made = _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
+                    yield pod.node, made
+            for part in without(trained, [part for part, _ in again]):
                 yield pod.node, _Piece(part, NodeState.KEPT, "", self._name)
         for one in self._stops:
             yield from self._standing(one)
         for whole, running in starts:
-            for pod, span in self._pods:
-                held = Span(pod.created, span.end)
+            for held, (pod, _) in self._held.near(whole):
                 for part in overlap([held], [whole]):
-                    yield from (
-                        (pod.node, _Piece(piece, state, START, self._name))
-                        for piece, state in _cut(
-                            part, self._start_phases(pod.created, running, whole.end)
-                        )
-                    )
+                    phases = self._start_phases(pod.created, running, whole.end)
+                    for piece, state in _cut(part, phases):
+                        yield pod.node, _Piece(piece, state, START, self._name)
 
     def _first_starts(self, standing: Sequence[Span]) -> list[tuple[Span, float]]:
-        """Starts of the job that follow no standstill: the time until its first step, and when its
-        last container ran. [s]
+        """Starts of the job that follow no standstill: the time until its first step.
+
+        With each stands when its last container ran. [s]
         """
         running = joined((span for _, span in self._pods), apart=self._step)
+        stood = _Index((span, None) for span in standing)
         found = []
         for begin, end in running:
-            first = [(pod, span) for pod, span in self._pods if abs(span.start - begin) < 600.0]
+            near = self._held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
+            first = [one for _, one in near if abs(one[1].start - begin) < _TOGETHER]
             made = min((pod.created or begin for pod, _ in first), default=begin)
             last = max((span.start for _, span in first), default=begin)
-            if any(a <= begin <= b for a, b in standing) or not made:
-                continue
-            found.append((Span(made, min(last + self._loading, end)), last))
+            if made and not stood.near(Span(begin - 1.0, begin + 1.0)):
+                found.append((Span(made, min(last + self._loading, end)), last))
         return found
 
     def _redone(self, away: Sequence[Span]) -> list[tuple[Incident, list[Span], bool]]:
@@ -190,16 +215,19 @@ class _JobTime:
         return found
 
     def _standing(self, one: Incident) -> Iterator[tuple[str, _Piece]]:
-        """Its nodes in a standstill: those before until their pods are gone, those after for all of
-        it.
+        """Its nodes in a standstill.
+
+        A node that it had before is its own until its pod is gone, one that it has after for all of
+        the standstill.
         """
-        after = {pod.node for pod, span in self._pods if span.start <= one.end < span.end + 1}
-        for pod, span in self._pods:
-            held = Span(pod.created or span.start, max(span.end, pod.last))
-            for part in overlap([held], [Span(one.start, one.end)]):
+        whole = Span(one.start, one.end)
+        ends = self._held.near(Span(one.end - 1.0, one.end + 1.0))
+        after = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}
+        for held, (pod, _) in self._held.near(whole):
+            for part in overlap([held], [whole]):
                 yield from self._phased(one, pod.node, part)
-        for node in after:
-            yield from self._phased(one, node, Span(one.start, one.end))
+        for node in sorted(after):
+            yield from self._phased(one, node, whole)
 
     def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
         for piece, state in _cut(part, self._phases(one)):
@@ -262,7 +290,6 @@ def _of_node(
     node: NodeTimeline, incidents: Sequence[Incident], claims: Sequence[_Piece]
 ) -> Iterator[_Piece]:
     """The pieces of one node; each time is in one of them."""
-    left = _there(node)
     trains = [one for one in claims if one.state in (NodeState.KEPT, NodeState.REDONE)]
     dead = [
         _Piece(part, NodeState.REPAIR, one.cause.word, incident=one)
@@ -285,12 +312,27 @@ def _of_node(
         for span in [*node.cordons, *without(away, false_alarms)]
     ]
     waiting = [one for one in claims if one not in trains]
-    for piece in (*dead, *trains, *broken, *cordoned, *waiting):
-        for part in overlap(left, [piece.span]):
-            yield piece._replace(span=part)
-        left = without(left, [piece.span])
-    for part in left:
-        yield _Piece(part, NodeState.IDLE, NO_JOB)
+    ranked = [*dead, *trains, *broken, *cordoned, *waiting]
+    yield from _first_of(ranked, _there(node))
+
+
+def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piece]:
+    """The times of a node, each as the first of the pieces that cover it says; else idle."""
+    by_start = sorted(range(len(ranked)), key=lambda number: ranked[number].span.start)
+    spans = [*(piece.span for piece in ranked), *there]
+    moments = sorted({moment for span in spans for moment in span})
+    present = _Index((span, None) for span in there)
+    covering: list[int] = []
+    begun = 0
+    for at, until in pairwise(moments):
+        while begun < len(by_start) and ranked[by_start[begun]].span.start <= at:
+            heappush(covering, by_start[begun])
+            begun += 1
+        while covering and ranked[covering[0]].span.end <= at:
+            heappop(covering)
+        if present.near(Span(at, until)):
+            idle = _Piece(Span(at, until), NodeState.IDLE, NO_JOB)
+            yield ranked[covering[0]]._replace(span=idle.span) if covering else idle
 
 
 def _there(node: NodeTimeline) -> list[Span]:

@@ -61,10 +61,14 @@ class Past:
 
 
 def past(
-    timelines: PoolTimelines, rules: IncidentRules, repairing: AbstractSet[str] = frozenset()
+    timelines: PoolTimelines,
+    rules: IncidentRules,
+    repairing: AbstractSet[str] = frozenset(),
+    *,
+    accounted: bool = True,
 ) -> Past:
     """The past that the time lines of a pool show, by the rules of its profile; `repairing` are
-    nodes that are known to have been in repair at its begin.
+    nodes that are known to have been in repair at its begin. The account costs most of it.
     """
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
@@ -127,7 +131,7 @@ def past(
             )
         ),
         pod_timelines=timelines.pod_timelines,
-        account=account(timelines, found, rules.checkpoint_seconds),
+        account=account(timelines, found, rules.checkpoint_seconds) if accounted else (),
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled

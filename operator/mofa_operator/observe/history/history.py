@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from statistics import median
@@ -26,6 +26,7 @@ from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.spec.account import NodeTime
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -69,6 +70,24 @@ KnownSamples: TypeAlias = LruCache[PoolSamples]
 keep them as long as the operator runs.
 """
 
+ACCOUNTED: Final = HOUR
+"""Age at which an account is made anew: nobody reads it more often than its ledger is written. [s]
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownAccount:
+    """The account of a pool as it was made last."""
+
+    at: float
+    """[s]"""
+    rules: IncidentRules
+    account: tuple[NodeTime, ...]
+
+
+KnownAccounts: TypeAlias = dict[tuple[str, Pool], KnownAccount]
+"""The last account, by server and pool; keep it as long as the operator runs."""
+
 
 async def history(
     prometheus: Prometheus,
@@ -77,10 +96,13 @@ async def history(
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
+    known_accounts: KnownAccounts | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
-        return await read_history(prometheus, profile, now, known_samples, known_nodes, settled)
+        return await read_history(
+            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts
+        )
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
 
@@ -92,6 +114,7 @@ async def read_history(
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
+    known_accounts: KnownAccounts | None = None,
 ) -> History | NoHistory:
     """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
 
@@ -120,6 +143,7 @@ async def read_history(
         known_samples,
         known_nodes,
         repairing=frozenset() if settled is None else settled.repairing,
+        known_accounts=known_accounts,
     )
     if isinstance(found, NoHistory):
         return found
@@ -142,9 +166,11 @@ async def pool_past(
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
     repairing: frozenset[str] = frozenset(),
+    known_accounts: KnownAccounts | None = None,
 ) -> Past | NoHistory:
     """What happened to a pool in a window; `progress` is called with each share that was read, and
-    nodes `repairing` were in repair at its begin.
+    nodes `repairing` were in repair at its begin. An account that is known is made again after
+    `ACCOUNTED`.
     """
     now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
@@ -170,7 +196,15 @@ async def pool_past(
     if wrong := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     timelines = pool_timelines(days)
-    found = past(timelines, rules, repairing)
+    known = None if known_accounts is None else known_accounts.get((prometheus.address, pool))
+    if known is not None and known.rules == rules and 0 <= now - known.at < ACCOUNTED:
+        found = past(timelines, rules, repairing, accounted=False)
+        found = replace(found, account=known.account)
+    else:  # seconds of a core, so others go on meanwhile
+        found = await asyncio.to_thread(past, timelines, rules, repairing)
+        if known_accounts is not None:
+            account = KnownAccount(at=now, rules=rules, account=found.account)
+            known_accounts[prometheus.address, pool] = account
     there = {naming.host(s.labels) for s in (await prometheus.query(pool.nodes_at(), now)).samples}
     warnings = [
         left_out,
