@@ -46,7 +46,7 @@ class Size:
         if figures is None:
             return float("inf")
         training = self.request.problems[0].workload.training
-        tokens = float(training.global_batch) * float(training.sequence)
+        tokens = float(training.step_tokens)
         return float(figures.step_seconds.target / max(figures.ettr.target, 1e-12) / tokens)
 
     @property
