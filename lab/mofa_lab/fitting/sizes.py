@@ -12,7 +12,6 @@ run's group.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -24,12 +23,10 @@ from mofa_lab.fitting.folds import KEYS, OutOfFold, cross_validate
 from mofa_lab.fitting.memory_spread import LEFT_OUT
 from mofa_lab.fitting.priors import priors
 from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.rooms import is_sure, least_rooms
 from mofa_lab.validate.steps import predict
-from mofa_model import presets
 from mofa_model.advice.sizes import SURE, first_of
-from mofa_model.bands.odds import END, chance
 from mofa_model.bands.table import measured_runs
-from mofa_model.bands.variance import memory_half_width
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.calibrate.fit import Evidence, FitRow, fit, memories
 from mofa_model.estimate.terms import device_memory_limit
@@ -77,8 +74,7 @@ class LeftOutRun:
 
     def is_sure(self, limit: float) -> bool:
         """Whether it surely fits some memory, by the odds of every answer."""
-        scale = float(memory_half_width(self.estimated)) / END
-        return float(chance(math.log(limit / self.predicted) / scale)) >= SURE
+        return is_sure(limit, self.predicted, self.estimated)
 
 
 def folds_of(
@@ -222,13 +218,10 @@ def _steps(cases: Sequence[Case], left: Mapping[str, float]) -> list[float]:
 
 def _devices(runs: Sequence[LeftOutRun]) -> list[Row]:
     """The device with the least memory that surely holds each run."""
-    sizes = sorted({float(presets.device(name).memory) for name in presets.names("devices")})
     found: list[Row] = []
     for run in (run for run in runs if np.isfinite(run.measured)):
         share = run.limit / float(run.case.cluster.device.memory)
-        rooms = [share * size for size in sizes]
-        picked = next((room for room in rooms if run.is_sure(room)), None)
-        least = next((room for room in rooms if room >= run.measured), None)
+        picked, least = least_rooms(run.predicted, run.measured, run.estimated, share)
         told: dict[str, Any] = {
             "set": set_of(run.case),
             "group": run.group,

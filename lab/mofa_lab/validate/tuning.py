@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_lab.validate.rooms import least_rooms
 from mofa_model import presets
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of
@@ -286,6 +287,7 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
                 "in_band": _in_band(run, priced, unseen.get(row["id"])),
                 "chance_to_fit": _chance_to_fit(run, footprint),
                 "fits": bool(footprint.fits(run.case.cluster)),
+                "out_of_memory": _out_of_memory(run, memory) if "memory" in row["use"] else None,
             }
         )
     groups = {"adapters": [one for one in rows if one["method"] != "full"]}
@@ -312,6 +314,17 @@ def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | No
     return bool(band.lower <= 1.0 / (1.0 + error) <= band.upper)
 
 
+def _out_of_memory(run: TuningRun, memory: float) -> bool | None:
+    """Whether the device with the least memory that surely holds a run has no room for what was measured; None
+    where none surely holds it.
+    """
+    cluster, measured = run.case.cluster, float(run.row["memory_gib"])
+    usable = float(device_memory_limit(cluster)) / float(cluster.device.memory)
+    estimated = float(run.stored.estimated)
+    picked, _ = least_rooms(memory * GIB, measured * GIB, estimated, usable)
+    return None if picked is None else picked < measured * GIB
+
+
 def _chance_to_fit(run: TuningRun, footprint: Footprint) -> float:
     limit = float(device_memory_limit(run.case.cluster)) / float(footprint.peak)
     return float(_odds(run, footprint).below("memory", limit)[0])
@@ -327,4 +340,6 @@ def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]
     found["in_band"] = sum(held) / len(held) if held else None
     found["below_nine_tenths"] = sum(one["chance_to_fit"] < _SURE for one in rows)
     found["said_not_to_fit"] = sum(not one["fits"] for one in rows)
+    devices = [one["out_of_memory"] for one in rows if one["out_of_memory"] is not None]
+    found |= {"devices": len(devices), "out_of_memory": sum(devices)}
     return found

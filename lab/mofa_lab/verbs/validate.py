@@ -91,7 +91,9 @@ mean rate: how many are called wrong, which is false, and how many are said to d
 _TUNING: Final = """\
 Each run is priced with its own layout, adapters and format of frozen weights: by the shipped constants (`step`), and by constants of
 adapters that saw neither its submitter nor one of its systems (`left out`). Memory is held against what an allocator counted where
-that was published. Bands promise four of five of the left-out steps. Every run trained, so one that is said not to fit is an error."""
+that was published. Bands promise four of five of the left-out steps. Every run trained, so one that is said not to fit is an error.
+Of each memory that was published the device with the least memory is chosen that surely holds the run (P(fits) of 99 %): how many of these
+would run out of memory."""
 
 _ASSUMPTIONS: Final = """\
 Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share whose
@@ -331,6 +333,8 @@ def _tuning(arguments: Namespace) -> None:
         Column("in band", unit="%"),
         Column("P(fits) below 0.9"),
         Column("said not to fit"),
+        Column("devices"),
+        Column("out of memory"),
     )
     rows = tuple(tuple(row.values()) for row in document["groups"])
     tables = [Table(title="Fine-tuning runs", columns=columns, rows=rows)]

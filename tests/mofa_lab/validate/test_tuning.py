@@ -83,6 +83,8 @@ def test_the_figures_of_all_runs_hold():
     assert adapters["left_out_p90"] < 0.15
     assert adapters["memory_median"] < 0.03
     assert adapters["said_not_to_fit"] == 0
+    assert sum(one["out_of_memory"] is not None for one in document["cases"]) == 100
+    assert sum(bool(one["out_of_memory"]) for one in document["cases"]) <= 1
     assert adapters["below_nine_tenths"] <= 4
     assert 0.8 <= adapters["in_band"] <= 0.95
 
