@@ -183,7 +183,7 @@ def kinds_page() -> str:
         for kind in KINDS
     )  # fmt: skip
     labels = (
-        (kind.title, f"`{one.job}`", f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
+        (kind.title, f"`{one.job}`" + f", less the end that its {one.owner} has" * bool(one.owner), f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
         for kind in KINDS if (one := kind.labels)
     )  # fmt: skip
     headings = (

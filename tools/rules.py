@@ -77,7 +77,7 @@ def _job_pods(labels: PodLabels) -> str:
         pods = f'label_join(\n{textwrap.indent(pods, "  ")},\n  "slot", "-",\n  {names}\n)'
     if labels.attempt:
         pods = _replaced(pods, "attempt", node_label(labels.attempt), "(.*)")
-    pods = _replaced(pods, "training_job", node_label(labels.job), "(.+)")
+    pods = _replaced(pods, "training_job", node_label(labels.job), labels.pattern)
     return pods if labels.slot else _replaced(pods, "slot", "pod", "(.+)")
 
 

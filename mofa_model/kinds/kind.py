@@ -5,6 +5,7 @@ With it, what a look at a job shows (`Observation`), and what a new job is made 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -206,11 +207,20 @@ class PodLabels:
     """Labels of a job's pods, by which kube-state-metrics tells whose they are."""
 
     job: str
-    """Name of the job."""
+    """Name of the job, or of an object that is named after it."""
+    pattern: str = "(.+)"
+    """What of that name is the job's: a regular expression of one group, in Python as in RE2."""
+    owner: str = ""
+    """Kind of the object of that name, which owns the pods; empty = it is the job."""
     attempt: str = ""
     """How often the whole job was made anew; empty = nobody says."""
     slot: tuple[str, ...] = ()
     """Together, the place that a pod fills; empty = its name says it."""
+
+    def job_name(self, name: str) -> str:
+        """The job's name in what the label `job` says."""
+        found = re.fullmatch(self.pattern, name)
+        return found[1] if found else name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -38,6 +38,12 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 
 _CLUSTER: Final = "ray.io/cluster"
 """Label of a cluster's pods, by which a job that has none of its own selects one."""
+_NAMED_CLUSTER: Final = "(.+?)(?:(?:-raycluster)?-[bcdfghjklmnpqrstvwxz2456789]{5})?"
+"""Name of a job in that of its cluster, to which KubeRay adds five letters of Kubernetes' own.
+
+Source: GenerateRayClusterName of KubeRay 1.4 and 1.5, which puts no name of the job on pods, and
+rand.String of k8s.io/apimachinery; releases before 1.3 added "-raycluster-" and the letters.
+"""
 _DRIVER: Final = "start_nodes.py"
 _STARTS: Final = '''\
 """Starts torchrun on every node of a Ray cluster: start_nodes.py NODES GPUS PROGRAM ARGUMENT..."""
@@ -239,5 +245,5 @@ variables.before[?"{SIZE}"].hasValue()
 && {_POD[0]}.containers.map(c, c.name) == {_POD[1]}.containers.map(c, c.name)
 && {_POD[1]}.containers.all(c, {_POD[0]}.containers.exists(o, o.name == c.name
 {indent("&& " + same("o", "c", "resources"), "  ")}))""",
-    labels=PodLabels(job=_CLUSTER),
+    labels=PodLabels(job=_CLUSTER, pattern=_NAMED_CLUSTER, owner=RAY_CLUSTER.kind),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """`mofa incidents` on a real Prometheus, over two pasts that were written down by hand: one of nodes, one of jobs."""
 
+import asyncio
 import json
 import math
 import time
@@ -12,6 +13,10 @@ from mofa_local.prometheus import Prometheus as Server
 from mofa_local.series import Run, Series, Span
 
 from mofa_model.cli import main
+from mofa_operator.observe.jobs.pods import gangs
+from mofa_operator.observe.prometheus.client import Prometheus
+from mofa_operator.observe.prometheus.trainers import JobName
+from mofa_operator.settings import PrometheusSettings
 
 DAY, HOUR = 86400, 3600
 END = int(time.time()) // HOUR * HOUR
@@ -163,12 +168,67 @@ def of_jobs():
     return story.told
 
 
+def ray_pod(story, name, where, lived, *, cluster, group, labels=True, gone=""):
+    """A pod of KubeRay as kube-state-metrics 2.18 tells of it, all labels allowed, with honorLabels."""
+    a, b = lived
+    of = {
+        "job": "kube-state-metrics", "instance": "10.0.0.1:8080", "container": "ray-worker",
+        "namespace": "ml", "pod": name, "uid": f"{name}-{a}",
+    }  # fmt: skip
+    head = group == "headgroup"
+    story.says("kube_pod_info", [(a, b, 1.0)], **of, node=where, created_by_kind="RayCluster",
+               created_by_name=cluster)  # fmt: skip
+    story.says("kube_pod_owner", [(a, b, 1.0)], **of, owner_kind="RayCluster", owner_name=cluster,
+               owner_is_controller="true")  # fmt: skip
+    if labels:
+        story.says(
+            "kube_pod_labels", [(a, b, 1.0)], **of,
+            label_app_kubernetes_io_created_by="kuberay-operator",
+            label_app_kubernetes_io_name="kuberay",
+            label_ray_io_cluster=cluster,
+            label_ray_io_group=group,
+            label_ray_io_identifier=f"{cluster}-{'head' if head else 'worker'}",
+            label_ray_io_is_ray_node="yes",
+            label_ray_io_node_type="head" if head else "worker",
+        )  # fmt: skip
+    story.says("kube_pod_created", [(a, b, START + a * HOUR)], **of)
+    story.says("kube_pod_status_phase", [(a, b, 1.0)], **of, phase="Running")
+    if gone:
+        story.says("kube_pod_status_reason", [(b - 0.05, b, 1.0)], **of, reason=gone)
+    box = {**of, "container": "ray-worker"}
+    story.says("kube_pod_container_state_started", [(a, b, START + a * HOUR)], **box)
+    story.says("kube_pod_container_status_restarts_total", [(a, b, 0.0)], **box)
+
+
+def of_rays(cluster, *, labels):
+    """A RayJob `tune` of two workers: one is evicted at hour 71.4, and hour 40 needs a new cluster."""
+    story = Story(60, cluster=cluster)
+    scraped = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring"}
+    story.says("up", [(1.0, 72.0, 1.0)], **scraped)
+    for name in NODES[:4]:
+        node(story, name)
+    first, second = "tune-h7cz7", "tune-k2b9x"
+    for made, group, end, where, lived, gone in (
+        (first, "headgroup", "head-8d2cw", NODES[3], (1.0, 40.0), ""),
+        (first, "gpu", "gpu-worker-x2x9z", NODES[0], (1.0, 40.0), ""),
+        (first, "gpu", "gpu-worker-b4l6t", NODES[1], (1.01, 40.0), ""),
+        (second, "headgroup", "head-t5d8n", NODES[3], (40.1, 72.0), ""),
+        (second, "gpu", "gpu-worker-f9p2w", NODES[0], (40.1, 72.0), ""),
+        (second, "gpu", "gpu-worker-m5v7q", NODES[1], (40.1, 71.4), "Evicted"),
+        (second, "gpu", "gpu-worker-z9z4s", NODES[2], (71.45, 72.0), ""),
+    ):
+        name = f"{made}-{end}"
+        ray_pod(story, name, where, lived, cluster=made, group=group, labels=labels, gone=gone)
+    return story.told
+
+
 @pytest.fixture(scope="module")
 def url(processes, tmp_path_factory, binaries):
     binaries.path("prometheus")
     folder = tmp_path_factory.mktemp("incidents")
     server = Server(processes, folder, name=folder.name)
-    write_block([*of_nodes(), *of_jobs()], server.data)
+    rays = [*of_rays("rays", labels=True), *of_rays("owned", labels=False)]
+    write_block([*of_nodes(), *of_jobs(), *rays], server.data)
     server.start()
     yield server.url
     server.stop()
@@ -224,6 +284,35 @@ def test_failures_of_jobs_are_none_of_their_users_whatever_the_scrape_calls_thei
         "process-crash": 1, "user-crash": 1, "user-crash-loop": 1, "completed": 3, "resubmission": 2,
     }  # fmt: skip
     assert document["exposure"]["job_node_days"]["ml/sft"] == pytest.approx(2 * 71 / 24, rel=0.005)
+
+
+@pytest.mark.parametrize("cluster", ["rays", "owned"])
+def test_pods_of_a_ray_job_are_its_own_though_they_name_its_cluster_alone(url, capsys, cluster):
+    document = told(url, capsys, cluster)
+    jobs = [one for one in document["incidents"] if one["kind"] == "job"]
+    assert {one["job"] for one in jobs} == {"ml/tune"}
+    assert [(one["start"] - START) / HOUR for one in jobs] == pytest.approx([40.0, 71.4], abs=0.05)
+    days = {"ml/tune": (3 * 39 + 3 * 32) / 24}
+    assert document["exposure"]["job_node_days"] == pytest.approx(days, rel=0.01)
+
+
+def test_the_living_pods_of_a_ray_job_are_found_and_side_by_side_they_replace_none(url):
+    """Three were made together at hour 40; the one made at 71.45 follows the evicted one."""
+    name = JobName("ml", "tune")
+
+    async def seen(at, span):
+        async with Prometheus(PrometheusSettings(url=url)) as prometheus:
+            return await gangs(
+                prometheus, {"cluster": "rays"}, {name: 0.0}, START + at * HOUR, span=span
+            )
+
+    quiet = asyncio.run(seen(60.0, HOUR))[name]
+    assert quiet.placed
+    assert quiet.nodes == {NODES[3], NODES[0], NODES[1]}
+    assert quiet.observation.signs == ()
+    sign = asyncio.run(seen(71.9, HOUR))[name].observation.signs
+    assert [(one.recovery_class.value, one.cause) for one in sign] == [("pod", "eviction")]
+    assert sign[0].at == pytest.approx(START + 71.45 * HOUR)
 
 
 def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_operator(

@@ -24,7 +24,7 @@ AT_ONCE: Final = 120.0
 """Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
 """A container that restarts alone for this time is a helper beside the training. [s]"""
-_LANES: Final = 120.0
+LANES: Final = 120.0
 """Pods of one name that are made within this time stand side by side. [s]"""
 
 
@@ -199,6 +199,15 @@ def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
     }
 
 
+def is_of_one(slot: str) -> bool:
+    """Whether one pod at a time fills a slot, because an index or a number names it.
+
+    >>> is_of_one("llama-worker-3"), is_of_one("tune-gpu-worker")
+    (True, False)
+    """
+    return "/" in slot or slot.rpartition("-")[2].isdigit()
+
+
 def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
     """Pods by place, in order; without places in names, a new pod follows the first that ended."""
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
@@ -206,10 +215,10 @@ def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
         by_slot[pod.slot].append(pod)
     found: list[list[PodTimeline]] = []
     for slot, members in sorted(by_slot.items()):
-        if "/" in slot or len(members) == 1 or slot.rpartition("-")[2].isdigit():
+        if len(members) == 1 or is_of_one(slot):
             found.append(members)
             continue
-        size = sum(pod.created - members[0].created < _LANES for pod in members)
+        size = sum(pod.created - members[0].created < LANES for pod in members)
         lanes: list[list[PodTimeline]] = []
         for pod in members:
             if len(lanes) < size:

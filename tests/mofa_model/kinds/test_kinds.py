@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import InputError, NotApplicable
-from mofa_model.kinds import KINDS, asked_of, demand_of, job_kind
+from mofa_model.kinds import JOB_SET, KINDS, RAY_JOB, asked_of, demand_of, job_kind
 
 each = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
 ARGUMENTS = ("--tensor-model-parallel-size", "8")
@@ -89,3 +89,17 @@ def test_reading_raises_nothing_but_input_errors(kind, spec, status):
     kind.observed(body, 0.0)
     kind.reported(body)
     assert kind.shown(body) <= {"process", "pod", "job"}
+
+
+def test_the_cluster_of_a_ray_job_tells_its_name():
+    """KubeRay adds five letters of an alphabet without vowels; what somebody named stays."""
+    names = {
+        "ray-h7cz7": "ray",
+        "llama-3b-sft-k2b9x": "llama-3b-sft",
+        "tune-raycluster-h7cz7": "tune",
+        "tune-small": "tune-small",
+        "tune-h100s": "tune-h100s",
+        "tune": "tune",
+    }
+    assert {name: RAY_JOB.labels.job_name(name) for name in names} == names
+    assert JOB_SET.labels.job_name("ray-h7cz7") == "ray-h7cz7"

@@ -15,6 +15,7 @@ from mofa_operator.observe.prometheus.promql import (
     Pool,
     any_of,
     duration,
+    job_of,
     labels_of,
     matcher,
     pod_slot,
@@ -96,13 +97,14 @@ async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline
     parent = {(_namespace(s), s.label("job_name")): s.label("owner_name") for s in parents.samples}
     found: dict[str, PodTimeline] = {}
     for s in owned.samples:
-        name = parent.get((_namespace(s), s.label("owner_name")), s.label("owner_name"))
+        maker = job_of(s)
+        name = parent.get((_namespace(s), maker), maker)
         found[s.label("uid")] = PodTimeline(job=f"{_namespace(s)}/{name}", slot=pod_slot(s))
     for s in labelled.samples:
         labels = labels_of(s)
-        job = f"{_namespace(s)}/{s.label(labels.job)}"
+        job = f"{_namespace(s)}/{job_of(s)}"
         found[s.label("uid")] = PodTimeline(
-            job=job, attempt=s.label(labels.attempt), slot=pod_slot(s, labels)
+            job=job, attempt=s.label(labels.attempt), slot=pod_slot(s)
         )
     return found
 

@@ -27,6 +27,7 @@ from typing import Final
 from mofa_model.kinds.kind import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.incidents.job_outages import LANES, is_of_one
 from mofa_operator.observe.jobs.interruptions import SECOND
 from mofa_operator.observe.prometheus.client import (
     Asking,
@@ -42,6 +43,7 @@ from mofa_operator.observe.prometheus.promql import (
     Pool,
     any_of,
     duration,
+    job_of,
     labels_of,
     matcher,
     pod_slot,
@@ -164,9 +166,9 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     async for sample in in_turns(pods):
         known, labels = facts[pod_id(sample)], labels_of(sample)
         found[pod_id(sample)] = Pod(
-            job_name=JobName(sample.label("namespace"), sample.label(labels.job)),
+            job_name=JobName(sample.label("namespace"), job_of(sample)),
             attempt=sample.label(labels.attempt),
-            slot=pod_slot(sample, labels),
+            slot=pod_slot(sample),
             node=known["node"].label("node") if "node" in known else "",
             created=known["created"].value if "created" in known else None,
             restarts=round(known["restarts"].value) if "restarts" in known else None,
@@ -222,16 +224,28 @@ def gang(
 
 
 def _replacements(pods: Iterable[Pod]) -> list[Sign]:
-    """A sign of interruption for each pod that took the slot of an earlier pod."""
+    """A sign of interruption for each pod that took the slot of an earlier pod.
+
+    Pods that no number tells apart and that were made together stand side by side in one slot;
+    each later one follows one of them, first those that made room.
+    """
     slots: defaultdict[str, list[tuple[float, Pod]]] = defaultdict(list)
     for pod in pods:
         if pod.created is not None:
             slots[pod.slot].append((pod.created, pod))
-    return [
-        Sign(at=created, recovery_class=RecoveryClass.POD, cause=_cause(before))
-        for members in slots.values()
-        for (_, before), (created, _) in pairwise(sorted(members, key=lambda member: member[0]))
-    ]
+    signs = []
+    for slot, members in slots.items():
+        members.sort(key=lambda member: member[0])
+        first = members[0][0]
+        size = 1 if is_of_one(slot) else sum(created - first < LANES for created, _ in members)
+        before = [pod for _, pod in members[:size]]
+        for created, pod in members[size:]:
+            gone = before[0] if size == 1 else next((p for p in before if p.made_room), None)
+            cause = "" if gone is None else _cause(gone)
+            signs.append(Sign(at=created, recovery_class=RecoveryClass.POD, cause=cause))
+            before.remove(gone if gone is not None else before[0])
+            before.append(pod)
+    return signs
 
 
 def _new_attempts(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:

@@ -137,7 +137,8 @@ GRID: Final = 300
 AGO: Final = ("", " offset 1d", " offset 1w")
 """When nodes are looked for: now, or earlier where the exporter is down just now."""
 POD_LABELS: Final = tuple(
-    PodLabels(
+    replace(
+        labels,
         job=node_label(labels.job),
         attempt=node_label(labels.attempt) if labels.attempt else "",
         slot=tuple(node_label(label) for label in labels.slot),
@@ -313,16 +314,38 @@ class Pool:
 
 
 def labels_of(sample: Sample) -> PodLabels:
-    """The labels of the kind of jobs that a pod is of."""
-    return next((labels for labels in POD_LABELS if sample.label(labels.job)), POD_LABELS[0])
+    """The labels of the kind of jobs that a pod is of, which its owner tells where none is there."""
+    return next(
+        (
+            labels
+            for labels in POD_LABELS
+            if sample.label(labels.job)
+            or (labels.owner and sample.label("owner_kind") == labels.owner)
+        ),
+        POD_LABELS[0],
+    )
 
 
-def pod_slot(sample: Sample, labels: PodLabels | None = None) -> str:
-    """What a pod and its replacement share: a JobSet's indices, else the name but its end."""
-    indices = [sample.label(label) for label in labels.slot] if labels is not None else []
+def job_of(sample: Sample) -> str:
+    """The name of the job that a pod is of, by its labels or its owner."""
+    labels = labels_of(sample)
+    return labels.job_name(sample.label(labels.job) or sample.label("owner_name"))
+
+
+def pod_slot(sample: Sample) -> str:
+    """What a pod and its replacement share: a JobSet's indices, else the name but its end.
+
+    A name that begins with that of a job's cluster begins with the job's instead: a job that is
+    started anew gets another cluster.
+    """
+    labels = labels_of(sample)
+    indices = [sample.label(label) for label in labels.slot]
     if indices and all(indices):
         return "/".join(indices)
     name = sample.label("exported_pod") or sample.label("pod")
+    above = sample.label(labels.job) or sample.label("owner_name")
+    if labels.owner and name.startswith(above):
+        name = labels.job_name(above) + name.removeprefix(above)
     stem, _, last = name.rpartition("-")
     return stem if len(last) == 5 and not last.isdigit() else name
 
