@@ -51,6 +51,7 @@ from mofa_operator.observe.history.pool_samples import (
     pool_timelines,
     read_stretch,
     seams_of,
+    shared,
     window_days,
 )
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
@@ -229,11 +230,17 @@ async def _samples(
     """All samples of a window: what is kept, what was over since, and the last hours anew."""
     gate = asyncio.Semaphore(_AT_ONCE)
     whole = stretches[-1].end - stretches[0].start
+    alike = kept.get((prometheus.address, pool))
 
     async def read(piece: Span) -> PoolSamples:
+        nonlocal alike
         async with gate:
             found = await read_stretch(prometheus, pool, naming, piece)
         progress(piece.seconds / whole)
+        if alike is not None and found.nodes:
+            found = shared(found, alike)
+        if found.nodes:
+            alike = found
         return found
 
     async def over(start: float, end: float) -> PoolSamples:

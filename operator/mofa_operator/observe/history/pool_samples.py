@@ -156,6 +156,25 @@ class PoolSamples:
     """What the server warned of."""
 
 
+def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
+    """Samples whose labels and sets of nodes are the objects of another piece where they are equal.
+
+    The labels of 10,000 nodes are 15 MB, and a window has thirty days.
+    """
+    return replace(
+        newer,
+        nodes=older.nodes if older.nodes == newer.nodes else newer.nodes,
+        labels={
+            node: older.labels[node] if older.labels.get(node) == labels else labels
+            for node, labels in newer.labels.items()
+        },
+        reporting={
+            signal: older.reporting[signal] if older.reporting.get(signal) == there else there
+            for signal, there in newer.reporting.items()
+        },
+    )
+
+
 def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
     """Two pieces of time, one after the other, as one."""
     longer = max(older, newer, key=lambda one: one.stretch.seconds if one.sampled else -1.0)
@@ -170,9 +189,10 @@ def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
     pods = dict(older.pod_timelines)
     for uid, pod in newer.pod_timelines.items():
         pods[uid] = pods[uid].merged(pod) if uid in pods else pod
+    newer = shared(newer, older)
     return PoolSamples(
         stretch=Span(older.stretch.start, newer.stretch.end),
-        nodes=older.nodes | newer.nodes,
+        nodes=_both(older.nodes, newer.nodes),
         sampled=tuple(joined((*older.sampled, *newer.sampled), 1.0)),
         sampled_by_node={
             node: tuple(joined(spans, longer.sample_spacing)) for node, spans in present.items()
@@ -181,8 +201,9 @@ def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
         timelines=tuple(_joined_timelines((*older.timelines, *newer.timelines), spacing)),
         spacing=spacing,
         reporting={
-            signal: older.reporting.get(signal, frozenset())
-            | newer.reporting.get(signal, frozenset())
+            signal: _both(
+                older.reporting.get(signal, frozenset()), newer.reporting.get(signal, frozenset())
+            )
             for signal in {*older.reporting, *newer.reporting}
         },
         pod_timelines=pods,
@@ -191,6 +212,11 @@ def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
         sample_spacing=longer.sample_spacing,
         warnings=tuple(dict.fromkeys((*older.warnings, *newer.warnings))),
     )
+
+
+def _both(nodes: frozenset[str], more: frozenset[str]) -> frozenset[str]:
+    """Nodes of two sets; one of them where it has the other."""
+    return nodes if more <= nodes else nodes | more
 
 
 def _joined_timelines(
