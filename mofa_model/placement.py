@@ -68,9 +68,7 @@ class Stages:
         """The stages of some of the layouts."""
         # take() keeps the rows side by side. Plain indexing leaves kinds innermost, and every
         # equation then takes twice as long.
-        return Stages(
-            *(np.take(getattr(self, name), rows, axis=-1) for name in field_names(Stages))
-        )
+        return Stages(*(getattr(self, name).take(rows, axis=-1) for name in field_names(Stages)))
 
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int = 0) -> Stages:
@@ -139,10 +137,10 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     (array([7., 5., 7.]), 3.0)
     """
     given: Any = terms
-    if isinstance(given, float | int | np.generic):
-        return terms
     if isinstance(given, np.ndarray):
         values: Any = given.take(position, axis=0) if given.ndim else given
+    elif isinstance(given, float | int | np.generic):
+        return terms
     elif isinstance(given, tuple):
         values = tuple(spread(part, position) for part in given)
     elif isinstance(given, Mapping):

@@ -8,7 +8,7 @@ every choice of overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import reduce
 from itertools import product
 from operator import add, and_
@@ -332,12 +332,17 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     w, c, stages = context.workload, context.cluster, block.stage_kinds
     held, sent, saved, replicas = [], [], [], []
     parameters = held_parameters(w, block.layout, stages)  # however they are sharded
+    sizes: dict[Hashable, Bytes] = {}
     for state in states:
         group = shard_group(state.fields["shard"], block.layout.tp, c)
         s = varied(block.layout, **{**state.fields, "shard": group})
         held.append(model_states(w, c, s, stages, parameters))
         sent.append(gradient_exchange(w, c, s, stages, block.micro_batches, parameters))
-        saved.append(checkpoint_size(w, s))
+        # Sharding changes who writes, not what.
+        key = tuple(v for name, v in state.fields.items() if name not in {"sharding", "shard"})
+        if key not in sizes:
+            sizes[key] = checkpoint_size(w, s)
+        saved.append(sizes[key])
         replicas.append(checkpoint_replicas(w, s))
     shape = stages.count.shape
     parked = None
