@@ -166,9 +166,9 @@ def _held(files: tuple[str, ...]) -> MeasuredRuns:
     own = _own_of(files)
     if own:
         return in_columns([*_shipped(), *own])
-    names, lines = _table()
+    names, *lines = _table()
     columns = zip(*(line.split(TAB) for line in lines), strict=True)
-    return _in_columns(dict(zip(names, columns, strict=True)), lines)
+    return _in_columns(dict(zip(names.split(TAB), columns, strict=True)), lines)
 
 
 def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
@@ -180,15 +180,14 @@ def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
 
 
 def _shipped() -> Iterable[Mapping[str, str]]:
-    names, lines = _table()
-    return (dict(zip(names, line.split(TAB), strict=True)) for line in lines)
+    names, *lines = _table()
+    return (dict(zip(names.split(TAB), line.split(TAB), strict=True)) for line in lines)
 
 
-def _table() -> tuple[list[str], list[str]]:
-    """Names of the columns, and the lines under them."""
+def _table() -> list[str]:
+    """The line with the names of the columns, and the lines under it."""
     packed = Path(__file__).with_name(FILE).read_bytes()
-    head, *lines = gzip.decompress(packed).decode("utf-8").splitlines()
-    return head.split(TAB), lines
+    return gzip.decompress(packed).decode("utf-8").splitlines()
 
 
 def _own(file: str, given: Any) -> Mapping[str, str]:

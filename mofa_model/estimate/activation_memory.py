@@ -98,28 +98,20 @@ def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[S
     return layers
 
 
-@dataclass(frozen=True)
-class HeadMemory:
-    """Head and loss on every kind of stage. [B]"""
-
-    logits: Bytes
-    """Their own memory."""
-    staying: Bytes
-    """What of it stays until the last backward pass."""
-    cached: Bytes
-    """Gathered inputs that the allocator keeps beside them."""
-
-
 def head_memory(
     workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
-) -> HeadMemory:
-    """Memory of head and loss, which depends on degrees, sequence parallelism and ZeRO level."""
+) -> Footprint:
+    """Head and loss on every kind of stage: their own memory, what of it stays until the last
+    backward pass, and gathered inputs that the allocator keeps beside them.
+
+    They depend on degrees, sequence parallelism and ZeRO level.
+    """
     constants = cluster.calibration.memory
     heads, gathered = heads_on(strategy, stage_kinds), _gathered_ends(workload, constants, strategy)
-    return HeadMemory(
+    return Footprint(
         logits=heads * (_loss(workload, constants, strategy) + gathered),
-        staying=heads * (constants.root_unit * gathered) if anything(constants.root_unit) else 0.0,
-        cached=memory.tensor_buffer(
+        ending=heads * (constants.root_unit * gathered) if anything(constants.root_unit) else 0.0,
+        fragmentation=memory.tensor_buffer(
             tokens_held(workload, strategy),
             workload.model.hidden,
             strategy.tp,
@@ -134,11 +126,11 @@ def with_loss(
     cluster: Cluster,
     strategy: Strategy,
     footprint: Footprint,
-    head_and_loss: HeadMemory,
+    head_and_loss: Footprint,
 ) -> Footprint:
     """Activations with head and loss beside them."""
     constants = cluster.calibration.memory
-    logits, staying = head_and_loss.logits, head_and_loss.staying
+    logits, staying = head_and_loss.logits, head_and_loss.ending
     again = footprint.backward
     if anything(constants.input_gradients) and _frozen_shards(workload, strategy):
         again = again + constants.input_gradients * footprint.activations
@@ -150,7 +142,7 @@ def with_loss(
         backward=backward,
         logits=logits,
         fragmentation=constants.fragmentation * (footprint.activations + backward + logits)
-        + head_and_loss.cached,
+        + head_and_loss.fragmentation,
         graphs=footprint.graphs + graph,
         ending=(1.0 + constants.fragmentation) * (again + staying),
     )

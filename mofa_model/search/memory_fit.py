@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.estimate.activation_memory import (
-    HeadMemory,
     head_memory,
     in_flight,
     stored_activations,
     with_loss,
 )
-from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
+from mofa_model.estimate.terms import Footprint, device_memory_limit, host_memory_limit
 from mofa_model.placement import spread
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import Axes
@@ -89,7 +88,7 @@ class BlockMemory:
     ) -> None:
         self._context, self._block, self._states, self._local = context, block, states, local
         self._chunks = in_flight(context.workload, block.layout, block.stage_kinds)
-        self._heads: dict[Hashable, HeadMemory] = {}
+        self._heads: dict[Hashable, Footprint] = {}
         # Of activations and loss nothing depends on the level, but on whether weights are sharded.
         whole = [level is Sharding.WEIGHTS for level in states.levels]
         ends = [at for at in range(1, len(whole)) if whole[at] != whole[at - 1]]
@@ -133,7 +132,7 @@ class BlockMemory:
             )
         return fits
 
-    def _head(self, s: Strategy) -> HeadMemory:
+    def _head(self, s: Strategy) -> Footprint:
         key = s.sharding, s.sequence_parallel
         if key not in self._heads:
             context, kinds = self._context, self._block.stage_kinds
