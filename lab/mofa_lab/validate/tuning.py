@@ -40,6 +40,10 @@ _TRAINERS: Final = {
     "fsdp": "accelerate",
     "torchtune": "torchtune",
 }
+NEEDED: Final = (
+    "id", "model", "method", "trainer", "device_preset", "gpus", "global_batch", "seq", "use", "submitter", "leak_group", "round"
+)  # fmt: skip
+"""Fields that every run has; one that is null is one that is not there."""
 _BASES: Final = {
     "nf4": "nf4-double",
     "gptq-int4": "gptq-int4",
@@ -102,11 +106,18 @@ def runs_of(path: Path | str) -> tuple[list[TuningRun], list[dict[str, str]]]:
     except (OSError, ValueError) as error:
         raise BadFile(str(path), str(error)) from None
     found, refused = list[TuningRun](), list[dict[str, str]]()
-    for row in rows:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadFile(str(path), "it must be a list of runs, each with its fields by name")
+    for number, given in enumerate(rows, start=1):
+        row = {field: value for field, value in given.items() if value is not None}
+        name = str(row.get("id", f"run {number}"))
+        if absent := [field for field in NEEDED if field not in row]:
+            refused.append({"id": name, "reason": f"it must give {', '.join(absent)}"})
+            continue
         try:
             found.append(_run(row))
         except InputError as error:
-            refused.append({"id": row["id"], "reason": str(error)})
+            refused.append({"id": name, "reason": str(error)})
     return found, refused
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mofa_lab.validate.tuning import left_out, regrets, runs_of, tuning_scores
+from mofa_model.errors import BadFile
 from mofa_model.units import GIB
 
 FILE = Path(__file__).resolve().parents[3] / "lab" / "data" / "finetune.json"
@@ -112,3 +113,16 @@ def test_memory_under_fsdp_with_a_fused_loss_is_what_was_counted(runs):
     ]
     assert len(errors) >= 15
     assert max(map(abs, errors)) < 0.04
+
+
+def test_a_run_without_a_field_that_is_needed_is_refused_by_name_and_null_is_no_value(tmp_path):
+    file = tmp_path / "runs.json"
+    some = json.loads(FILE.read_text(encoding="utf-8"))[0]
+    file.write_text(json.dumps([some | {"recompute": None}, {"id": "a", "seq": None}]), "utf-8")
+    found, refused = runs_of(file)
+    assert [run.row["id"] for run in found] == [some["id"]]
+    assert refused[0]["id"] == "a"
+    assert "seq" in refused[0]["reason"]
+    file.write_text('{"id": "a"}', "utf-8")
+    with pytest.raises(BadFile, match="list of runs"):
+        runs_of(file)
