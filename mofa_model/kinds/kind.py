@@ -306,6 +306,11 @@ class JobKind(Kind):
         del spec
         return True
 
+    def gpus_per_node(self, spec: Body) -> int:
+        """GPUs of a node that an object without a size states all the same; 0 = none. [1]"""
+        del spec
+        return 0
+
     def size_patch(
         self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
     ) -> list[Operation]:

@@ -157,13 +157,19 @@ class RayJob(JobKind):
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
     def states_size(self, spec: Body) -> bool:
-        """Whether a group of its workers has pods, or a pod asks for GPUs."""
+        """Whether a group of its workers has pods, or its head asks for GPUs."""
         cluster = read(_Spec, spec).cluster
         if cluster is None:
             return True
-        pods = [cluster.head, *(one.template for one in cluster.workers)]
-        return any(one.replicas for one in cluster.workers) or any(
-            container.gpus for one in pods for container in one.spec.containers
+        on_head = any(one.gpus for one in cluster.head.spec.containers)
+        return on_head or any(one.replicas for one in cluster.workers)
+
+    def gpus_per_node(self, spec: Body) -> int:
+        """Those of a worker: without workers, it is their number alone that is chosen."""
+        cluster = read(_Spec, spec).cluster
+        workers = () if cluster is None else cluster.workers
+        return max(
+            (sum(c.gpus for c in one.template.spec.containers) for one in workers), default=0
         )
 
     def size_patch(
@@ -185,9 +191,10 @@ class RayJob(JobKind):
         containers = items(pods.get("containers"))
         if not containers:
             raise InputError(f"{'.'.join(path)}[0].template: has no container that starts Ray")
-        asked = part(containers[0], "resources")
-        limits = {**part(asked, "limits"), resource: str(gpus)}
-        containers[0] = {**containers[0], "resources": {**asked, "limits": limits}}
+        if gpus != self.gpus_per_node(part(body, "spec")):
+            asked = part(containers[0], "resources")
+            limits = {**part(asked, "limits"), resource: str(gpus)}
+            containers[0] = {**containers[0], "resources": {**asked, "limits": limits}}
         sizes = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), nodes)
         wanted = {
             **stands,

@@ -270,7 +270,8 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     if why := around.refused.get((POLICY, item.namespace)):
         raise InputError(why)
     beside = around.around(item.namespace)
-    if job_kind(item.api_version, item.kind) is None:
+    kind = job_kind(item.api_version, item.kind)
+    if kind is None:
         demand_of(item.value, beside)  # says which kinds are known
     identity, policy = identity_of(item, around), policy_of(item, around)
     doubt = _refuse(identity, item, policy)
@@ -295,6 +296,8 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     size = size_wanted(item)
     bounds = SizeBounds() if policy is None else policy.spec.sizing
     if size:
+        if kind is not None and (kept := kind.gpus_per_node(part_of(item.value, "spec"))):
+            bounds = bounds.model_copy(update={"gpus_per_node": [kept]})
         demand = replace(demand, gpus=0, gpus_per_pod=0)
         stated = {**stated, "nodes": bounds.min_nodes}
         if bounds.global_batch_sizes:

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from mofa_model.advice import advise
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError
-from mofa_model.kinds import TRAIN_JOB
+from mofa_model.kinds import RAY_JOB, TRAIN_JOB
 from mofa_model.kinds.pods import gpu_resource
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents
@@ -143,6 +143,16 @@ def test_sizes_of_other_kinds_are_those_of_a_trainjob(made):
     assert sizes(asked(job=made())) == sizes(asked())
     assert asked(job=made(2, 8)).size == ""
     assert advise(request_of(sized(asked(job=made())))).gpus == advise(request_of(sized(asked()))).gpus  # fmt: skip
+
+
+def test_a_rayjob_of_no_workers_keeps_the_gpus_that_each_would_have():
+    """A TrainJob has its runtime's nodes where it states GPUs alone; `replicas: 0` is no number."""
+    body = ray_job(replicas=0, gpus=8)
+    assert sizes(asked(job=body)) == [(gpus, 64) for gpus in (8, 16, 24, 32)]
+    _, change, *_ = RAY_JOB.size_patch(body, 3, 8, "nvidia.com/gpu", ["--micro-batch-size", "2"])
+    (container,) = change["value"]["template"]["spec"]["containers"]
+    assert change["value"]["replicas"] == 3
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
 
 
 def test_a_jobset_with_gpus_has_a_pod_of_them_where_it_says_no_number():
