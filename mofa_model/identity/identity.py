@@ -231,7 +231,13 @@ def launch_of(said: Said) -> LaunchFound | None:
                 opened.clear()
                 continue
             words = () if opened else command.texts
-            return LaunchFound(reading, words, opened[0].where if opened else command.where)
+            named = (
+                one.where
+                for one in command.words
+                if reading.recipe and one.text.endswith(reading.recipe)
+            )
+            where = opened[0].where if opened else next(named, command.where)
+            return LaunchFound(reading, words, where)
     for source in said.files:
         try:
             found = read((source.name,), partial(_opened, files, []))

@@ -137,6 +137,8 @@ class Reading:
     """Of so many layers one is computed again. [1]"""
     tuning: FineTuning | None = None
     """The fine-tuning that it says."""
+    recipe: str = ""
+    """The trainer's own configuration that it names and that says the rest; empty = none."""
     unpriced: tuple[str, ...] = ()
     """What it says that changes memory or time, and no field of a strategy says."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -179,7 +180,8 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
             _put(document, name, value)
     if "single_device" in recipe:
         document["fsdp_reshard_after_forward"] = True
-    return read_document(document, open_file)
+    reading = read_document(document, open_file)
+    return replace(reading, recipe=path) if path in _read("recipes") else reading
 
 
 def _put(document: dict[str, Any], name: str, value: str) -> None:

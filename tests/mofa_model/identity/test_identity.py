@@ -377,6 +377,18 @@ def test_settings_as_json_in_an_option_and_a_recipe_s_script_are_read():
     assert (found["trainer"], found["model"]) == ("nemo", "llama3-70b")
 
 
+def test_what_stands_in_a_recipe_of_torchtune_has_the_argument_that_names_it_as_its_source():
+    """llama3_2/1B_full says 4 sequences and 8 micro-batches a device, and 8 devices run it."""
+    line = "tune run full_finetune_distributed --config llama3_2/1B_full tokenizer.max_seq_len=2048"
+    one = job(command=line.split(), image="registry.example/tune:1")
+    found = identity(one).facts
+    assert (found["global_batch"].value, found["global_batch"].source[-10:]) == (256, "command[4]")
+    assert (found["sequence_length"].value, found["sequence_length"].source[-10:]) == (
+        2048,
+        "command[5]",
+    )
+
+
 def test_kinds_that_serve_are_servers_whatever_they_run():
     text = "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {name: a}\nspec: {rayClusterConfig: {headGroupSpec: {template: {spec: {containers: [{name: h, image: registry.example/ray}]}}}}}\n"
     assert identity(text).job_class is JobClass.INFERENCE
