@@ -89,8 +89,8 @@ class IncidentRules(Part):
     """How long a node has to be not ready, on the same boot, for it to be a failure; less is a
     flap."""
     checkpoint_seconds: Annotated[int, Field(ge=10, le=604_800, examples=[1800])] | None = None
-    """How often jobs save whose steps nobody publishes: the account puts down what they lost to it;
-    missing = half an hour, and the account says that it is estimated."""
+    """How often jobs save whose steps nobody publishes, and of which nothing else says it: the
+    account puts down what they lost to it; missing = half an hour. It says what is estimated."""
     overruled: Annotated[
         dict[IncidentId, CauseWord],
         Field(max_length=256, examples=[{"node/gpu-17@2026-01-31T09:30:00Z": "planned-drain"}]),

@@ -77,7 +77,8 @@ class Observed(Part):
     )
     """The same by recovery class and cause."""
     lost: Annotated[list[Lost], Field(max_length=8)] = keyed("cause")
-    """Lost time by what it went into."""
+    """Time in which the job itself stood still or trained again what it had lost, by what it went
+    into, since it is watched; what its nodes lost is in the account of its pool."""
     since: Moment | None = None
     """Since when this is counted."""
     time: Moment | None = None

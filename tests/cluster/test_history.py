@@ -55,7 +55,7 @@ class Serving:
     def __init__(self, processes, factory):
         self.processes, self.factory, self.started = processes, factory, []
 
-    def __call__(self, *pasts, **labels):
+    def __call__(self, *pasts, without="", **labels):
         folder = self.factory.mktemp("history")
         server = Server(self.processes, folder, name=folder.name)
         series = [
@@ -68,6 +68,7 @@ class Serving:
             )
             for number, past in enumerate(pasts)
             for one, runs in sampled(past, lambda _: True)
+            if one.metric != without
         ]
         if series:
             write_block(series, server.data)
@@ -140,6 +141,32 @@ def test_every_incident_of_thirty_days_is_counted_once_and_in_its_class(found):
     assert found.warnings == tuple(
         f"{what} are not seen on 12 of 12 nodes: they have no series {series}"
         for what, series in hidden.items()
+    )
+
+
+def test_what_was_lost_is_put_down_by_how_often_each_job_saves(serve):
+    url, asked, accounts = serve(BRIEF, without="mofa_train_step"), [], {}
+
+    async def saves():
+        asked.append(1)
+        return {"research/pretrain-a": 60.0, "research/pretrain-b": 60.0}
+
+    async def ask(saves=None, accounts=None):
+        async with Prometheus(PrometheusSettings(url=url)) as prometheus:
+            return await history.read_history(
+                prometheus, profile(days=9), END, known_accounts=accounts, saves=saves
+            )
+
+    def estimated(found):
+        return sum(one.estimated for day in found.days for one in day.account)
+
+    usual = asyncio.run(ask())
+    often = asyncio.run(ask(saves, accounts))
+    again = asyncio.run(ask(saves, accounts))
+    assert {one.job for day in usual.days for one in day.account} >= {"research/pretrain-a"}
+    assert 0 < estimated(often) < 0.1 * estimated(usual)  # at most a minute, not a quarter hour
+    assert (estimated(again), asked) == (estimated(often), [1]), (
+        "the account is an hour old at most"
     )
 
 

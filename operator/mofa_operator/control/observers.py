@@ -32,12 +32,13 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.history.history import KnownAccounts, KnownSamples, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
+from mofa_operator.observe.jobs.saves import time_between_saves
 from mofa_operator.observe.progress.run_records import RunRecords
 from mofa_operator.observe.progress.telemetry import JobSeries, Telemetry
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.trainers import TRAINERS, JobName
 from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import History, NoHistory
+from mofa_operator.snapshot import History, JobSnapshot, NoHistory
 from mofa_operator.words import Reason
 
 WORKERS: Final = 4
@@ -54,6 +55,8 @@ _PRESET: Final = "mofa"
 _NONE: Final[Mapping[str, str]] = {}
 _WITNESSED: Final = tuple(kind for kind in KINDS if kind.witness)
 """Kinds whose objects say how their jobs recover."""
+_GONE: Final = 10_000
+"""Jobs that are gone whose time between saves is kept, for the account still has them. [1]"""
 _MISSED: Final = 3.0
 """Looks that may be missed before nobody looked. [1]"""
 _PATIENCE: Final = 60.0
@@ -126,6 +129,7 @@ def history_queue(
     """Asks Prometheus again and again for the history of every included profile."""
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
     accounts: KnownAccounts = {}
+    intervals: dict[str, dict[str, float]] = {}
     at_start: dict[
         str, SettledDays | None
     ] = {}  # what is read since is kept, so no more is left out
@@ -135,8 +139,17 @@ def history_queue(
         if isinstance(profile, LiveProfile):
             at_start.setdefault(profile.uid, settled_days(profile))
         left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
+
+        async def saves() -> Mapping[str, float]:
+            fresh = await times_between_saves(store, name, now)
+            gone = [one for one in intervals.get(name, {}).items() if one[0] not in fresh]
+            intervals[name] = dict(gone[-_GONE:]) | fresh
+            return intervals[name]
+
         try:
-            return await history(prometheus, profile.body, now, known, nodes, left_out, accounts)
+            return await history(
+                prometheus, profile.body, now, known, nodes, left_out, accounts, saves
+            )
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             why = f"{type(error).__name__}: {error}"
@@ -160,6 +173,26 @@ def history_queue(
         return True
 
     return PeriodicQueue(look, settings.interval)
+
+
+async def times_between_saves(store: Store, profile: str, now: float) -> dict[str, float]:
+    """Time between two saves of the jobs of a profile, by namespace/name, where it is known. [s]
+
+    The name is that of the job whose pods are seen, not of the TrainingJob that speaks for it.
+    """
+    found: dict[str, float] = {}
+    for key in store.keys(TRAINING_JOB, *KINDS):
+        await asyncio.sleep(0)  # a manifest is read, and there may be thousands
+        if store.named(key) not in {None, profile}:
+            continue
+        snapshot = store.snapshot(key, now)
+        if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
+            continue
+        job = snapshot.job
+        meant = (job.target if isinstance(job, LiveTrainingJob) else None) or key
+        if (every := time_between_saves(snapshot)) is not None:
+            found[f"{meant.namespace}/{meant.name}"] = every
+    return found
 
 
 @dataclass(eq=False, kw_only=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from mofa_model.spec import incident_causes as causes
@@ -57,11 +58,15 @@ class _Piece(NamedTuple):
 
 
 def account(
-    timelines: PoolTimelines, incidents: Sequence[Incident], saves_every: float | None = None
+    timelines: PoolTimelines,
+    incidents: Sequence[Incident],
+    saves_every: float | None = None,
+    saves: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[NodeTime, ...]:
     """The account of a pool by day, job, state and cause.
 
-    `saves_every` is the time between two saves of jobs whose steps nobody publishes. [s]
+    Of jobs whose steps nobody publishes `saves` is the time between two saves by namespace/name,
+    and `saves_every` that of all others. [s]
     """
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     by_name: defaultdict[str, list[Incident]] = defaultdict(list)
@@ -74,7 +79,7 @@ def account(
     claims: defaultdict[str, list[_Piece]] = defaultdict(list)
     usual = _usual_loading(incidents)
     for name, pods in by_job(timelines.pod_timelines).items():
-        job = _JobTime(timelines, name, pods, by_name[name], saves_every, usual)
+        job = _JobTime(timelines, name, pods, by_name[name], saves.get(name, saves_every), usual)
         for node, piece in job.pieces():
             claims[node].append(piece)
     pieces = (

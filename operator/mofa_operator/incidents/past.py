@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec.account import NodeTime
@@ -66,9 +67,11 @@ def past(
     repairing: AbstractSet[str] = frozenset(),
     *,
     accounted: bool = True,
+    saves: Mapping[str, float] = MappingProxyType({}),
 ) -> Past:
     """The past that the time lines of a pool show, by the rules of its profile; `repairing` are
-    nodes that are known to have been in repair at its begin. The account costs most of it.
+    nodes that are known to have been in repair at its begin, and `saves` how often jobs save, as
+    far as that is known of each [s]. The account costs most of it.
     """
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
@@ -131,7 +134,7 @@ def past(
             )
         ),
         pod_timelines=timelines.pod_timelines,
-        account=account(timelines, found, rules.checkpoint_seconds) if accounted else (),
+        account=account(timelines, found, rules.checkpoint_seconds, saves) if accounted else (),
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled

@@ -242,7 +242,8 @@ JOBS: Final = (
         "Time of finished recoveries, by recovery class.",
         lambda _, c: c.recoveries, RECOVERY_BUCKETS),
     _counter("mofa_job_lost_seconds_total", (*JOB, "cause"), "s",
-        "Time of the job that made no progress, by cause.",
+        "Time in which the job itself stood still or trained again what it had lost, by cause, "
+        "since it is watched; not the node-time of mofa_pool_lost_node_days.",
         lambda _, c: c.lost),
     _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "1",
         "The advised strategy, axis by axis, and the ClusterProfile that it is for.",

@@ -88,7 +88,8 @@ def _notes(account: Sequence[NodeTime]) -> list[str]:
     if guessed:
         told.append(
             f"{guessed:.4g} node-days of work done again are an estimate, because nobody publishes "
-            "steps: half of the usual time between saves, or by spec.incidents.checkpointSeconds."
+            "steps: the time since the last save, as the job is known to save, else by "
+            "spec.incidents.checkpointSeconds, else half of half an hour."
         )
     return told
 

@@ -440,6 +440,10 @@ def test_work_done_again_is_what_came_after_the_last_save(saves, run, redone):
     rules = IncidentRules.model_validate({"checkpointSeconds": saves} if saves else {})
     account = past(pool_of(*crash), rules).account
     assert seconds_of(account)[("redone",)] == 2 * redone
+    if saves:  # what the job itself has goes before what is stated of all
+        stated = IncidentRules.model_validate({"checkpointSeconds": 1234})
+        own = past(pool_of(*crash), stated, saves={JOB: float(saves), "ns/other": 77.0}).account
+        assert own == account
 
 
 def test_steps_say_what_was_done_again_and_nothing_of_it_is_estimated():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -88,6 +88,8 @@ class KnownAccount:
 
 KnownAccounts: TypeAlias = dict[tuple[str, Pool], KnownAccount]
 """The last account, by server and pool; keep it as long as the operator runs."""
+Saves: TypeAlias = Callable[[], Awaitable[Mapping[str, float]]]
+"""Says the time between two saves of jobs of which that is known, by namespace/name. [s]"""
 
 
 async def history(
@@ -98,11 +100,12 @@ async def history(
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
+    saves: Saves | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
         return await read_history(
-            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts
+            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts, saves
         )
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
@@ -116,6 +119,7 @@ async def read_history(
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
+    saves: Saves | None = None,
 ) -> History | NoHistory:
     """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
 
@@ -145,6 +149,7 @@ async def read_history(
         known_nodes,
         repairing=frozenset() if settled is None else settled.repairing,
         known_accounts=known_accounts,
+        saves=saves,
     )
     if isinstance(found, NoHistory):
         return found
@@ -168,10 +173,11 @@ async def pool_past(
     progress: Callable[[float], None] = lambda _: None,
     repairing: frozenset[str] = frozenset(),
     known_accounts: KnownAccounts | None = None,
+    saves: Saves | None = None,
 ) -> Past | NoHistory:
     """What happened to a pool in a window; `progress` is called with each share that was read, and
     nodes `repairing` were in repair at its begin. An account that is known is made again after
-    `ACCOUNTED`.
+    `ACCOUNTED`, and `saves` is asked only then.
     """
     now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
@@ -202,7 +208,8 @@ async def pool_past(
         found = past(timelines, rules, repairing, accounted=False)
         found = replace(found, account=known.account)
     else:  # seconds of a core, so others go on meanwhile
-        found = await asyncio.to_thread(past, timelines, rules, repairing)
+        every = {} if saves is None else await saves()
+        found = await asyncio.to_thread(past, timelines, rules, repairing, saves=every)
         if known_accounts is not None:
             account = KnownAccount(at=now, rules=rules, account=found.account)
             known_accounts[prometheus.address, pool] = account
