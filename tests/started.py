@@ -30,7 +30,7 @@ from mofa_model.annotations import PREFIX
 ROOT = Path(__file__).resolve().parents[1]
 CRD = "CustomResourceDefinition"
 RIGHTS = {"rbac": {"pods": True, "sizes": True}, "operator": {"admissionChecks": True}}
-"""Values of the chart: all that a person may let the operator do."""
+"""Values of the chart: all that a person may let the operator do, which it is told by --pods and more."""
 QUICK = ("--settle=1", "--settle-longest=1", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")  # fmt: skip
 GPUS = 2
 """GPUs of a job, which has one pod. [1]"""

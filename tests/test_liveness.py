@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEY = Key(CLUSTER_PROFILE, "", "east")
 ACCESS = SimpleNamespace(server="http://localhost:1", context=lambda: None, proxy=None)
 SERVED = {
-    "pods": "tests/node/test_applied.py",
+    "pods": "tests/started.py",
     "prometheus-interval": "tests/faults/test_prometheus.py",
     "resync": "tests/cluster/test_watches.py",
     "dry-run": "tests/cluster/test_operator.py",

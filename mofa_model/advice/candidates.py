@@ -167,7 +167,8 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     """The best candidates of a search and the layouts that ran, with their odds; best first."""
     best = (one for candidates in ranking.best.values() for one in candidates)
     found = sorted(best, key=lambda one: (one.expected, one.nodes, one.index))
-    known = [*request.tried, *today(request)]
+    now = today(request)
+    known = [*request.tried, *now]
     tried = {_layout(run.coordinates) for run in known}
     placed = zip(found, _places(found), strict=True)
     fresh = [(one, at) for one, at in placed if not tried or _layout(at) not in tried]
@@ -178,15 +179,16 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     ]
     if not (every := [*ran, *fresh]):
         return []
+    proven = len(ran) - (0 if request.current_runs else len(now))
     seen = seen_of(request, [at for _, at in every])
     support = measured_support(request)
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([spaces[id(one.problem)] / float(one.memory_bytes) for one, _ in every])
     fits, weights = seen.below("memory", space), weights_of(seen, space, request.risk)
-    fits[: len(ran)] = weights[: len(ran)] = 1.0  # it trained; a measured step has memory's share
+    fits[:proven] = weights[:proven] = 1.0  # it trained; a measured step has memory's share
     unproven = [
-        () if at < len(ran) else _unproven(support, one.layout) for at, (_, one) in enumerate(every)
+        () if at < proven else _unproven(support, one.layout) for at, (_, one) in enumerate(every)
     ]
     if not _lifted(request):
         asked = _asked(request)
@@ -201,9 +203,9 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
                 coordinates=at,
                 fits=float(fits[place]),
                 weight=float(weights[place]),
-                complexity=0.0 if place < len(ran) else support.complexity(at.layout),
+                complexity=0.0 if place < proven else support.complexity(at.layout),
                 unmeasured=unproven[place],
-                ran=place < len(ran),
+                ran=place < proven,
             )
             for place, (one, at) in enumerate(every)
             if fits[place] >= request.least_fits

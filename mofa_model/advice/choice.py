@@ -32,6 +32,8 @@ DECIDED: Final = 0.75
 """Chance of being faster from which two layouts are told apart. [1]"""
 WORTH: Final = 0.01
 """Gain from which a feature is worth its complexity, whatever its odds. Ours. [1]"""
+LIKELY: Final = 0.5
+"""Chance of fitting from which a layout that nobody saw run is kept where it is as fast. [1]"""
 SPAN: Final = 0.03
 """Gain up to which a simpler layout is replayed: WORTH, and what a replay may change. [1]"""
 
@@ -67,29 +69,28 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
     if (runs := running(request, finalists)) is not None:
         pace = np.array([one.pace for one in finalists])
         now = finalists.index(runs)
-        if seen.beats(first, pace)[now] < KEPT:
+        if (runs.ran or runs.fits >= LIKELY) and seen.beats(first, pace)[now] < KEPT:
             return runs
     return finalists[first]
 
 
 def running(request: Request, candidates: Iterable[WeighedCandidate]) -> WeighedCandidate | None:
     """Today's layout among some candidates; None where it is not there."""
-    return next(
-        (one for one in candidates if one.ran and one.candidate.strategy == request.current), None
-    )
+    return next((one for one in candidates if one.candidate.strategy == request.current), None)
 
 
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
     """What is said where today's layout is the first choice."""
     now = running(request, finalists)
     others = [one for one in finalists if one is not now]
+    keep = f"keep {'what you run' if request.current_runs else 'the layout of its command'}"
     if now is None or not others:
-        return "keep what you run: nothing else fits"
+        return f"{keep}: nothing else fits"
     best = others[0]
     seen = odds_of(request.runs, (best.coordinates, now.coordinates), request.tried)
     chance = float(seen.beats(0, np.array([best.pace, now.pace]))[1])
     better = f"the best other layout is better with a probability of {in_percent(chance)}"
-    return f"keep what you run: {better}"
+    return f"{keep}: {better}"
 
 
 def simplest(odds: LayoutOdds, expected: Array, complexity: Array) -> int:
@@ -117,7 +118,8 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most
         )
-        if fresh or simpler or one.ran or one.candidate.index in wanted:
+        is_known = one.ran or s == result.request.current
+        if fresh or simpler or is_known or one.candidate.index in wanted:
             few[one.nodes, one.candidate.index] = one
             least = min(least, one.complexity)
         layouts.add(layout)

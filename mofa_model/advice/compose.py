@@ -74,7 +74,7 @@ DECIDING: Final = {
     "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
     "prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RISK weighed.SLOWED "
     "weighed.UNPROVEN weighed.UNSURE",
-    "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
+    "advice.choice": "choice.DECIDED choice.FINALISTS choice.LIKELY choice.SPAN choice.WORTH",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
     "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
     "advice.verdict": "verdict.DOUBTED verdict.KEPT verdict.SURELY",
@@ -174,6 +174,8 @@ def _answered(
     to_beat = _chance_to_beat_today(request, today)
     odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.coordinates, pace))
     kept = keep_words(request, result.finalists) if runs is first else ""
+    if kept and today is not None and today.reason:
+        kept += f", though {today.reason}"
     to_beat = to_beat or _chance_to_beat(request, first.coordinates, pace)
     doubts = doubts_of(
         request,
@@ -378,7 +380,10 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     peak, limit = float(full.estimate.footprint.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.learned_memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    odds = Odds(fits=1.0)  # it runs
+    fits: Ratio = 1.0  # it runs
+    if not request.current_runs:
+        fits = float(needs <= limit) if runs is None else runs.fits
+    odds = Odds(fits=fits)
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
 
 
@@ -389,7 +394,16 @@ def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToB
     problem = problem_of(request, today.strategy)
     at = coordinates(problem.workload, problem.cluster, today.strategy)
     pace = _pace(request, today.predicted, nodes_of(problem))
-    return _chance_to_beat(request, at, pace)
+    faster, fits = (
+        _chance_to_beat(request, at, pace),
+        1.0 if today.odds is None else today.odds.fits,
+    )
+
+    def better(other: Coordinates, its_pace: Seconds) -> Ratio:
+        """What may not fit is beaten where it does not."""
+        return 1.0 - float(fits) * (1.0 - faster(other, its_pace))
+
+    return faster if fits == 1.0 else better
 
 
 def _time(figures: Predicted) -> float:

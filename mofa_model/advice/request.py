@@ -142,6 +142,8 @@ class Request:
     most_interval: Seconds | None = None
     """Longest checkpoint interval; None = any. [s]"""
     current: Strategy | Unplaced | None = None
+    current_runs: bool = field(default=True, metadata={"since": "written layouts"})
+    """Whether somebody says or sees that it runs; else a command that may never have run has it."""
     learned: Ratio = 1.0
     """Observed over predicted step time of running jobs; every step is so much longer. [1]"""
     learned_memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)

@@ -32,6 +32,7 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WRITES: Final = re.compile(r">>?\s*([\w./${}-]+\.\w+)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash)$")
 _PYTHON: Final = re.compile(r"(?:.*/)?(?:python[0-9.]*|pypy3?)$")
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _SPAWNS: Final = re.compile(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$")
 """Scripts that start the script behind them, once for each device."""
 _RUNS: Final = frozenset(
@@ -91,13 +92,16 @@ class ProgramCall:
         >>> words = "torchrun --nnodes 2 /app/train.py --bf16".split()
         >>> ProgramCall(words=tuple(PlacedWord(one, "") for one in words), where="").program
         '/app/train.py'
+        >>> words = "torchrun --nnodes=2 --standalone -m torchtitan.train --bf16".split()
+        >>> ProgramCall(words=tuple(PlacedWord(one, "") for one in words), where="").program
+        'torchtitan.train'
         """
         texts = self.texts
         for at, text in enumerate(texts):
             following = texts[at + 1] if at + 1 < len(texts) else ""
-            module = following if text == "-m" and at and not texts[at - 1].startswith("--") else ""
-            if module and not module.startswith("torch.distributed"):
-                return module
+            is_module = text == "-m" and at and _MODULE.fullmatch(following)
+            if is_module and not following.startswith("torch.distributed"):
+                return following
             if re.search(r"\.(py|sh|R|jl)$", text) and not text.startswith("-") and "=" not in text:
                 if _SPAWNS.search(text) and following:
                     continue

@@ -102,6 +102,8 @@ class JobQuestion:
     """What the job's size is to be best at, where the advisor chooses it; else empty."""
     size_bounds: SizeBounds | None = None
     """Between which sizes one is to be chosen; None = it has its size, given or chosen."""
+    is_written: bool = False
+    """Whether its layout of today stands in its command, and nobody saw it run."""
     doubts: tuple[str, ...] = ()
     """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
 
@@ -112,7 +114,11 @@ def request_of(question: JobQuestion) -> Request:
         request = to_inputs(
             question.spec, question.profile, config=question.config, path=question.path
         )
-    request = replace(request, caveats=(*question.doubts, *request.caveats))
+    request = replace(
+        request,
+        caveats=(*question.doubts, *request.caveats),
+        current_runs=not question.is_written,
+    )
     return of_size(request, question.size) if question.size else request
 
 
@@ -308,8 +314,10 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     draft.check()
     profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    if identity.launch_found is not None and not size:
-        draft.spec.setdefault("current", _today(identity.launch_found, demand.gpus))
+    is_written = False
+    if identity.launch_found is not None and not size and "current" not in draft.spec:
+        draft.spec["current"] = _today(identity.launch_found, demand.gpus)
+        is_written = RUNS not in item.annotations
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -320,6 +328,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         assumed=assumed if sure else "",
         doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
         draft=draft,
+        is_written=is_written,
         size=size,
         size_bounds=bounds if size else None,
     )

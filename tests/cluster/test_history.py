@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lived import samples
 from mofa_local.blocks import write_block
 from mofa_local.ports import HOST
 from mofa_local.prometheus import Prometheus as Server
@@ -33,6 +34,7 @@ from mofa_model.cli import main
 from mofa_operator.decide import ledger
 from mofa_operator.evidence import date_of
 from mofa_operator.observe.history import history
+from mofa_operator.observe.history.history import KnownSamples
 from mofa_operator.observe.progress.telemetry import JobSeries, running
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import any_of, matcher, selector
@@ -518,3 +520,23 @@ def test_no_text_leaves_its_quotes_as_prometheus_reads_it(url):
         }
 
     check()
+
+
+def test_samples_that_are_back_filled_into_the_last_hour_are_seen_once_the_grid_moves(
+    processes, tmp_path, binaries
+):
+    binaries.path("prometheus")
+    late = Incident(at=END - 2400, job=PAST.jobs[0].name, level="pod", recovery=280.0)
+    early = tuple(one for one in PAST.incidents if one.at < END - 7200)
+    past = dataclasses.replace(PAST, incidents=(*early, late))
+    server, known = Server(processes, tmp_path, name="filled"), KnownSamples()
+    write_block(samples(past, "a", before=END - 2700), server.data)
+    server.start()
+    first = look(server.url, now=END - 300, known=known)
+    server.stop()
+    write_block(samples(past, "a", since=END - 2700), server.data)
+    server.start()
+    same = look(server.url, now=END - 299, known=known)
+    second = look(server.url, now=END, known=known)
+    counts = [sum(failures(one).values()) for one in (first, same, second)]
+    assert counts == [len(early), len(early), len(early) + 1]

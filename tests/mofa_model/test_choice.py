@@ -102,6 +102,24 @@ def test_what_runs_is_a_candidate_that_fits_and_is_kept_unless_another_is_likely
     assert left.odds.beats > 0.9
 
 
+def test_a_layout_that_only_stands_in_a_command_may_not_fit():
+    """A manifest that asked for 97 GiB of an 80 GB GPU was told to keep it, and Recommended."""
+    asked = {"name": "llama3-8b", "gpus": 8, "top": 0}
+    full = parse_strategy("dp=8,mbs=1,recompute=none,optimizer=distributed", gpus=8)
+    runs = advise(question(**asked, current=full))
+    assert runs.strategy == full
+    assert "though by the model it needs" in runs.kept
+    written = advise(question(**asked, current=full, current_runs=False))
+    assert written.strategy != full
+    assert written.odds.fits >= 0.9
+    assert written.odds.beats > 0.9
+    assert written.current.odds.fits < 0.1
+    plain = advise(question(top=0))
+    kept = advise(question(current=plain.strategy, current_runs=False))
+    assert kept.kept.startswith("keep the layout of its command: the best other layout")
+    assert kept.odds.fits < 1.0
+
+
 def test_today_s_layout_is_no_answer_where_a_constraint_or_the_number_of_devices_forbids_it():
     plain = advise(question(top=0))
     other = "tp=4" if plain.strategy.tp != 4 else "tp=2"
