@@ -350,7 +350,7 @@ def _sample(page: str, name: str) -> float:
 
 
 def judged(figures: dict[str, float], ranges: dict[str, Any] = RANGES) -> int:
-    """Print the figures with their ranges; 1 where one is outside."""
+    """Print each figure with its range; the exit code is 1 if a figure is outside of it."""
     bad = 0
     for name, value in figures.items():
         least, most = ranges[name].get("least", 0.0), ranges[name].get("most", float("inf"))

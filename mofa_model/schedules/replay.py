@@ -187,7 +187,7 @@ class _Waves:
         by_wave = np.argsort(wave, kind="stable")
         ends = np.cumsum(np.bincount(wave, minlength=1)).tolist()  # waves count from 1
         self.waves = tuple(pairwise(ends))
-        """First step of each wave, and the first of the next one."""
+        """Each wave as two numbers: its first step, and the first step of the next wave."""
         self.pair: NDArray[np.bool_] = self._there[-1, by_wave] & (len(self._there) > 1)
         """Whether a step has more than one operation."""
         down = np.where(self._kind == _POSITION[_FORWARD], 1, -1)

@@ -81,7 +81,9 @@ def rows_with_room(
 
 
 class BlockMemory:
-    """Memory of a block's strategies; what the options of a micro-batch share is computed once."""
+    """Memory of the strategies of a block. Options of one micro-batch share chunks in flight, head
+    and loss, which are computed once.
+    """
 
     def __init__(
         self, context: AxisContext, block: ShapeBlock, states: OptimizerStates, local: LocalShapes

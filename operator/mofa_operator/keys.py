@@ -25,10 +25,16 @@ class Key:
         """By its words alone: a kind has many fields, and keys are looked up all the time."""
         return hash((self.kind.plural, self.namespace, self.name))
 
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as accounts and series name a job; the name alone where it has no
+        namespace.
+        """
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
     def __str__(self) -> str:
         """As logs show it."""
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind.kind} {place}"
+        return f"{self.kind.kind} {self.full_name}"
 
 
 TRAINING_JOB: Final = Kind("mofa.dev", "v1alpha1", "TrainingJob", "trainingjobs")

@@ -351,6 +351,11 @@ class LiveObject:
         return seconds(at(self.body, "metadata", "creationTimestamp"))
 
     @property
+    def trains(self) -> Key:
+        """The job whose pods train: itself, or the one that a TrainingJob speaks for."""
+        return self.key
+
+    @property
     def is_going(self) -> bool:
         """Whether it is being deleted."""
         return at(self.body, "metadata", "deletionTimestamp") is not None
@@ -424,6 +429,11 @@ class LiveTrainingJob(LiveObject):
         """The job that its targetRef names, where it is of a kind that can be annotated."""
         spec, namespace = self.spec, self.key.namespace
         return target_of(namespace, spec.target_version, spec.target_kind, spec.target_name)
+
+    @property
+    def trains(self) -> Key:
+        """The job that its targetRef names, else itself."""
+        return self.target or self.key
 
     @property
     def observed(self) -> Written:

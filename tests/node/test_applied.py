@@ -76,7 +76,7 @@ def test_the_launcher_of_an_mpijob_keeps_its_arguments_and_that_is_said(site):
 
 @pytest.mark.soak
 def test_what_is_said_of_a_rayjob_is_what_ray_started(site):
-    """KubeRay makes its cluster and a Job that submits the entrypoint, which Ray starts in the head's pod."""
+    """KubeRay makes a RayCluster, and a Job that submits the entrypoint; Ray starts it in the pod of the head."""
     site.add("kuberay")
     site.cluster.apply(ray_job("ml-1", "ray"))
     assert checked(site, "rayjob", "ml-1", "ray"), told(site, "ml-1", "ray")

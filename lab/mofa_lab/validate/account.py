@@ -37,7 +37,7 @@ _FIRST_STEP: Final = 60.0
 """Time until a short job of the generator trains. [s]"""
 
 Claim: TypeAlias = tuple[str, float, float, str, str]
-"""What a job makes of a node: (node, from, to, state, cause)."""
+"""A time in which a job holds a node, and what for: node, start, end, state and cause."""
 By: TypeAlias = Mapping[tuple[str, str], float]
 """Node-days by state and cause; a cause in brackets was nobody's to see, by the generator."""
 

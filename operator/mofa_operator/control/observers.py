@@ -130,9 +130,8 @@ def history_queue(
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
     accounts: KnownAccounts = {}
     intervals: dict[str, dict[str, float]] = {}
-    at_start: dict[
-        str, SettledDays | None
-    ] = {}  # what is read since is kept, so no more is left out
+    # What is read after the start is kept in memory, so that no more days are left out later.
+    at_start = dict[str, SettledDays | None]()
 
     async def ask(profile: LiveObject) -> History | NoHistory:
         now, name = time.time(), profile.key.name
@@ -188,10 +187,8 @@ async def times_between_saves(store: Store, profile: str, now: float) -> dict[st
         snapshot = store.snapshot(key, now)
         if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
             continue
-        job = snapshot.job
-        meant = (job.target if isinstance(job, LiveTrainingJob) else None) or key
         if (every := time_between_saves(snapshot)) is not None:
-            found[f"{meant.namespace}/{meant.name}"] = every
+            found[snapshot.job.trains.full_name] = every
     return found
 
 

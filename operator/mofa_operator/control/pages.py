@@ -20,7 +20,7 @@ from mofa_operator.decide.answer import is_quarantined
 from mofa_operator.decide.policy import needs_answer
 from mofa_operator.decide.stored_answer import as_answered
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
-from mofa_operator.objects import LiveProfile, LiveTrainingJob
+from mofa_operator.objects import LiveProfile
 from mofa_operator.observe.cluster.bodies import is_output
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.progress.telemetry import Asks, curves
@@ -93,9 +93,7 @@ class Pages:
     def _account(self, key: Key) -> tuple[NodeTime, ...]:
         """What ledgers say of a job, or of the one that its TrainingJob speaks for."""
         job = self.store.live(key)
-        target = job.target if isinstance(job, LiveTrainingJob) else None
-        meant = target or key
-        name = f"{meant.namespace}/{meant.name}"
+        name = (key if job is None else job.trains).full_name
         profiles = self.store.profiles()
         return tuple(one for pool in profiles for one in pool.account if one.job == name)
 

@@ -136,7 +136,7 @@ class PoolAccount:
 
     def of(self, key: Key, begun: float = 0.0) -> list[NodeTime]:
         """What it says of a job from the day of a moment on. [s]"""
-        name, first = f"{key.namespace}/{key.name}", date_of(begun)
+        name, first = key.full_name, date_of(begun)
         return [one for one in self.rows if one.job == name and one.date >= first]
 
     def lost(self, key: Key, begun: float, gpus: int) -> float:

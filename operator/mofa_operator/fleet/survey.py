@@ -108,7 +108,7 @@ async def read_survey(
 
 def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
     """Each gang of pods once; a TrainingJob with a targetRef has no line of its own."""
-    lines, accounts = [], pool_accounts(fleet)
+    lines, accounts = [], accounts_by_job(fleet)
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
@@ -116,9 +116,8 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
         told = written_answer(job) or answered.get(key) or {}
         if not told and speaker is not None:
             told = written_answer(speaker) or answered.get(speaker.key) or {}
-        account = next((one for one in accounts.values() if one.of(key)), None)
         beside = fleet.beside.get(key, NOTHING)
-        spent = spending(job, speaker, told, fleet.now, beside, account)
+        spent = spending(job, speaker, told, fleet.now, beside, accounts.get(key.full_name))
         job_handling = handling(fleet, key)
         lines.append(
             JobLoss(
@@ -139,9 +138,13 @@ def pool_accounts(fleet: ClusterSeen) -> dict[str, PoolAccount]:
     return found
 
 
-def account_naming(fleet: ClusterSeen, key: Key) -> PoolAccount | None:
-    """The account that names a job; None where no ledger does."""
-    return next((one for one in pool_accounts(fleet).values() if one.of(key)), None)
+def accounts_by_job(fleet: ClusterSeen) -> dict[str, PoolAccount]:
+    """The first account that names a job, by the full name of the job."""
+    found: dict[str, PoolAccount] = {}
+    for account in pool_accounts(fleet).values():
+        for row in account.rows:
+            found.setdefault(row.job, account)
+    return found
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:

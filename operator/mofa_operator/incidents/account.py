@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
+from statistics import median_high
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -43,6 +44,8 @@ _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_O
 """Causes while which nothing runs on a node, whatever the API server says of its pods."""
 _NO_OUTAGE: Final = (causes.OBSERVER, causes.FLAP)
 """Causes while which a node that is said to be away works."""
+_TRAINING: Final = (NodeState.KEPT, NodeState.REDONE)
+"""States in which a job trains, whatever becomes of its work."""
 _NO_STANDSTILL: Final = (causes.SIDECAR, causes.COMPLETED)
 
 
@@ -92,8 +95,8 @@ def account(
 
 def _usual_loading(incidents: Sequence[Incident]) -> float:
     """Median time from the last container's start to the first step. [s]"""
-    times = sorted(i.phases["load"] for i in incidents if i.timed and "load" in i.phases)
-    return times[len(times) // 2] if times else LOADING
+    times = [one.phases["load"] for one in incidents if one.timed and "load" in one.phases]
+    return median_high(times) if times else LOADING
 
 
 class _Index(Generic[Item]):
@@ -125,7 +128,6 @@ class _JobTime:
     ) -> None:
         self._name, self._saves_every, self._loading = name, saves_every, loading
         self._step = timelines.sample_spacing
-        self._until = timelines.sampled[-1].end
         self._steps_seen = bool(timelines.stalls.get(name))
         self._pods = [
             (pod, span) for place in places(pods) for pod, span in _spans(place, self._step)
@@ -138,9 +140,8 @@ class _JobTime:
             (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
             for pod, span in self._pods
         )
-        self._usual_start = _median(
-            pod.started - pod.created for pod in pods if pod.started and pod.created
-        )
+        waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
+        self._usual_start = median_high(waits) if waits else 0.0
 
     def pieces(self) -> Iterator[tuple[str, _Piece]]:
         """Pieces of its nodes, by the name of the node."""
@@ -286,16 +287,11 @@ def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tupl
             at = end
 
 
-def _median(values: Iterable[float]) -> float:
-    found = sorted(values)
-    return found[len(found) // 2] if found else 0.0
-
-
 def _of_node(
     node: NodeTimeline, incidents: Sequence[Incident], claims: Sequence[_Piece]
 ) -> Iterator[_Piece]:
     """The pieces of one node; each time is in one of them."""
-    trains = [one for one in claims if one.state in (NodeState.KEPT, NodeState.REDONE)]
+    trains = [one for one in claims if one.state in _TRAINING]
     dead = [
         _Piece(part, NodeState.REPAIR, one.cause.word, incident=one)
         for one in incidents
@@ -316,7 +312,7 @@ def _of_node(
         _Piece(span, NodeState.REPAIR, causes.DRAIN.word)
         for span in [*node.cordons, *without(away, false_alarms)]
     ]
-    waiting = [one for one in claims if one not in trains]
+    waiting = [one for one in claims if one.state not in _TRAINING]
     ranked = [*dead, *trains, *broken, *cordoned, *waiting]
     yield from _first_of(ranked, _there(node))
 

@@ -79,7 +79,7 @@ class ShownJob:
     @property
     def name(self) -> str:
         """Namespace and name."""
-        return f"{self.job.key.namespace}/{self.job.key.name}"
+        return self.job.key.full_name
 
     @property
     def status(self) -> JobStatus:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import UnknownName
+from mofa_operator.trainer.job import Facts
 
 _NUMBER: Final = r"[0-9][0-9,_]{0,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,2})?[KMBT]?"
 _THOUSANDS: Final = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -33,8 +34,8 @@ _LARGEST: Final = 1e15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """What one line says; None = it does not."""
+class Line(Facts):
+    """What one line says, also of the job; None = it does not."""
 
     family: str
     """The trainer that writes such lines."""
@@ -50,25 +51,6 @@ class Line:
     """Tokens of one GPU. [1/s]"""
     samples_per_second: float | None = None
     """Sequences of the whole job. [1/s]"""
-    batch: int | None = None
-    """Sequences in a step. [1]"""
-    sequence: int | None = None
-    """Tokens in a sequence. [1]"""
-    gpus: int | None = None
-    layers: int | None = None
-    """Layers of the model. [1]"""
-    hidden: int | None = None
-    """Its hidden size. [1]"""
-    heads: int | None = None
-    """Its attention heads. [1]"""
-    groups: int | None = None
-    """Heads of keys and values, where these are grouped. [1]"""
-    grouped: bool | None = None
-    """Whether keys and values are grouped; None = nobody says."""
-    ffn: int | None = None
-    """Width of its feed-forward block. [1]"""
-    vocabulary: int | None = None
-    """Tokens that it knows. [1]"""
     memory_bytes: float | None = None
     """Most device memory that its allocator has reserved. [B]"""
     checkpoint_step: int | None = None

@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.decide.policy import Handling, handling_of
     from mofa_operator.fleet.fleet import named
     from mofa_operator.fleet.spending import change, spending
-    from mofa_operator.fleet.survey import account_naming
+    from mofa_operator.fleet.survey import accounts_by_job
 
     seen = cluster_options.read_job(arguments)
     fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
         told = {name.removeprefix(PREFIX): text for name, text in found.items()}
     job, speaker = fleet.jobs[key], fleet.speaker(key)
     held = fleet.jobs.get(speaker.target) if speaker is not None and speaker.target else None
-    account = account_naming(fleet, (held or job).key)
+    account = accounts_by_job(fleet).get((held or job).key.full_name)
     spent = spending(held or job, speaker, told, fleet.now, pool_account=account)
     document = {
         "job": f"{key.namespace}/{named(key)}",

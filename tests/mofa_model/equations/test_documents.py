@@ -102,7 +102,7 @@ def test_attention_of_packed_sequences_varies_as_a_simulation_says():
 
 
 def test_the_rank_with_the_longest_documents_is_waited_for_as_a_simulation_says():
-    """Of 16 ranks with 8 micro-batches the slowest has 17 % more attention than the mean."""
+    """The slowest of 16 ranks, each with 8 micro-batches, computes 17 % more attention than the mean rank."""
     rng = random.Random(2)
     sums = [[sum(packed_squares(rng) for _ in range(8)) for _ in range(16)] for _ in range(200)]
     mean = statistics.mean(one for ranks in sums for one in ranks)

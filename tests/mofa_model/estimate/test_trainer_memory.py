@@ -45,7 +45,9 @@ def test_an_update_that_is_not_fused_takes_ten_bytes_a_parameter_whatever_the_ba
 
 
 def test_accelerate_shards_fp32_weights_twenty_bytes_a_parameter():
-    """On two GPUs as much as on one: weights, gradients, two moments and the root of one, 4 bytes each."""
+    """A parameter takes 20 bytes, on two GPUs as on one: its weight, its gradient, its two moments
+    and the root of one of them take 4 bytes each.
+    """
     layout = "mbs=4,recompute=full,optimizer=zero3"
     found = footprint(layout, "unfused-update", gpus=2, batch=8)
     assert float(found.allocated) / GIB == pytest.approx(74.8, rel=0.02)
