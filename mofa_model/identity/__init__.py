@@ -4,12 +4,15 @@ May import: kinds, launch, presets, yaml_text, errors. Imported by: manifest, an
 command and operator.
 
     identify(body, beside, config_maps)    Identity: class, reason, facts with their sources
+    read_script(text, name)                BatchScript: what a script asks for, runs and trains
 
     pods        pods of any object by their form: an AppWrapper's, a CronJob's, a Workflow's
     devices     accelerators that pods ask for: vendor, product, number
     commands    command and arguments as a shell reads them; scripts within scripts
     settings    options, variables, files and sources as settings, each with its place
     classes     programs and images that tell of a class; vocabulary.toml has them
+    script      a shell script followed as a shell goes through it, each word with its place
+    sbatch      a batch script of Slurm: directives, steps, facts with file and line
     facts       model, sequence, batch, precision, layout in use; tokens and passwords never
 """
 
@@ -24,8 +27,10 @@ from mofa_model.identity.identity import (
     launch_in_pod,
 )
 from mofa_model.identity.pods import pods_of
+from mofa_model.identity.sbatch import BatchScript, read_script
 
 __all__ = [
+    "BatchScript",
     "ConfigMaps",
     "DeviceRequest",
     "Fact",
@@ -39,4 +44,5 @@ __all__ = [
     "masked",
     "model_preset",
     "pods_of",
+    "read_script",
 ]

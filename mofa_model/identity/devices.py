@@ -195,6 +195,16 @@ def _product(pod: PodForm, vendor: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
+def product_in(text: str) -> str:
+    """The product that a text names, as a partition or a type of GPUs has it; empty where none.
+
+    >>> product_in("gpu:a100"), product_in("nvidia_h100_80gb_hbm3"), product_in("batch")
+    ('a100', 'h100', '')
+    """
+    found = _PRODUCTS.search(text.lower().replace("_", "-"))
+    return found[1].replace(" ", "") if found else ""
+
+
 def agrees(device_request: DeviceRequest, preset: str) -> bool:
     """Whether a device of a profile can be the one that the pods ask for.
 

@@ -136,13 +136,13 @@ def identify(
     launch = launch_of(said)
     facts = dict(reading.facts)
     if launch is not None:
-        facts = {**_of_launch(launch, facts), **facts}
+        facts = {**facts_of_launch(launch, facts), **facts}
     ran = _seen_to_run(body)
     if ran is not None:
         told = launch_of(ran)
         launch = told if told is not None and _DEGREES & told.reading.layout.keys() else launch
         learned = read_facts(seen._replace(settings=settings_of(ran), words=[], fetched=[])).facts
-        own = {} if launch is None else _of_launch(launch, facts)
+        own = {} if launch is None else facts_of_launch(launch, facts)
         facts = {**_stated(learned), **own, **facts}
     reading = replace(reading, facts=facts)
     verdict = _verdict(
@@ -263,9 +263,9 @@ def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) ->
     return source.text
 
 
-def _of_launch(launch: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
+def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Facts that the settings by their names do not say."""
-    reading, devices = launch.reading, facts.get("devices")
+    reading, devices = launch_found.reading, facts.get("devices")
     given = {"sequence_length": reading.sequence, "global_batch": reading.global_batch}
     if reading.tuning is not None:
         given["adapter_rank"] = reading.tuning.rank or None
@@ -273,7 +273,9 @@ def _of_launch(launch: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact
     if reading.rounds and size and devices is not None:
         taken = reading.layout.get("tp", 1) * reading.layout.get("cp", 1)
         given["global_batch"] = size * reading.rounds * (devices.value // taken)
-    return {name: Fact(value, launch.where) for name, value in given.items() if value is not None}
+    return {
+        name: Fact(value, launch_found.where) for name, value in given.items() if value is not None
+    }
 
 
 def _seen(
@@ -297,7 +299,7 @@ def _seen(
     return FactSources(
         settings=settings,
         others=[*settings_of(others), *_of_object(spec)],
-        words=[pair for command in whole for pair in _started(command)],
+        words=[pair for command in whole for pair in started(command)],
         fetched=[pair for command in whole for pair in _fetched(command)],
         device_request=devices,
         trainer=by.trainer if by else _own_trainer(settings, launchers, said),
@@ -340,7 +342,7 @@ def _fetched(command: ProgramCall) -> list[tuple[str, str]]:
     return words if "download" in command.texts[1:3] else words[:-1]
 
 
-def _started(command: ProgramCall) -> list[tuple[str, str]]:
+def started(command: ProgramCall) -> list[tuple[str, str]]:
     """The scripts and files of settings that a command starts, and where they stand."""
     if _fetches(command):
         return []

@@ -1,0 +1,696 @@
+"""A batch script of Slurm: what it asks for, its steps, and what it trains.
+
+    read_script(text, name)    BatchScript: directives, steps, facts with `file:line`; nothing is run
+
+A plain shell script is read as well: it has no directives. Directives end where sbatch stops to
+look for them, at the first command. Job arrays and what only a running machine knows are left alone
+and said in `notes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final, NamedTuple
+
+from mofa_model.errors import BadFile, InputError, shown
+from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime
+from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
+from mofa_model.identity.devices import DeviceRequest, product_in
+from mofa_model.identity.facts import Fact, FactSheet, FactSources, is_secret, read_facts
+from mofa_model.identity.identity import LaunchFound, facts_of_launch, launch_of, started
+from mofa_model.identity.script import Call, Traced, Value, Walked, traced, walk
+from mofa_model.identity.settings import Setting, settings_of
+from mofa_model.records import dataclass
+
+_DIRECTIVE: Final = re.compile(r"#SBATCH(?=\s|$)")
+_COMPONENT: Final = re.compile(r"#SBATCH\s+(hetjob|packjob)\b")
+_SHORT: Final = {
+    "A": "account", "p": "partition", "N": "nodes", "n": "ntasks", "c": "cpus-per-task",
+    "t": "time", "J": "job-name", "o": "output", "e": "error", "C": "constraint", "G": "gpus",
+    "a": "array", "d": "dependency", "q": "qos", "w": "nodelist", "x": "exclude", "D": "chdir",
+    "m": "distribution", "M": "clusters", "L": "licenses", "i": "input", "B": "extra-node-info",
+    "b": "begin", "F": "nodefile", "S": "core-spec", "r": "relative",
+    "H": "hold", "k": "no-kill", "O": "overcommit", "Q": "quiet", "s": "oversubscribe",
+    "v": "verbose", "W": "wait", "K": "kill-on-bad-exit", "l": "label", "u": "unbuffered",
+    "X": "disable-status", "E": "preserve-env", "Z": "no-allocate",
+}  # fmt: skip
+"""One-letter options of sbatch and srun. Source: sbatch(1) and srun(1) of Slurm 22.05 to 25.05."""
+_FLAGS: Final = frozenset(
+    {"hold", "no-kill", "overcommit", "quiet", "oversubscribe", "verbose", "wait", "label"}
+    | {"unbuffered", "disable-status", "preserve-env", "no-allocate", "requeue", "no-requeue"}
+    | {"contiguous", "test-only", "parsable", "spread-job", "use-min-nodes", "reboot", "exact"}
+    | {"ignore-pbs", "overlap", "multi-prog", "pty", "help", "usage", "version", "quit-on-interrupt"}
+    | {"no-container-mount-home", "container-mount-home", "container-remap-root", "whole"}
+    | {"no-container-remap-root", "container-writable", "container-readonly", "interactive"}
+    | {"no-container-entrypoint", "container-entrypoint", "stepmgr", "external-launcher"}
+)  # fmt: skip
+"""Options without a value."""
+_OPTIONAL: Final = frozenset(
+    {"exclusive", "nice", "get-user-env", "propagate", "kill-on-bad-exit", "wait-all-nodes"}
+    | {"resv-ports", "container-save"}
+)
+"""Options whose value follows `=` alone."""
+_SECONDS: Final = re.compile(
+    r"(?:(?P<days>\d+)-(?P<after>\d+(?::\d+){0,2})|(?P<plain>\d+(?::\d+){0,2}))"
+)
+_SIGNAL: Final = re.compile(r"(?:[RB]+:)?(?P<signal>\w+)(?:@(?P<seconds>\d+))?")
+_GRES: Final = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d+))?")
+_COUNT: Final = re.compile(r"(?:(?P<type>[A-Za-z][\w.-]*):)?(?P<count>\d+)")
+_MEMORY: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
+_PREFIX: Final = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_PROCESSES: Final = ("nproc_per_node", "nproc", "num_gpus", "nproc-per-node")
+_IMAGES: Final = frozenset({"apptainer", "singularity", "enroot", "podman", "docker", "shifter"})
+
+
+class Directive(NamedTuple):
+    """One option of an `#SBATCH` line."""
+
+    name: str
+    """Its long name."""
+    value: Traced
+    """Its value with its place in the script; empty for a switch."""
+    line_number: int
+    """The line where it stands. [1]"""
+    start: int
+    """Where the option begins in the script."""
+    end: int
+    """Where the next character stands."""
+    component: int = 0
+    """The part of a heterogeneous job that it is of. [1]"""
+
+
+class Step(NamedTuple):
+    """A line that starts the program: `srun` with its options, or the program itself."""
+
+    options: Mapping[str, str]
+    """Options of srun, by their long names; empty without srun."""
+    container: str
+    """The container's image; empty = none."""
+    call: ProgramCall
+    """The program with its words, without srun and without the container's runtime."""
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchScript:
+    """A script as Slurm and a shell read it."""
+
+    name: str
+    text: str
+    directives: tuple[Directive, ...]
+    script_steps: tuple[Step, ...]
+    facts: Mapping[str, Fact]
+    """What it asks for and what it trains, each with `file:line`."""
+    walked: Walked
+    """What it would run, every character of it with its place."""
+    said: Said
+    """The same as other readers of commands take it."""
+    settings: tuple[Setting, ...]
+    """Every option, variable and key of a file, those that count first."""
+    launch_found: LaunchFound | None
+    """What a known trainer is told; None where there is none."""
+    device_request: DeviceRequest
+    disagree: tuple[str, ...] = ()
+    """Contradictions, each in one sentence."""
+    notes: tuple[str, ...] = ()
+    """What was left alone, each in one sentence."""
+    components: int = 1
+    """Parts of a heterogeneous job. [1]"""
+    clues: tuple[Clue, ...] = field(default=())
+    """What tells of the trainer and the task, the weightiest first."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a script for sbatch."""
+        return bool(self.directives)
+
+    def directive(self, name: str, component: int = 0) -> Directive | None:
+        """The directive that counts: sbatch takes the last one."""
+        found = [one for one in self.directives if (one.name, one.component) == (name, component)]
+        return found[-1] if found else None
+
+    def line_of(self, place: int) -> int:
+        """The line of a place. [1]"""
+        return 1 + self.text.count("\n", 0, max(0, place))
+
+
+def seconds_of(text: str) -> int | None:
+    """A time limit as Slurm writes it; None where it is none, or without a limit. [s]
+
+    >>> seconds_of("2-12:30"), seconds_of("90"), seconds_of("1:30:00"), seconds_of("UNLIMITED")
+    (217800, 5400, 5400, None)
+    """
+    found = _SECONDS.fullmatch(text.strip())
+    if found is None:
+        return None
+    if found["days"] is not None:
+        parts = [int(one) for one in found["after"].split(":")] + [0, 0]
+        return int(found["days"]) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+    parts = [int(one) for one in found["plain"].split(":")]
+    if len(parts) == 1:
+        return parts[0] * 60
+    return (
+        parts[0] * 60 + parts[1] if len(parts) == 2 else parts[0] * 3600 + parts[1] * 60 + parts[2]
+    )
+
+
+def devices_of_gres(text: str) -> tuple[int, str] | None:
+    """GPUs and their type in a list of generic resources; None where it has none.
+
+    >>> devices_of_gres("gpu:a100:8(S:0-1),nvme:1"), devices_of_gres("gpu:4"), devices_of_gres("x:1")
+    ((8, 'a100'), (4, ''), None)
+    """
+    total, kind = 0, ""
+    for one in re.split(r",(?![^(]*\))", text):
+        if found := _GRES.fullmatch(re.sub(r"\(.*", "", one.strip())):
+            total += int(found["count"] or 1)
+            kind = kind or found["type"] or ""
+    return (total, kind) if total else None
+
+
+def read_script(text: str, name: str, files: Mapping[str, str] | None = None) -> BatchScript:
+    r"""Read a batch script, or a shell script; `files` are others that it names, by their names.
+
+    >>> script = read_script("#!/bin/sh\n#SBATCH -N2 --gres=gpu:8\nsrun x\n", "j.sbatch")
+    >>> script.facts["devices"]
+    Fact(value=16, source='j.sbatch:2')
+    """
+    if "\r\n" in text:
+        raise BadFile(name, "its lines end as on DOS, which sbatch refuses; run dos2unix on it")
+    directives, notes = _directives(text, name)
+    asked = _Asked(directives, name)
+    try:
+        walked = walk(text, asked.environment(), asked.answer)
+    except InputError as error:
+        raise BadFile(name, str(error).removeprefix("launch command: ")) from None
+    said = _said(walked, text, name, files or {})
+    steps = tuple(_steps(walked, text, name))
+    settings = settings_of(said)
+    facts = dict(asked.facts(steps, settings))
+    for step in steps:
+        if step.container:
+            facts.setdefault("container", Fact(step.container, step.where))
+    request = _request(facts)
+    evidence = clues_of(said, [])
+    if "container" in facts and not any(one.trainer for one in evidence):
+        image = facts["container"]
+        evidence = [*evidence, *clues_of_runtime(str(image.value), image.source)]
+    sheet = _sheet(said, settings, evidence, request)
+    launch = launch_of(said)
+    trained = dict(sheet.facts)
+    if launch is not None:
+        trained = {**facts_of_launch(launch, trained), **trained}
+    for one in ("nodes", "devices", "device_kind"):
+        trained.pop(one, None)
+    variables = {one.value for one in directives if one.value.text and "$" in one.value.text}
+    notes += [
+        f"{name}:{one.line_number}: sbatch puts no variable into --{one.name}={one.value.text}"
+        for one in directives
+        if one.value in variables
+    ]
+    if array := next((one for one in directives if one.name == "array"), None):
+        notes.append(
+            f"{name}:{array.line_number}: a job array, {array.value.text}: each of its tasks is a job "
+            "like this one; the array is left alone"
+        )
+    return BatchScript(
+        name=name,
+        text=text,
+        directives=tuple(directives),
+        script_steps=steps,
+        facts={**trained, **facts},
+        walked=walked,
+        said=said,
+        settings=tuple(settings),
+        launch_found=launch,
+        device_request=request,
+        disagree=sheet.disagree,
+        notes=(*notes, *(f"{name} {note}" for note in walked.notes)),
+        components=1 + max((one.component for one in directives), default=0),
+        clues=tuple(evidence),
+    )
+
+
+# --- directives -------------------------------------------------------------------------------
+
+
+def _directives(text: str, name: str) -> tuple[list[Directive], list[str]]:
+    """The options before the first command, and what of them cannot be read."""
+    found, notes = list[Directive](), list[str]()
+    offset, component, ended = 0, 0, False
+    for number, line in enumerate(text.split("\n"), 1):
+        plain = line.strip()
+        if not ended and plain and not plain.startswith("#"):
+            ended = True
+        if _DIRECTIVE.match(line):
+            if ended:
+                notes.append(
+                    f"{name}:{number}: sbatch does not read it: it stands behind a command"
+                )
+            elif _COMPONENT.match(line):
+                component += 1
+            else:
+                made, odd = _options_of(line, offset, number, component)
+                found += made
+                notes += [
+                    f"{name}:{number}: {shown(one)} is no option of sbatch; it is passed over"
+                    for one in odd
+                ]
+        offset += len(line) + 1
+    return found, notes
+
+
+def _words(line: str, first: int) -> list[Traced]:
+    """Words of a directive's line, as sbatch splits it: quotes, and a comment that ends it."""
+    found, current, quote = list[Traced](), list[int](), ""
+    some = False
+    for at in range(first, len(line)):
+        sign = line[at]
+        if quote:
+            if sign == quote:
+                quote = ""
+            else:
+                current.append(at)
+        elif sign in "\"'":
+            quote, some = sign, True
+        elif sign.isspace() or (sign == "#" and not current):
+            if current or some:
+                found.append(Traced("".join(line[one] for one in current), tuple(current)))
+            current, some = [], False
+            if sign == "#":
+                break
+        else:
+            current.append(at)
+    if current or some:
+        found.append(Traced("".join(line[one] for one in current), tuple(current)))
+    return found
+
+
+def _options_of(
+    line: str, offset: int, number: int, component: int
+) -> tuple[list[Directive], list[str]]:
+    words = _words(line, len("#SBATCH"))
+    found, odd = list[Directive](), list[str]()
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.text.startswith("--") and len(word.text) > 2:
+            name, equals, _ = word.text[2:].partition("=")
+            value = word.slice(len(name) + 3) if equals else Traced("", ())
+            takes = not equals and name not in _FLAGS | _OPTIONAL
+        elif word.text.startswith("-") and word.text[1:2] in _SHORT:
+            name = _SHORT[word.text[1]]
+            value = word.slice(2)
+            takes = not value.text and name not in _FLAGS
+            if value.text.startswith("="):
+                value = value.slice(1)
+        else:
+            odd.append(word.text)
+            continue
+        end = (word.at[-1] if word.at else 0) + 1
+        if takes and at < len(words) and not words[at].text.startswith("-"):
+            value, at = words[at], at + 1
+            end = (value.at[-1] if value.at else end) + 1
+        moved = Traced(value.text, tuple(one + offset for one in value.at))
+        start = word.at[0] + offset if word.at else offset
+        found.append(Directive(name, moved, number, start, end + offset, component))
+    return found, odd
+
+
+class _Asked:
+    """What the directives ask for."""
+
+    def __init__(self, directives: Sequence[Directive], name: str) -> None:
+        self._name = name
+        self._all = directives
+        self._by = {one.name: one for one in directives if one.component == 0}
+        self._components = {one.component for one in directives}
+
+    def _fact(self, value: Any, one: Directive) -> Fact:
+        return Fact(value, f"{self._name}:{one.line_number}")
+
+    def _number(self, name: str) -> Fact | None:
+        one = self._by.get(name)
+        if one is None:
+            return None
+        found = re.fullmatch(r"(\d+)([kKmM]?)(?:-\d+[kKmM]?)?", one.value.text)
+        if found is None:
+            return None
+        times = {"": 1, "k": 1024, "m": 1048576}[found[2].lower()]
+        return self._fact(int(found[1]) * times, one)
+
+    def nodes(self) -> Fact | None:
+        """Nodes that are asked for, of all components; by tasks where nothing else says it."""
+        if len(self._components) > 1:
+            counts = [
+                (one, int(one.value.text))
+                for one in self._all
+                if one.name == "nodes" and one.value.text.isdigit()
+            ]
+            if len(counts) == len(self._components):
+                return self._fact(sum(count for _, count in counts), counts[0][0])
+        if (found := self._number("nodes")) is not None:
+            return found
+        tasks, each = self._number("ntasks"), self._number("ntasks-per-node")
+        if tasks is not None and each is not None and each.value:
+            return Fact(-(-tasks.value // each.value), tasks.source)
+        return None
+
+    def per_node(self) -> tuple[Fact | None, str]:
+        """GPUs of a node, and their type where it is said."""
+        kind, found = "", None
+        for name in ("gres", "gpus-per-node"):
+            one = self._by.get(name)
+            if one is None:
+                continue
+            read = devices_of_gres(one.value.text)
+            if name == "gpus-per-node" and (match := _COUNT.fullmatch(one.value.text)):
+                read = int(match["count"]), match["type"] or ""
+            if read is not None:
+                found, kind = found or self._fact(read[0], one), kind or read[1]
+        if found is None and (one := self._by.get("gpus-per-task")):
+            match = _COUNT.fullmatch(one.value.text)
+            tasks = self._number("ntasks-per-node")
+            nodes, whole = self.nodes(), self._number("ntasks")
+            if tasks is None and nodes is not None and whole is not None and nodes.value:
+                tasks = Fact(-(-whole.value // nodes.value), whole.source)
+            if match:
+                kind = kind or match["type"] or ""
+                if tasks is not None:
+                    found = self._fact(int(match["count"]) * tasks.value, one)
+        if one := self._by.get("gpus"):
+            match = _COUNT.fullmatch(one.value.text)
+            nodes = self.nodes()
+            if match:
+                kind = kind or match["type"] or ""
+                if found is None and nodes is not None and int(match["count"]) % nodes.value == 0:
+                    found = self._fact(int(match["count"]) // nodes.value, one)
+        return found, kind
+
+    def environment(self) -> dict[str, Value]:
+        """Variables that Slurm sets by what is asked for."""
+        made: dict[str, Value] = {}
+
+        def given(names: tuple[str, ...], fact: Fact | None, *by: str) -> None:
+            one = next((self._by[name] for name in by if name in self._by), None)
+            if fact is None:
+                return
+            same = one is not None and one.value.text == str(fact.value)
+            for name in names:
+                made[name] = one.value if same and one is not None else traced(str(fact.value))
+
+        nodes = self.nodes()
+        gpus, _ = self.per_node()
+        each, tasks = self._number("ntasks-per-node"), self._number("ntasks")
+        if tasks is None and nodes is not None:
+            tasks = Fact(nodes.value * (each.value if each else 1), nodes.source)
+        given(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes, "nodes")
+        if "gpus-per-node" in self._by:
+            given(("SLURM_GPUS_PER_NODE",), gpus, "gpus-per-node")
+        given(("SLURM_GPUS_ON_NODE",), gpus, "gpus-per-node", "gres")
+        given(("SLURM_NTASKS_PER_NODE",), each, "ntasks-per-node")
+        given(("SLURM_NTASKS", "SLURM_NPROCS"), tasks, "ntasks")
+        given(("SLURM_CPUS_PER_TASK",), self._number("cpus-per-task"), "cpus-per-task")
+        for variable, option in (
+            ("SLURM_JOB_NAME", "job-name"),
+            ("SLURM_JOB_PARTITION", "partition"),
+        ):
+            if option in self._by:
+                made[variable] = self._by[option].value
+        return made
+
+    def answer(self, words: str) -> str | None:
+        """What a substitution would print, as far as the directives tell."""
+        if re.search(r"scontrol\s+show\s+hostnames?\b.*\|\s*wc\s+-l", words):
+            nodes = self.nodes()
+            return None if nodes is None else str(nodes.value)
+        if re.search(r"nvidia-smi\b.*\|.*\bwc\s+-l|nvidia-smi\b.*-L.*\|.*grep\s+-c", words):
+            gpus, _ = self.per_node()
+            return None if gpus is None else str(gpus.value)
+        return None
+
+    def facts(self, steps: Sequence[Step], settings: Sequence[Setting]) -> dict[str, Fact]:
+        """What is asked for, by the names of facts."""
+        found: dict[str, Fact] = {}
+        for name, option in (
+            ("partition", "partition"),
+            ("constraint", "constraint"),
+            ("qos", "qos"),
+            ("array", "array"),
+        ):
+            if (one := self._by.get(option)) and one.value.text:
+                found[name] = self._fact(one.value.text, one)
+        for name, option in (
+            ("tasks", "ntasks"),
+            ("tasks_per_node", "ntasks-per-node"),
+            ("cpus_per_task", "cpus-per-task"),
+        ):
+            if fact := self._number(option):
+                found[name] = fact
+        if one := self._by.get("time"):
+            limit = seconds_of(one.value.text)
+            if limit is not None:
+                found["time_limit_seconds"] = self._fact(limit, one)
+        size = _MEMORY.fullmatch(self._by["mem"].value.text) if "mem" in self._by else None
+        if size and int(size[1]):  # 0 = all of the node
+            whole = int(size[1]) * _PREFIX[size[2].upper()]
+            found["memory_bytes"] = self._fact(whole, self._by["mem"])
+        if (one := self._by.get("signal")) and (signal := _SIGNAL.fullmatch(one.value.text)):
+            found["signal"] = self._fact(signal["signal"].removeprefix("SIG"), one)
+            found["signal_seconds"] = self._fact(int(signal["seconds"] or 60), one)
+        requeue = [one for one in self._all if one.name in {"requeue", "no-requeue"}]
+        if requeue:
+            found["requeue"] = self._fact(requeue[-1].name == "requeue", requeue[-1])
+        found |= self._devices(steps, settings)
+        return found
+
+    def _devices(self, steps: Sequence[Step], settings: Sequence[Setting]) -> dict[str, Fact]:
+        found: dict[str, Fact] = {}
+        nodes = self.nodes() or _of_steps(steps) or _told(settings, ("nnodes", "num_machines"))
+        gpus, kind = self.per_node()
+        if gpus is None:
+            gpus = _told(settings, ("nproc_per_node", "nproc", "num_gpus_per_node"))
+        if gpus is None and (each := self._number("ntasks-per-node")) and each.value > 1:
+            gpus = each
+        if gpus is None:
+            gpus = _told(settings, ("gpus_per_node", "num_gpus", "devices"))
+        whole = None
+        if (one := self._by.get("gpus")) and (match := _COUNT.fullmatch(one.value.text)):
+            whole = self._fact(int(match["count"]), one)
+        if nodes is not None and not (0 < nodes.value <= 100_000):
+            nodes = None
+        if nodes is not None:
+            found["nodes"] = nodes
+        if gpus is not None:
+            found["devices_per_node"] = gpus
+        if whole is not None:
+            found["devices"] = whole
+        elif nodes is not None and gpus is not None:
+            found["devices"] = Fact(nodes.value * gpus.value, gpus.source)
+        if product := self._product(kind):
+            found["device_kind"] = product
+        return found
+
+    def _product(self, kind: str) -> Fact | None:
+        """The device by the type of GPUs, else by what the nodes are called."""
+        typed = [self._by[one] for one in ("gres", "gpus-per-node", "gpus") if one in self._by]
+        named = [
+            self._by[one] for one in ("constraint", "partition", "nodelist") if one in self._by
+        ]
+        texts = [(kind, one) for one in typed[:1]] + [(one.value.text, one) for one in named]
+        for text, one in texts:
+            if product := product_in(text):
+                vendor = "amd" if product.startswith("mi") else "nvidia"
+                return self._fact(f"{vendor}-{product}", one)
+        return None
+
+
+def _of_steps(steps: Sequence[Step]) -> Fact | None:
+    """Nodes of the step that takes the most, where only srun says them."""
+    having = [
+        Fact(int(step.options["nodes"]), step.where)
+        for step in steps
+        if step.options.get("nodes", "").isdigit()
+    ]
+    return max(having, key=lambda one: int(one.value), default=None)
+
+
+def _told(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
+    """A whole number that a launcher or a variable is given."""
+    for key in keys:
+        for one in settings:
+            if one.path == key and one.value.isdigit() and int(one.value) > 0:
+                return Fact(int(one.value), one.where)
+    return None
+
+
+def _request(facts: Mapping[str, Fact]) -> DeviceRequest:
+    total, kind = facts.get("devices"), facts.get("device_kind")
+    each, nodes = facts.get("devices_per_node"), facts.get("nodes")
+    first = total or each
+    if first is None and kind is None:
+        return DeviceRequest(unread=True)
+    product = str(kind.value) if kind else "nvidia"
+    return DeviceRequest(
+        vendor=product.partition("-")[0],
+        product=product,
+        named=first.source if first else "",
+        label=kind.source if kind else "",
+        each=each.value if each else None,
+        total=total.value if total else None,
+        pod_count=nodes.value if nodes else None,
+        counted=nodes.source if nodes else "",
+    )
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+def _said(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Said:
+    """What the script runs and sets, as readers of commands take it."""
+
+    def where(place: int) -> str:
+        return f"{name}:{1 + text.count(chr(10), 0, place)}" if place >= 0 else name
+
+    said = Said()
+    for call in walked.followed:
+        words, place = list[PlacedWord](), call.place
+        for one in call.traced_words:
+            place = one.place if one.place >= 0 else place
+            words.append(PlacedWord(one.text, where(place)))
+        if words:
+            words = _bare(words)
+            said.program_calls.append(ProgramCall(words=tuple(words), where=words[0].where))
+            said.files += [
+                TextFile(path, files[path], path)
+                for path in dict.fromkeys(word.text.rpartition("/")[2] for word in words)
+                if path in files
+            ]
+    for key, value in walked.holds.items():
+        plain = isinstance(value, Traced) and not key.startswith("SLURM_")
+        if plain and isinstance(value, Traced) and not is_secret(key, value.text):
+            said.variables[key] = PlacedVariable(key, value.text, where(value.place))
+    for path, document in walked.documents:
+        first = 1 + text.count("\n", 0, max(0, document.place))
+        said.files.append(TextFile(path or "python -c", document.text, name, first))
+    said.notes += walked.notes
+    return said
+
+
+def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
+    """The program's own words: without variables, srun and the container's runtime before it."""
+    at = 0
+    while at < len(words) and re.fullmatch(r"[A-Za-z_]\w*=.*", words[at].text, re.DOTALL):
+        at += 1
+    at = min(at, len(words) - 1)
+    texts = [one.text for one in words]
+    if texts[at].rpartition("/")[2] == "srun":
+        at = _after_options(texts, at + 1)
+    if at < len(words) and texts[at].rpartition("/")[2] in _IMAGES:
+        at = _after_image(texts, at)[0]
+    return words[at:] or words
+
+
+def _after_options(texts: Sequence[str], at: int) -> int:
+    """Where srun's options end, and its program begins."""
+    while at < len(texts) and texts[at].startswith("-") and texts[at] != "--":
+        word = texts[at]
+        at += 1
+        if word.startswith("--"):
+            name, equals, _ = word[2:].partition("=")
+            at += not equals and name not in _FLAGS | _OPTIONAL
+        else:
+            letters = word[1:]
+            while letters and _SHORT.get(letters[0]) in _FLAGS:
+                letters = letters[1:]
+            at += len(letters) == 1
+    return at + (at < len(texts) and texts[at] == "--")
+
+
+def _options(texts: Sequence[str]) -> dict[str, str]:
+    """Options of srun, by their long names."""
+    found: dict[str, str] = {}
+    end = _after_options(texts, 1)
+    at = 1
+    while at < end:
+        word = texts[at]
+        at += 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+        else:
+            letters = word[1:]
+            while letters and _SHORT.get(letters[0]) in _FLAGS:
+                found[_SHORT[letters[0]]] = ""
+                letters = letters[1:]
+            if not letters:
+                continue
+            name, value = _SHORT.get(letters[0], letters[0]), letters[1:].removeprefix("=")
+            equals = value
+        if not equals and name not in _FLAGS | _OPTIONAL and at < end:
+            value, at = texts[at], at + 1
+        if name:
+            found[name] = value
+    return found
+
+
+def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
+    """Where a container's runtime hands over, and which image it starts."""
+    runtime = texts[at].rpartition("/")[2]
+    valued = re.compile(
+        r"-[BHWmevw]|--(bind|env|mount|home|pwd|overlay|env-file|volume|workdir|rc)"
+    )
+    at += 1
+    if at < len(texts) and texts[at] in {"exec", "run", "start", "shell"}:
+        at += 1
+    while at < len(texts) and texts[at].startswith("-"):
+        at += 2 if valued.fullmatch(texts[at]) else 1
+    if at >= len(texts):
+        return at, runtime
+    return at + 1, texts[at]
+
+
+def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
+    for call in walked.followed:
+        outer = next((one for one in call.outer_calls if _is_srun(one)), None)
+        outer = outer or (call if _is_srun(call) else None)
+        texts = list((outer or call).texts)
+        while texts and re.fullmatch(r"[A-Za-z_]\w*=.*", texts[0], re.DOTALL):
+            texts.pop(0)
+        options = _options(texts) if outer is not None else {}
+        container = options.get("container-image") or options.get("container") or ""
+        rest = texts[_after_options(texts, 1) :] if outer is not None else texts
+        if not container and rest and rest[0].rpartition("/")[2] in _IMAGES:
+            container = _after_image(rest, 0)[1]
+        line = 1 + text.count("\n", 0, max(0, call.place))
+        words = [PlacedWord(one.text, f"{name}:{line}") for one in call.traced_words]
+        bare = _bare(words) if words else words
+        where = f"{name}:{line}"
+        yield Step(options, container, ProgramCall(words=tuple(bare), where=where), where)
+
+
+def _is_srun(call: Call) -> bool:
+    first = next((one for one in call.texts if not re.match(r"[A-Za-z_]\w*=", one)), "")
+    return first.rpartition("/")[2] == "srun"
+
+
+def _sheet(
+    said: Said, settings: Sequence[Setting], evidence: Sequence[Clue], request: DeviceRequest
+) -> FactSheet:
+    trainers = [one for one in evidence if one.trainer]
+    by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
+    return read_facts(
+        FactSources(
+            settings=settings,
+            others=[],
+            words=[pair for call in said.program_calls for pair in started(call)],
+            fetched=[],
+            device_request=request,
+            trainer=by.trainer if by else "",
+            torch=True,
+            image=(by.found, by.where) if by else ("", ""),
+            elsewhere=request.unread,
+        )
+    )
