@@ -12,6 +12,8 @@ GIVEN = {
     "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),
     "failures.csv": "time,node,class\n3600,a,pod\n7200,b,job\n",
     "nodes.csv": "node,node_days\na,100\nb,200\n",
+    "past.json": '{"start": 0, "end": 864000, "incidents": [], "exposure": {"by_node": {"a": 10}}, '
+    '"account": {"rows": []}}',
     "runs.csv": _RUNS,
     "tables/gemm.csv": _PRODUCTS,
     "results.json": '[{"id": "mlperf-next-llama31-8b-b200-8", "step_seconds": 0.5}]',

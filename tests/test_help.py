@@ -24,6 +24,7 @@ PARSED = (
     "mofa top",
     "mofa why",
     "mofa validate account",
+    "mofa validate changes",
     "mofa trace",
     "mofa observe - ",
     "mofa observe /logs",

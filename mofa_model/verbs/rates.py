@@ -39,6 +39,9 @@ examples:
     mofa rates --events failures.csv --exposure nodes.csv
   live, for the profile of a pool
     mofa rates --prometheus http://prometheus:9090 --profile h100-east
+  what would have helped a pool, by its own account; the number of a fleet
+    mofa incidents --prometheus http://prometheus:9090 --account -o json > past.json
+    mofa rates --what-would-help past.json --gpus-per-node 8 --save 20s
   in CI: exit 5 when an assumption is contradicted
     mofa rates --failures 40 --node-days 7000 --assumed 0.005 --check
 
@@ -117,13 +120,41 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help=f"exit {CONTRADICTED} when an assumption is contradicted",
     )
+    helps = parser.add_argument_group("what would help")
+    helps.add_argument(
+        "--what-would-help",
+        metavar="FILE",
+        help="in place of the rates: the past that mofa incidents --account -o json wrote, replayed "
+        "through other time-outs, spares, intervals and ways to recover; - is standard input",
+    )
+    helps.add_argument(
+        "--gpus-per-node",
+        type=int,
+        metavar="N",
+        default=8,
+        help="GPUs of a node, for GPU-hours (default: 8)",
+    )
+    helps.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        default=2,
+        help="replicas of a job that each hold all of its state (default: 2)",
+    )
+    helps.add_argument(
+        "--save",
+        metavar="TIME",
+        help="what a save stops training for (default: nothing is taken off for more saves)",
+    )
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Check the assumptions."""
+    """Check the assumptions, or say what would help."""
     from mofa_model.reliability.observed import assess
 
+    if arguments.what_would_help is not None:
+        return _what_would_help(arguments)
     _check(arguments)
     observed = _observed(arguments)
     if arguments.node_days == 0 and (
@@ -148,6 +179,32 @@ def run(arguments: Namespace) -> int:
     )
     output.emit(arguments.output, _tables(assessment), _document(assessment))
     return CONTRADICTED if arguments.check and assessment.contradicted else 0
+
+
+def _what_would_help(arguments: Namespace) -> int:
+    """Replay a pool's past, and print what would have helped."""
+    from mofa_model.answers.job import time_of
+    from mofa_model.answers.what_would_help import document_of, read_past, table_of_remedies
+    from mofa_model.reliability.remedies import RemedySettings, what_would_help
+
+    others = (arguments.prometheus, arguments.events, arguments.count, arguments.failures)
+    if any(other is not None for other in others):
+        raise BadValue(
+            "--what-would-help",
+            arguments.what_would_help,
+            "give it alone: the file has failures and exposure",
+        )
+    for name in ("gpus_per_node", "replicas"):
+        if getattr(arguments, name) < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise BadValue(option, getattr(arguments, name), "give a whole number of one or more")
+    save = None if arguments.save is None else time_of(arguments.save, "--save", least=0.0)
+    settings = RemedySettings(
+        gpus_per_node=arguments.gpus_per_node, replicas=arguments.replicas, save=save
+    )
+    found = what_would_help(read_past(arguments.what_would_help), settings)
+    output.emit(arguments.output, [table_of_remedies(found)], document_of(found))
+    return 0
 
 
 def _check(arguments: Namespace) -> None:

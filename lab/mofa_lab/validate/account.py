@@ -44,7 +44,7 @@ By: TypeAlias = Mapping[tuple[str, str], float]
 
 def true_account(generator: Path, scenario: Path) -> dict[tuple[str, str], float]:
     """Node-days by state and cause of a scenario, from the generator's record. [node d]"""
-    made = _load(generator, scenario)
+    made = load_generator(generator, scenario)
     settings = made.settings(str(scenario))
     end = datetime.fromisoformat(settings["end"]).timestamp()
     history = made.History(settings, end)
@@ -54,8 +54,11 @@ def true_account(generator: Path, scenario: Path) -> dict[tuple[str, str], float
     return _Record(history, fleet, jobs).account()
 
 
-def _load(generator: Path, scenario: Path) -> SimpleNamespace:
+def load_generator(generator: Path, scenario: Path) -> SimpleNamespace:
     """What the generator defines; its command runs once and writes nothing but a line."""
+    for file in (generator, scenario):
+        if not file.is_file():
+            raise BadFile(str(file), "is no file")
     words, sys.argv = sys.argv, [str(generator), str(scenario)]
     try:
         with redirect_stderr(io.StringIO()):

@@ -7,6 +7,7 @@
     mofa validate kernels TABLE.csv …     measured kernels and collectives
     mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate account ANSWER.json …   accounts of pools, against the generator of their histories
+    mofa validate changes SCENARIO.toml … what would have helped, against reruns of made histories
     mofa validate forecast QUESTIONS.json predictions written before their results, and their score
     mofa validate tuning RUNS.json        fine-tuning runs, with their submitter left out
     mofa validate odds CASES.json …       what the rule picks, and how true its odds are
@@ -25,7 +26,13 @@ from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any, Final
 
-from mofa_lab.verbs import validate_account, validate_forecast, validate_odds, validate_sizes
+from mofa_lab.verbs import (
+    validate_account,
+    validate_changes,
+    validate_forecast,
+    validate_odds,
+    validate_sizes,
+)
 from mofa_model import output
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
@@ -107,6 +114,7 @@ examples:
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
   mofa validate account d01.json d02.json --generator histories.py --scenarios scenarios
+  mofa validate changes lab/data/changes/steady.toml --generator histories.py
   mofa validate tuning lab/data/finetune.json
   mofa validate odds lab/data/cases/sweep.json
   mofa validate sizes lab/data/cases/sweep.json
@@ -180,6 +188,7 @@ def configure(parser: ArgumentParser) -> None:
     validate_odds.configure(kinds)
     validate_sizes.configure(kinds)
     validate_account.configure(kinds)
+    validate_changes.configure(kinds)
     validate_forecast.configure(kinds)
     promised = kinds.add_parser(
         "assumptions",
@@ -211,7 +220,8 @@ def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
     verbs = {
         "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels, "assumptions": _assumptions, "fleets": _fleets,
-        "tuning": _tuning, "odds": validate_odds.run, "sizes": validate_sizes.run, "account": validate_account.run, "forecast": validate_forecast.run,
+        "tuning": _tuning, "odds": validate_odds.run, "sizes": validate_sizes.run, "account": validate_account.run,
+        "changes": validate_changes.run, "forecast": validate_forecast.run,
     }  # fmt: skip
     verbs[arguments.kind](arguments)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from mofa_model.manifest.cluster_profile import IncidentRules
@@ -45,6 +45,8 @@ class Past:
     """Where the node-time of the pool went, by day, job, state and cause."""
     warnings: tuple[str, ...]
     """What is doubtful, in sentences."""
+    cordons: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """When each node took no new pods."""
     repairing: tuple[str, ...] = ()
     """Nodes behind a cordon or taint at the end, and no configuration."""
 
@@ -126,6 +128,7 @@ def past(
         training_spans={name: joined(spans) for name, spans in training.items()},
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
+        cordons={node.name: node.cordons for node in nodes},
         repairing=tuple(
             sorted(
                 node.name

@@ -17,6 +17,7 @@ from mofa_model.errors import BadValue, SourceUnreachable, UnknownName
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.tables import Column, Table
 from mofa_operator.incidents.incident import PHASES, Incident
+from mofa_operator.incidents.timelines import Span
 from mofa_operator.snapshot import NoHistory
 
 _WINDOW: Final = 30 * units.DAY
@@ -95,7 +96,6 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.evidence import date_of
     from mofa_operator.incidents.incident import time_apart
     from mofa_operator.incidents.past import Past
-    from mofa_operator.incidents.timelines import Span
     from mofa_operator.observe.history.history import pool_past
     from mofa_operator.observe.history.pool_samples import window_days
     from mofa_operator.observe.prometheus.client import Prometheus
@@ -148,7 +148,7 @@ def run(arguments: Namespace) -> int:
     document = {
         "start": start,
         "end": end,
-        "incidents": [_written(one) for one in found.incidents],
+        "incidents": [_written(one, found.cordons) for one in found.incidents],
         "exposure": {
             "node_days": sum(by_node.values()),
             "by_node": by_node,
@@ -187,7 +187,7 @@ def _recovery_lines(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
         yield f"Recovery, {name}: {median_time} in the median of {len(times)}; {PHASES[name]}."
 
 
-def _written(one: Incident) -> dict[str, Any]:
+def _written(one: Incident, cordons: Mapping[str, Sequence[Span]] | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": one.kind,
         one.kind: one.name,
@@ -203,6 +203,9 @@ def _written(one: Incident) -> dict[str, Any]:
         found["window"] = [one.start - one.unsure, one.start]
     if one.deduced is not None:
         found["overruled"] = one.deduced.word
+    if one.kind == "node" and cordons is not None:
+        out = [a for a, b in cordons.get(one.name, ()) if b > one.start and a < one.end]
+        found["in_use_seconds"] = max(0.0, min([*out, one.end]) - one.start)
     if one.cause.counts:
         found["recovery_seconds"] = one.seconds
     if one.kind != "node":
@@ -211,6 +214,7 @@ def _written(one: Incident) -> dict[str, Any]:
         found |= {
             "infrastructure_share": one.share,
             "level": one.recovery_class.value,
+            "stood": one.stood,
             "recovery_seen": one.timed,
             "phases": dict(one.phases),
         }

@@ -1,0 +1,90 @@
+"""`mofa validate changes`: what would have helped, against reruns of the same history. Not a verb."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_model import output
+from mofa_model.tables import Column, Table
+
+_ABOUT: Final = """\
+Each SCENARIO.toml is made once as it is and once more with one thing changed: restarts in place, an interval of ten minutes, a watchdog
+of ten, lemons that are no lemons, two more nodes. What `mofa rates --what-would-help` says of the first run stands beside the
+GPU-hours that each rerun kept more, over several seeds."""
+
+
+def configure(kinds: Any) -> None:
+    """The kind with its options."""
+    parser = kinds.add_parser(
+        "changes", help="what would have helped, against reruns", description=_ABOUT
+    )
+    parser.add_argument("files", metavar="SCENARIO.toml", nargs="+", help="scenarios of histories")
+    parser.add_argument(
+        "--generator", metavar="FILE.py", required=True, help="the generator of the histories"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, metavar="N", help="histories of each scenario (default: 5)"
+    )
+    parser.add_argument(
+        "--days", type=float, metavar="D", help="length, in place of the scenario's"
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> None:
+    """Make, replay, make again, compare and print."""
+    from mofa_lab.validate.reruns import agreements, reruns
+
+    tables, documents = [], []
+    with output.progress("making histories") as advance:
+        for name in arguments.files:
+            scenario = Path(name)
+            found = agreements(
+                list(
+                    reruns(
+                        Path(arguments.generator),
+                        scenario,
+                        range(1, arguments.seeds + 1),
+                        days=arguments.days,
+                        advance=advance,
+                    )
+                )
+            )
+            columns = (
+                ("change", "change", None),
+                ("histories", "histories", None),
+                ("said", "told", "h"),
+                ("rerun", "gained", "h"),
+                ("scatter", "noise", "h"),
+                ("bands that held", "held", "%"),
+                ("not advised", "not_advised", None),
+                ("within noise", "is_within_noise", None),
+            )
+            tables.append(
+                Table(
+                    title=f"GPU-hours gained in {scenario.stem}",
+                    columns=tuple(
+                        Column(title, unit="%" if unit == "%" else "") for title, _, unit in columns
+                    ),
+                    rows=tuple(
+                        tuple(
+                            round(value) if unit == "h" else value
+                            for value, unit in (
+                                (getattr(one, field), unit) for _, field, unit in columns
+                            )
+                        )
+                        for one in found
+                    ),
+                )
+            )
+            documents += [
+                {
+                    "scenario": scenario.stem,
+                    **output.as_data(one),
+                    "within_noise": one.is_within_noise,
+                }
+                for one in found
+            ]
+    output.emit(arguments.output, tables, {"rows": documents})

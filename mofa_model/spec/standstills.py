@@ -1,0 +1,84 @@
+"""The past of a pool as standstills of jobs and outages of nodes: what an alternative is replayed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from mofa_model.records import dataclass
+from mofa_model.spec.account import NodeTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standstill:
+    """A time in which a job did not train, by its parts."""
+
+    job: str
+    """The job, as namespace/name."""
+    at: float
+    """When training stopped, in seconds of the epoch. [s]"""
+    cause: str
+    """The word of its cause."""
+    holds: int
+    """Nodes that stood still. [1]"""
+    faulty: tuple[str, ...] = ()
+    """Nodes that made it stop."""
+    machines: float = 1.0
+    """The chance that the machines did it. [1]"""
+    in_place: bool = False
+    """Whether containers started again in the same pods."""
+    trained: float = 0.0
+    """How long the job had trained since it started last. [s]"""
+    unnoticed: float = 0.0
+    """Until the first container or pod ended. [s]"""
+    ending: float = 0.0
+    """Until the last that was replaced had ended. [s]"""
+    queued: float = 0.0
+    """Until the last new pod was made. [s]"""
+    starting: float = 0.0
+    """Until the last container ran. [s]"""
+    loading: float = 0.0
+    """Until the first step. [s]"""
+    lost_work: float = 0.0
+    """Work that was done again. [s]"""
+
+    @property
+    def seconds(self) -> float:
+        """Until the first step, without the work that was done again. [s]"""
+        return self.unnoticed + self.ending + self.queued + self.starting + self.loading
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOutage:
+    """A time in which a node was broken."""
+
+    node: str
+    """Its name."""
+    at: float
+    """When it broke, in seconds of the epoch. [s]"""
+    seconds: float
+    """How long it was broken. [s]"""
+    cause: str
+    """The word of its cause."""
+    in_use: float = 0.0
+    """How long it took pods while it was broken, until somebody cordoned it. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPast:
+    """What happened to a pool in a window."""
+
+    begin: float
+    """In seconds of the epoch. [s]"""
+    end: float
+    """In seconds of the epoch. [s]"""
+    account: tuple[NodeTime, ...]
+    """Where its node-time went."""
+    standstills: tuple[Standstill, ...]
+    """Of its jobs, in order."""
+    outages: tuple[NodeOutage, ...]
+    """Of its nodes, in order."""
+    watched: Mapping[str, float] = field(default_factory=dict)
+    """Node-days by node in which a failure would have been seen."""
+    lost_work_is_guessed: bool = False
+    """Whether nobody published steps, so that work that was done again is an estimate."""
