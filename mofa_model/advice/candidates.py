@@ -71,6 +71,8 @@ UNSURE: Final = 0.03
 UNPROVEN: Final = 0.03
 """Loss by each feature that no run of the stack's family has: left-out runs with two of them are off
 by 0.11 where others are by 0.05, and what nobody ran may not start. [1]"""
+LIKELY: Final = 0.5
+"""Chance of fitting from which a layout that nobody saw run is an answer at all. [1]"""
 KEEP: Final = 32
 """Shapes that the search keeps for every number of nodes where the estimates alone decide."""
 WEIGHED: Final = 256
@@ -208,7 +210,7 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
                 ran=place < proven,
             )
             for place, (one, at) in enumerate(every)
-            if fits[place] >= request.least_fits
+            if fits[place] >= max(request.least_fits, LIKELY * (proven <= place < len(ran)))
         ),
         key=by_expected,
     )

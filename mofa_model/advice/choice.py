@@ -32,8 +32,6 @@ DECIDED: Final = 0.75
 """Chance of being faster from which two layouts are told apart. [1]"""
 WORTH: Final = 0.01
 """Gain from which a feature is worth its complexity, whatever its odds. Ours. [1]"""
-LIKELY: Final = 0.5
-"""Chance of fitting from which a layout that nobody saw run is kept where it is as fast. [1]"""
 SPAN: Final = 0.03
 """Gain up to which a simpler layout is replayed: WORTH, and what a replay may change. [1]"""
 
@@ -69,7 +67,7 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
     if (runs := running(request, finalists)) is not None:
         pace = np.array([one.pace for one in finalists])
         now = finalists.index(runs)
-        if (runs.ran or runs.fits >= LIKELY) and seen.beats(first, pace)[now] < KEPT:
+        if seen.beats(first, pace)[now] < KEPT:
             return runs
     return finalists[first]
 

@@ -71,10 +71,10 @@ DECIDING: Final = {
     "bands.variance": "memory.COUNTED memory.ESTIMATED memory.REPEATED",
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "support.BORROWED table.UNIT",
-    "advice.candidates": "probes.PRESSED probes.SLOWED prospects.FEWEST prospects.KEEP "
-    "prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RISK weighed.SLOWED "
+    "advice.candidates": "choice.LIKELY probes.PRESSED probes.SLOWED prospects.FEWEST "
+    "prospects.KEEP prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RISK weighed.SLOWED "
     "weighed.UNPROVEN weighed.UNSURE",
-    "advice.choice": "choice.DECIDED choice.FINALISTS choice.LIKELY choice.SPAN choice.WORTH",
+    "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
     "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
     "advice.verdict": "verdict.DOUBTED verdict.KEPT verdict.SURELY",

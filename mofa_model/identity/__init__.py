@@ -9,6 +9,7 @@ command and operator.
     pods        pods of any object by their form: an AppWrapper's, a CronJob's, a Workflow's
     devices     accelerators that pods ask for: vendor, product, number
     commands    command and arguments as a shell reads them; scripts within scripts
+    recipes     trainers' own names of models, and what their own recipes say
     settings    options, variables, files and sources as settings, each with its place
     classes     programs and images that tell of a class; vocabulary.toml has them
     script      a shell script followed as a shell goes through it, each word with its place

@@ -98,7 +98,7 @@ OTHER_MODELS: Final = re.compile(
     r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
     r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
-    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1"
+    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1?"
     r"|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
 )
@@ -180,7 +180,8 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
             shown = next((one for one in (program, first) if row.forms.search(one)), "")
             shown = shown or next(one for one in reversed(named) if row.forms.search(one))
             yield Clue(
-                row.job_class, row.says, row.weight, row.trainer or launcher,
+                row.job_class, row.says, row.weight,
+                (row.trainer if row.trainer != "custom" else launcher) or row.trainer or launcher,
                 _plain(shown), command.where,
             )  # fmt: skip
             return
@@ -291,6 +292,7 @@ def class_of(
     names: Iterable[str],
     *,
     models: Iterable[str],
+    architectures: Iterable[str] = (),
     speaks: bool,
     learns: bool,
     serves: bool,
@@ -300,7 +302,8 @@ def class_of(
 ) -> ClassVerdict:
     """The class of an object.
 
-    `names` are those of its pods and containers; `models` what it names as its model; `speaks`
+    `names` are those of its pods and containers; `models` what it names as its model, `architectures` what it names as its
+    network; `speaks`
     whether it has settings of language models, `learns` whether it has some of training; `serves`
     whether it is probed or listens as servers do; `makes` whether it makes pods of its own;
     `asks_model` whether it has an option for a model, be its value a placeholder; `elsewhere`
@@ -321,7 +324,14 @@ def class_of(
             asks_model and job_class is JobClass.FINE_TUNING
         )
         job_class, why = _training(
-            job_class, best, models, text, clues, speaks=speaks, serves=serves
+            job_class,
+            best,
+            models,
+            text,
+            clues,
+            architectures=architectures,
+            speaks=speaks,
+            serves=serves,
         )
         reason = f"{reason}; {why}" if why else reason
     if job_class is None:
@@ -369,6 +379,7 @@ def _training(
     text: str,
     evidence: list[Clue],
     *,
+    architectures: Iterable[str],
     speaks: bool,
     serves: bool,
 ) -> tuple[JobClass | None, str]:
@@ -377,6 +388,10 @@ def _training(
     seeing = next((one for one in models if _SEEING.search(one)), "")
     if seeing and job_class is not None:
         return JobClass.OTHER_TRAINING, f"{seeing} sees images as well"
+    if (
+        told := OTHER_MODELS.search(" ".join([best.found, *architectures]))
+    ) is not None:  # whatever else its options name
+        return JobClass.OTHER_TRAINING, f"{told.group()} is no language model"
     other = OTHER_MODELS.search(f"{best.found} {' '.join(models)}") or (
         None if language else OTHER_MODELS.search(text)
     )

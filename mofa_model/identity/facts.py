@@ -13,6 +13,7 @@ from mofa_model.errors import InputError
 from mofa_model.identity.classes import LANGUAGE_MODELS
 from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import number
+from mofa_model.identity.recipes import preset_of
 from mofa_model.identity.settings import Setting
 from mofa_model.records import dataclass
 
@@ -101,6 +102,7 @@ _SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
     "kv_heads": ("num_query_groups", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
     "ffn": ("ffn_hidden_size", "intermediate_size", "mlp_dim"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 }
 _PADDED: Final = 128 * 64
 """A vocabulary is padded to a multiple of 128 times the tensor-parallel degree. Megatron-LM's
@@ -134,7 +136,7 @@ _EIGHT: Final = (
     "converters", "float8_recipe_name",
 )  # fmt: skip
 _OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
-_HUGGING_FACE: Final = frozenset({"per_device_train_batch_size", "per_gpu_train_batch_size"})
+HUGGING_FACE: Final = frozenset({"per_device_train_batch_size", "per_gpu_train_batch_size"})
 """Hugging Face's names: without `gradient_accumulation_steps` its Trainer accumulates once.
 Source: transformers, TrainingArguments."""
 _PLACEHOLDER: Final = re.compile(r"[$<>{}\s]|REPLACE|YOUR[_-]")
@@ -142,12 +144,20 @@ _SIZED: Final = re.compile(r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|_\d)?[bm](?![a-z0-9]
 _IN_A_NAME: Final = re.compile(
     r"(?<![a-z])(?P<family>tinyllama|codellama|llama|gemma|qwen|mistral|mixtral|deepseek|gpt"
     r"|falcon|nemotron|phi|olmo|bloom|mpt|granite)"
-    r"[-_]?v?(?P<version>\d(?:[._-]\d(?=[-_/]))?)?[-_/]?"
+    r"[-_]?v?(?P<version>\d(?!\d)(?:[._-]\d(?=[-_/]))?)?[-_/]?"
     r"(?P<size>(?:\d+x)?\d+(?:[._]\d+)?b)(?![a-z0-9])",
     re.IGNORECASE,
 )
+_RUN_TOGETHER: Final = (
+    (re.compile(r"(?<![a-z])(llama|qwen|glm)(\d)(\d)(?=[-_/])"), r"\1\2.\3"),
+    (re.compile(r"(?<=[-_/]\d)p(?=\db)"), "."),
+    (re.compile(r"(?<=[-_/])(\d)00m(?![a-z0-9])"), r"0.\1b"),
+)
+"""How recipes write what a name may not hold: `llama31_8b`, `qwen25_1p5b`, `qwen25_500m`."""
+_MADE_UP: Final = re.compile(r"(?<![a-z])(debug|dummy|toy|proxy|smoke|test)", re.IGNORECASE)
+"""Names of models that are none but in a test."""
 _SECRET: Final = re.compile(
-    r"token(?!iz)|secret|passw|credential|api[-_]?key|access[-_]?key|private[-_]?key|\bauth",
+    r"token(?!iz|s\.)|secret|passw|credential|api[-_]?key|access[-_]?key|private[-_]?key|\bauth",
     re.IGNORECASE,
 )
 _LOOKS_SECRET: Final = re.compile(
@@ -224,6 +234,7 @@ def read_facts(sources: FactSources) -> FactSheet:
     disagree: list[str] = []
     _of_devices(found, sources)
     shape = {name: fact for name, keys in _SHAPE.items() if (fact := _whole(settings, keys))}
+    _of_megatron(shape, settings, sources.trainer)
     model = _model(sources._replace(settings=settings), shape)
     if model is not None:
         found["model"] = model
@@ -254,6 +265,28 @@ def read_facts(sources: FactSources) -> FactSheet:
             found["trainer_version"] = Fact(version[1], sources.image[1])
     shaped = model is not None and "layers" in shape and model.source == shape["layers"].source
     return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
+
+
+_GPT2: Final = 50257
+"""Tokens of GPT-2's tokenizer. [1]"""
+
+
+def _of_megatron(shape: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
+    """What Megatron-LM takes where a shape does not say it: every head has its own keys, a layer has
+    no experts, and GPT-2's vocabulary is padded to 128 rows of every tensor-parallel rank.
+    """
+    if trainer != "megatron-lm" or "heads" not in shape:
+        return
+    shape.setdefault("kv_heads", shape["heads"])
+    shape.setdefault("experts", Fact(1, shape["heads"].source))
+    words = ("vocab_file", "merge_file", "tokenizer_type", "tokenizer_model")
+    named = next(
+        (one for one in settings if one.key in words and "gpt2" in one.value.lower()), None
+    )
+    if named is not None and "vocabulary" not in shape:
+        tensor = _whole(settings, _PARALLEL["tp"])
+        rows = 128 * (1 if tensor is None else tensor.value)
+        shape["vocabulary"] = Fact(-(-_GPT2 // rows) * rows, named.where)
 
 
 def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
@@ -300,6 +333,8 @@ _ORIGINS: Final = ["option", "variable", "file", "source"]
 
 def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     """The model that a job names: by an option, by its shape, or in the name of a file."""
+    if (flavored := _flavored(seen.settings)) is not None:
+        return flavored
     named = _named(seen.settings, _MODEL)
     if named is not None and _SIZED.search(named.value):
         return named
@@ -318,6 +353,23 @@ def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
         if (other := next(found, None) or next(fetched, None) or prepared) is not None:
             return other
     return named or sized
+
+
+_VARIANT: Final = re.compile(r"[-_](flex|varlen|fused|sdpa)\w*$")
+"""Endings of torchtitan's flavors that change how attention is computed, and not the model."""
+
+
+def _flavored(settings: Sequence[Setting]) -> Fact | None:
+    """The model of torchtitan's two words, its family and its flavor: `llama3` and `8B`."""
+    families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}
+    for family, flavor in families.items():
+        first = next((one for one in settings if one.path == family), None)
+        second = next((one for one in settings if one.path == flavor), None)
+        if first is not None and second is not None:
+            both = f"{first.value}-{_VARIANT.sub('', second.value.lower())}"
+            if not _PLACEHOLDER.search(both):
+                return Fact(both.lower().replace("_", "-"), second.where)
+    return None
 
 
 def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
@@ -405,14 +457,40 @@ def _in_a_name(text: str) -> str:
     >>> named = ("/opt/run_llama3_8b.sh", "llama3_2/1B_full", "gpt2-vocab")
     >>> tuple(map(_in_a_name, named))
     ('llama3-8b', 'llama3.2-1b', '')
-    >>> _in_a_name("llama3-1-70b-a3mega.yaml")
-    'llama3.1-70b'
+    >>> _in_a_name("llama3-1-70b-a3mega.yaml"), _in_a_name("llama31_8b_pretrain_config")
+    ('llama3.1-70b', 'llama3.1-8b')
+    >>> _in_a_name("deepseek_v3_pretrain_config"), _in_a_name("deepseek_v3_debugmodel.toml")
+    ('deepseek-v3', '')
     """
-    found = _IN_A_NAME.search(text.replace("Meta-Llama", "llama"))
-    if found is None:
+    text = text.replace("Meta-Llama", "llama").lower()
+    for form, plain in _RUN_TOGETHER:
+        text = form.sub(plain, text)
+    named = ""
+    if (found := _IN_A_NAME.search(text)) is not None:
+        version = re.sub("[-_]", ".", found["version"] or "")
+        named = f"{found['family']}{version}-{found['size'].replace('_', '.')}"
+    return named if _known(named) else _spelt_out(text) or named
+
+
+def _spelt_out(text: str) -> str:
+    """The longest name of a known model that stands in a text as its own words.
+
+    >>> _spelt_out("configs/gpt_oss_20b_pretrain_config"), _spelt_out("train_mistral_nemo_12b.sh")
+    ('gpt-oss-20b', 'mistral-nemo-12b')
+    """
+    if _MADE_UP.search(text):
         return ""
-    version = re.sub("[-_]", ".", found["version"] or "")
-    return f"{found['family']}{version}-{found['size'].replace('_', '.')}".lower()
+    words = [one for one in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if one]
+    spans = sorted(
+        ((first, last) for first in range(len(words)) for last in range(first + 1, len(words) + 1)),
+        key=lambda span: span[0] - span[1],
+    )
+    names = ("-".join(words[first:last]) for first, last in spans)
+    return next((one for one in names if LANGUAGE_MODELS.match(one) and _known(one)), "")
+
+
+_WORDS: Final = 12
+"""Words at the end of a name in which a model is looked for. [1]"""
 
 
 def _on_the_way(path: str) -> str:
@@ -440,6 +518,8 @@ def model_preset(name: str) -> str:
 
     >>> model_preset("meta-llama/Llama-2-7b-hf"), model_preset("meta-llama/Llama-3.1-8B-Instruct")
     ('llama2-7b', 'llama3-8b')
+    >>> model_preset("deepseek3-671b")  # as MaxText calls it
+    'deepseek-v3'
     """
     plain = name.partition("://")[2] or name
     tail = plain.rstrip("/").rpartition("/")[2]
@@ -450,7 +530,7 @@ def model_preset(name: str) -> str:
             return presets.resolve("models", candidate) if candidate else ""
         except InputError:
             continue
-    return ""
+    return preset_of(bare)
 
 
 def _known(name: str) -> bool:
@@ -466,6 +546,9 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
     found: list[str] = []
     for name in presets.names("models"):
         model = presets.model(name)
+        experts = next((int(one.count) for one in model.blocks if isinstance(one, Experts)), 1)
+        if wanted.get("experts", experts) != experts:
+            continue
         attention = next((one for one in model.blocks if isinstance(one, SoftmaxAttention)), None)
         widths = {int(one.width) for one in model.blocks if isinstance(one, FeedForward | Experts)}
         if attention is None or int(model.layers) != wanted["layers"]:
@@ -546,16 +629,18 @@ def _derived(
         return
     if micro is None or not ranks:
         return
-    defaulted = any(one.key in _HUGGING_FACE for one in settings) or seen.trainer in {
+    defaulted = any(one.key in HUGGING_FACE for one in settings) or seen.trainer in {
         "axolotl", "llama-factory", "trl", "torchtune", "torchtitan",
     }  # fmt: skip
-    if again is None and not defaulted:
+    plain = seen.trainer == "fsdp-script" and not any(one.origin == "file" for one in settings)
+    if again is None and not defaulted and not plain:
         return
     times = again.value if again else 1
     total = micro.value * times * ranks
     stated = found.get("global_batch")
     if stated is None:
         words = f"micro batch {micro.value} x accumulation {times} x {ranks} ranks"
+        words += "" if again or defaulted else ", as no accumulation is said"
         found["global_batch"] = Fact(total, f"derived: {words}")
     elif again is not None and stated.value != total and stated.value != micro.value * times:
         disagree.append(

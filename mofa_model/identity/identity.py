@@ -32,6 +32,7 @@ from mofa_model.identity.commands import (
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
 from mofa_model.identity.facts import (
+    HUGGING_FACE,
     Fact,
     FactSheet,
     FactSources,
@@ -39,6 +40,7 @@ from mofa_model.identity.facts import (
     read_facts,
 )
 from mofa_model.identity.pods import PodForm, WrittenContainer, number, pods_of, trains
+from mofa_model.identity.recipes import own_arguments
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, demand_of, job_kind
 from mofa_model.kinds.shape import NOTHING, Beside, Reference, part, text_of
@@ -67,6 +69,8 @@ _RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.ki
 _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
 )
+_NETWORKS: Final = frozenset({"arch", "architecture", "backbone", "network", "net", "model_arch"})
+"""Options by which trainers of images, speech and graphs name a network."""
 _SEES: Final = frozenset({"vision_tower", "vision_model", "vision_encoder"})
 """Options that only a model of images and language has."""
 _LEARNS: Final = re.compile(
@@ -93,6 +97,8 @@ class Identity:
     may_train: bool = True
     """Whether a policy may say what it trains: not where its program shows nothing of training."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    hugging_face: bool = False
+    """Whether its settings are those of Hugging Face's Trainer, whatever its script is called."""
     device_request: DeviceRequest = field(default_factory=DeviceRequest)
     disagree: tuple[str, ...] = ()
     """Contradictions within the object, each in one sentence."""
@@ -155,6 +161,7 @@ def identify(
         sure=verdict.sure,
         may_train=verdict.may_train,
         facts=reading.facts,
+        hugging_face=any(one.key in HUGGING_FACE for one in seen.settings),
         device_request=seen.device_request,
         disagree=reading.disagree,
     )
@@ -224,13 +231,15 @@ def launch_of(said: Said) -> LaunchFound | None:
     files = {source.name.rpartition("/")[2]: source for source in said.files}
     for command in programs(said):
         opened = list[TextFile]()
+        own = tuple(one.text for one in own_arguments(command, said.variables))
+        texts = (command.texts[0], *own, *command.texts[1:])  # the job's own words are the last
         for open_file in (partial(_opened, files, opened), None):
             try:
-                reading = read(command.texts, open_file)
+                reading = read(texts, open_file)
             except InputError:  # it is no command of a trainer that is known, or its file is not
                 opened.clear()
                 continue
-            words = () if opened else command.texts
+            words = () if opened else texts
             named = (
                 one.where
                 for one in command.words
@@ -377,6 +386,7 @@ def _verdict(
         seen.device_request,
         _names(pods, containers),
         models=models,
+        architectures=[one.value for one in seen.settings if one.key in _NETWORKS],
         speaks=len(said) >= 2 and bool(batch),
         learns=any(_LEARNS.match(one.key) for one in seen.settings),
         serves=serves,
@@ -567,6 +577,8 @@ def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -
     keys = {one.key for one in settings}
     if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
         return "fsdp-script"
+    if "tensor_model_parallel_size" in keys and {"num_layers", "hidden_size"} <= keys:
+        return "megatron-lm"
     if any(word.rpartition("/")[2] == "deepspeed" for word in launchers):
         return "deepspeed"
     return "custom" if said.program_calls or said.variables else "none"

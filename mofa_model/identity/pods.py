@@ -21,7 +21,7 @@ _DEEPEST: Final = 24
 """Levels of an object that are read. [1]"""
 _MOST: Final = 256
 """Pods of different form that are read of one object. [1]"""
-_COUNTS: Final = ("replicas", "parallelism", "numOfHosts")
+_COUNTS: Final = ("replicas", "parallelism", "numOfHosts", "count")
 """Fields beside a pod template that say how many pods it makes."""
 _TRAINER_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _ANNOTATION: Final = re.compile(r"""metadata\.annotations\[['"](.+)['"]\]""")

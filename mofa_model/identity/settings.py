@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import InputError
 from mofa_model.identity.commands import ProgramCall, Said, TextFile, programs
+from mofa_model.identity.recipes import own_arguments
 from mofa_model.yaml_text import StreamReader
 
 _MOST: Final = 4000
@@ -63,6 +64,10 @@ def settings_of(said: Said) -> list[Setting]:
     ]
     for source in said.files:
         found += _of_source(source)
+    for command in programs(said):
+        recipe = own_arguments(command, said.variables)
+        options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
+        found += [one._replace(origin="file") for one in options if recipe]
     return [one for one in found if one.value and not ASIDE.search(one.path)][:_MOST]
 
 

@@ -160,7 +160,8 @@ def total(
         sizes=_sizes(asking) if gpus else (),
         words=words,
         said=speaks.said if speaks and words else holds,
-        selector=next((found for one in asking if (found := _spec(one.of).selector)), {}),
+        # A job that is still to be sized asks for no GPU: its nodes are those that its pods select.
+        selector=next((found for one in asking or sets if (found := _spec(one.of).selector)), {}),
         images=frozenset(one.image for each in sets for one in _spec(each.of).containers),
         mounts=tuple(dict.fromkeys(mount for each in sets for mount in _spec(each.of).mounts)),
         unread="" if gpus else _unread(sets, holds),

@@ -15,6 +15,7 @@ from pydantic import Field, PlainValidator
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.shape import (
+    PLACEHOLDER,
     Beside,
     Count,
     Kind,
@@ -136,6 +137,8 @@ def accelerators_in(written: object) -> Accelerators:
             if "/" in name and name not in GPU:
                 break  # another vendor's resource is no GPU that is known
             return Accelerators(count_of(int(found["count"])), "" if name in GPU else name)
+    if PLACEHOLDER.search(written):
+        count_of(written)  # refuses it with what is missing
     raise InputError(f"GPUs cannot be {written[:40]!r}; write 8, 8xH100, H100:8 or {GPU[0]}=8")
 
 

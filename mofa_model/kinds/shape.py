@@ -6,6 +6,7 @@ Only declared fields are read. A value that is not as it should be counts as not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -22,7 +23,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from mofa_model.errors import InputError
+from mofa_model.errors import FactsMissing, InputError
 from mofa_model.records import dataclass
 
 Body: TypeAlias = Mapping[str, Any]
@@ -31,6 +32,8 @@ MOST: Final = 10_000_000
 """No job has as many pods or GPUs. [1]"""
 _MAPPINGS: Final = (dict, Mapping)
 """What a part of an object is; a dict nearly always, which is told at once."""
+PLACEHOLDER: Final = re.compile(r"\$\{?\w+\}?|\{\{[^}]*\}\}|<[\w -]+>|__\w+__")
+"""What templates leave open, as people write it: `$NODES`, `{{ .Values.nodes }}`, `<nodes>`."""
 T = TypeVar("T")
 
 
@@ -62,7 +65,9 @@ def read(shape: type[S], value: object, path: str = "spec") -> S:
         place = "".join(
             f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]
         )
-        raise InputError(f"{path}{place}: {first['ctx']['error']}") from None
+        why = first["ctx"]["error"]
+        kind = FactsMissing if isinstance(why, FactsMissing) else InputError
+        raise kind(f"{path}{place}: {why}") from None
 
 
 def glance(shape: type[S], value: object) -> S:
@@ -124,6 +129,10 @@ def whole(value: object) -> int:
 
 def count_of(value: object) -> int:
     """A number of replicas or GPUs; anything else is refused."""
+    if isinstance(value, str) and (open_ := PLACEHOLDER.search(value)):
+        raise FactsMissing(
+            f"nothing gives the placeholder {open_.group()[:60]} a value; write the number there"
+        )
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
     return value

@@ -396,6 +396,8 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
     """A job's own facts in the form of a TrainingJob's training."""
     reading = None if identity.launch_found is None else identity.launch_found.reading
     framework = _FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
+    if framework is None and identity.hugging_face:
+        framework = "accelerate"  # under it Hugging Face's Trainer runs, in a script of any name
     given = {} if framework is None else {"framework": framework}
     given |= {} if reading is None else _of_reading(reading)
     for name, field in _TRAINING.items():
@@ -423,6 +425,7 @@ _TRAINING: Final = {
 
 _FRAMEWORKS: Final = {
     "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "torchtitan": "torchtitan",
+    "maxtext": "maxtext", "fsdp-script": "accelerate",
     "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
     "accelerate": "accelerate", "axolotl": "axolotl", "llama-factory": "llama-factory",
     "trl": "trl", "torchtune": "torchtune",

@@ -103,6 +103,26 @@ def sizes(question):
     return [(int(one.cluster.gpus), int(one.workload.training.global_batch)) for one in found]
 
 
+def test_the_gpu_of_a_job_without_sizes_stands_in_its_runtimes_node_selector():
+    """Of two pools the one whose nodes the runtime selects, with no policy that names one."""
+    every = objects()
+    pool, rule, runtime, job = every
+    label = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    other = {**pool, "metadata": {"name": "a100"}}
+    other["spec"] = {**pool["spec"], "gpu": "a100-80gb-sxm", "nodeSelector": label}
+    pool["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    del rule["spec"]["profile"]
+    template = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]
+    text = json.dumps
+    stream = Documents.parse("\n---\n".join(map(text, [pool, other, rule, runtime, job])), "given")
+    with pytest.raises(InputError, match="could be meant"):
+        jobs.job_question(stream.items[-1], surroundings([stream], []))
+    template["spec"]["template"]["spec"]["nodeSelector"] = label
+    stream = Documents.parse("\n---\n".join(map(text, [pool, other, rule, runtime, job])), "given")
+    asked_of = jobs.job_question(stream.items[-1], surroundings([stream], []))
+    assert (asked_of.profile.name, asked_of.size) == ("a100", "soonest")
+
+
 def test_sizes_are_parts_of_a_node_and_whole_nodes_up_to_those_of_the_pool():
     assert sizes(asked()) == [(gpus, 64) for gpus in (1, 2, 4, 8, 16, 24, 32)]
 
