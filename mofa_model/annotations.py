@@ -80,6 +80,10 @@ RECORD: Final = PREFIX + "run-record"
 RUNS: Final = PREFIX + "runs"
 """What the processes of a job were seen to be told, where its manifest does not say it: options that
 decide layout, batch, sequence and shape of the model, and nothing else."""
+MEASURED: Final = PREFIX + "measured-step-seconds"
+"""The time of a step of a running job's own layout, as its trainer's series say it. [s]"""
+SEEN: Final = (RUNS, MEASURED)
+"""What was seen of a running job, and its next answer depends on."""
 
 UNANSWERED: Final = tuple(
     error.status for error in (InputError, FactsMissing, FactsDisagree, NotApplicable, NotTraining)
@@ -165,7 +169,7 @@ def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, 
     key = PREFIX + "inputs-hash"
     if previous.get(key) == fresh.get(key) and is_whole(previous):
         return {}
-    kept = {*fresh, RUNS}  # what was seen to run is an input of the next answer
+    kept = {*fresh, *SEEN}  # what was seen to run is an input of the next answer
     stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in kept}
     return {**fresh, **stale}
 

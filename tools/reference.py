@@ -27,7 +27,7 @@ from reference_python import python_page
 from transcripts import annotations
 
 from mofa_model import presets
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, RUNS
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, SEEN
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
@@ -145,7 +145,7 @@ def examples() -> dict[str, str]:
 
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
-    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, RUNS)]
+    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, *SEEN)]
     given = told(source()["annotations"], names, "annotations")
     printed = examples()
 
@@ -164,7 +164,7 @@ def annotation_page() -> str:
         "## Written by people\n", THEIRS,
         table(headings, rows(INPUTS)), "", "## Written by us\n",
         OURS,
-        table(headings, rows((*OUTPUTS, RECORD, RUNS))), "",
+        table(headings, rows((*OUTPUTS, RECORD, *SEEN))), "",
     ])  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         doubts=(doubted := question_doubts(request)),
         caveats=(*doubted, *request.notes, *request.caveats),
         failures=request.reliability.classes,
-        learned=request.learned,
+        learned=float(request.learned) / float(request.of_today),
         learned_memory=request.learned_memory.ratio,
         learned_spread=request.learned_memory.spread,
         memory_limit_bytes=limit,
@@ -437,7 +437,8 @@ def _explained(
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)
     text += watchdog_words(job, interval)
-    factors = {"the step": float(request.learned), "device memory": request.learned_memory.ratio}
+    of_jobs = float(request.learned) / float(request.of_today)
+    factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
         text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):

@@ -146,6 +146,8 @@ class Request:
     """Whether somebody says or sees that it runs; else a command that may never have run has it."""
     learned: Ratio = 1.0
     """Observed over predicted step time of running jobs; every step is so much longer. [1]"""
+    of_today: Ratio = field(default=1.0, metadata={"since": "measured today"})
+    """The part of `learned` that the measured step of the job's own layout says. [1]"""
     learned_memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
     """The same of memory: every device holds so much more, and the band is no wider."""
     risk: Ratio = 0.1

@@ -21,7 +21,7 @@ the others' (kriging):
     expected error    K_r (K_rr + REPEATED^2)^-1 e
 
 where r are the layouts that were run. What a system shares is in one factor of all steps by then
-(`calibrate.system`), so K is there of layouts alone; what is left of the variance is of the whole.
+(`bands.system`), so K is there of layouts alone; what is left of the variance is of the whole.
 """
 
 from __future__ import annotations

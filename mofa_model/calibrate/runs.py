@@ -36,6 +36,7 @@ import numpy as np
 from mofa_model import presets, units
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import band_of
+from mofa_model.bands.system import RUNS, system_factor
 from mofa_model.bands.table import in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.constants import (
@@ -48,7 +49,6 @@ from mofa_model.calibrate.constants import (
 )
 from mofa_model.calibrate.constants import as_toml as constants_as_toml
 from mofa_model.calibrate.fit import Evidence, Fitted, fit, memories, times
-from mofa_model.calibrate.system import RUNS, system_factor
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import constants

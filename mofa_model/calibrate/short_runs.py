@@ -24,8 +24,8 @@ from mofa_model.advice import Request
 from mofa_model.advice.candidates import space_of
 from mofa_model.advice.predictions import PricedLayout, priced
 from mofa_model.bands.odds import ShortRun, odds_of
+from mofa_model.bands.system import system_factor
 from mofa_model.calibrate.runs import number_of, read_runs, seconds_of, step_seconds
-from mofa_model.calibrate.system import system_factor
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.search import SearchCase

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import LearnedMemory, Request, Unplaced, by_trainer
+from mofa_model.advice import LearnedMemory, Request, Unplaced, by_trainer, with_measured_today
 from mofa_model.blocks import (
     Block,
     Embedding,
@@ -115,7 +115,7 @@ def to_inputs(
     problems = (SearchCase(workload=Workload(model=model, training=training), cluster=cluster),)
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
-    return Request(
+    request = Request(
         problems=problems,
         reliability=part_of_storage(
             reliability_of(
@@ -145,6 +145,10 @@ def to_inputs(
         notes=notes,
         caveats=_caveats(spec, profile, ready),
     )
+    if spec.current is None or spec.current.step_seconds is None:
+        return request
+    step = float(spec.current.step_seconds)
+    return with_measured_today(request, step, field=f"{path}.current.stepSeconds")
 
 
 def _adapters(part: TrainingPart, model: Transformer, path: str) -> Adapters | None:

@@ -9,6 +9,7 @@ states is an error that names it.
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
 from mofa_model.advice.sizes import OBJECTIVES, of_size
-from mofa_model.annotations import CLASS, PREFIX, RUNS, SIZE
+from mofa_model.annotations import CLASS, MEASURED, PREFIX, RUNS, SIZE
 from mofa_model.errors import (
     BadValue,
     FactsDisagree,
@@ -317,7 +318,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     is_written = False
     if identity.launch_found is not None and not size and "current" not in draft.spec:
         draft.spec["current"] = _today(identity.launch_found, demand.gpus)
-        is_written = RUNS not in item.annotations
+        is_written = _is_written(draft.spec["current"], item.annotations)
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -572,6 +573,19 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
         | part
         | ({"gpusPerPod": demand.gpus_per_pod} if 0 < demand.gpus_per_pod < mine else {})
     )
+
+
+def _is_written(today: dict[str, Any], annotations: Mapping[str, Any]) -> bool:
+    """Whether a layout only stands in a command; a measured step joins one that was seen to run."""
+    if step := _measured(annotations):
+        today["stepSeconds"] = step
+    return not step and RUNS not in annotations
+
+
+def _measured(annotations: Mapping[str, Any]) -> str:
+    """The measured step of a running job, as its annotation has it; empty where there is none. [s]"""
+    text = annotations.get(MEASURED)
+    return text if isinstance(text, str) and re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text) else ""
 
 
 def with_seen(spec: TrainingJobSpec, annotations: Mapping[str, Any]) -> TrainingJobSpec:

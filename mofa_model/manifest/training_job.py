@@ -26,6 +26,7 @@ from mofa_model.manifest.fields import (
     Name,
     Part,
     Percent,
+    Positive,
     Rule,
     Seconds,
     SeriesLabel,
@@ -393,6 +394,8 @@ class CurrentLayout(Part):
     """For example tp=8,pp=4,dp=32."""
     arguments: Annotated[list[Argument], Field(min_length=1, max_length=256)] | None = None
     """The words of the launch command."""
+    step_seconds: Positive | None = None
+    """Measured time of a step with it; the answer then compares with this time."""
 
 
 class Slo(Part):

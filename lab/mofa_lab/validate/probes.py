@@ -23,7 +23,7 @@ from mofa_model.advice.candidates import RISK
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.probes import plan
 from mofa_model.bands.odds import LayoutOdds
-from mofa_model.calibrate.system import system_factor
+from mofa_model.bands.system import system_factor
 
 Array = NDArray[np.floating[Any]]
 

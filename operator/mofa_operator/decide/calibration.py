@@ -4,7 +4,7 @@
     calibration(profile, live)   `status.calibration`, from what it remembers and what runs now
 
 Each job says x, the logarithm of its observed over its predicted step time, and the same of its
-device memory where that is seen. `mofa_model.calibrate.system.system_factor` joins them, as at the
+device memory where that is seen. `mofa_model.bands.system.system_factor` joins them, as at the
 desk, with weights 2^(-age / half-life): one job moves most of the way, three nearly all of it, and
 old evidence fades to a factor of 1.
 
@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
-from mofa_model.calibrate.system import (
+from mofa_model.bands.system import (
     EIGHTY,
     MEMORY_RUNS,
     MEMORY_SYSTEMS,

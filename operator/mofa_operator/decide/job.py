@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.annotations import PREFIX, RECORD, RUNS, UNANSWERED, removal
+from mofa_model.annotations import MEASURED, PREFIX, RECORD, RUNS, SEEN, UNANSWERED, removal
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
-from mofa_operator.decide.launched import launch_note, runs_annotation
+from mofa_operator.decide.launched import launch_note, measured_annotation, runs_annotation
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
 from mofa_operator.decide.policy import Handling, handling_of, is_paused
 from mofa_operator.decide.release import launch_verified, with_release
@@ -66,8 +66,11 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     is_ours = isinstance(job, LiveTrainingJob)
-    runs = runs_annotation(snapshot, answer)
-    made, target = _held(job, answer, computed, seen.record if is_ours else "", runs), None
+    learned = {
+        RUNS: runs_annotation(snapshot, answer),
+        MEASURED: measured_annotation(snapshot, answer, settings.quiet),
+    }
+    made, target = _held(job, answer, computed, seen.record if is_ours else "", learned), None
     changed = _overwritten(job, answer, computed)
     if snapshot.target is not None and _takes(snapshot.target):
         target = _held(snapshot.target, answer, computed)
@@ -86,7 +89,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         outcome=answer.reason,
         digest=answer.digest,
         # the answer is asked for anew, with what was seen
-        requeue_after=_AT_ONCE if runs != job.annotations.get(RUNS, "") else seen.requeue_after,
+        requeue_after=seen.requeue_after if _stands(job, learned) else _AT_ONCE,
         taught=taught(snapshot, answer, settings),
     )
 
@@ -161,19 +164,31 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     return next(dated, moment(snapshot.now))
 
 
+_NOTHING_LEARNED: Final = dict.fromkeys(SEEN, "")
+
+
+def _stands(job: LiveObject, learned: Mapping[str, str]) -> bool:
+    """Whether what was learned of a run stands on its job."""
+    return all(job.annotations.get(name, "") == text for name, text in learned.items())
+
+
 def _held(
-    job: LiveObject, answer: Answer, computed: str, record: str = "", runs: str = ""
+    job: LiveObject,
+    answer: Answer,
+    computed: str,
+    record: str = "",
+    learned: Mapping[str, str] = _NOTHING_LEARNED,
 ) -> Decision:
     """The annotations to write; none where they stand whole and untouched.
 
-    A new record of a run, and what it runs, join what stands.
+    A new record of a run, and what was `learned` of it, join what stands.
     """
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
-        if stands.get(RECORD, "") == record and stands.get(RUNS, "") == runs:
+        if stands.get(RECORD, "") == record and _stands(job, learned):
             return Decision(key=job.key, uid=job.uid)
         hold = {name: stands[name] for name in hold}
-    hold |= {name: text for name, text in ((RECORD, record), (RUNS, runs)) if text}
+    hold |= {name: text for name, text in ((RECORD, record), *learned.items()) if text}
     stale = tuple(name for name in removal(stands) if name not in hold)
     return Decision(key=job.key, uid=job.uid, hold=hold, drop=stale)
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
-from mofa_model.annotations import RUNS
+from mofa_model.annotations import MEASURED, RUNS
 from mofa_model.errors import InputError
 from mofa_model.launch import Reading, program_of, read
 from mofa_operator.decide.policy import wants_apply
 from mofa_operator.decide.status import sentence
 from mofa_operator.decision import Answer, Note
-from mofa_operator.objects import LiveTrainingJob
+from mofa_operator.objects import LiveTrainingJob, figure
 from mofa_operator.snapshot import SHAPE, JobSnapshot
 from mofa_operator.words import Happened, Reason
+
+MOVED: Final = 0.05
+"""Part by which a measured step must have moved before it is written anew. Ours. [1]"""
 
 
 def runs_advised(snapshot: JobSnapshot, answer: Answer) -> bool | None:
@@ -72,6 +76,26 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
     if not stands and compared == answer.says.strategy and runs_advised(snapshot, answer):
         return ""
     return shlex.join(seen.words)
+
+
+def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> str:
+    """What stands in the annotation `measured-step-seconds` of a job of another kind than ours.
+
+    It is the step of the layout that its answer knows as today's, once that ran for `quiet` seconds;
+    it changes where it moved by more than MOVED. What our own jobs take teaches their pool. [s]
+    """
+    stands, running = snapshot.job.annotations.get(MEASURED, ""), snapshot.running
+    if isinstance(snapshot.job, LiveTrainingJob) or runs_another(snapshot, answer):
+        return ""
+    today, step = answer.says.current, None if running is None else figure(running.step_seconds)
+    if running is None or not step or step <= 0.0 or today is None or not today.strategy:
+        return stands
+    if running.since is None or snapshot.now - running.since < quiet:
+        return stands
+    known = figure(stands)
+    if known and abs(step / known - 1.0) <= MOVED:
+        return stands
+    return f"{float(f'{step:.3g}'):.6f}".rstrip("0").rstrip(".")
 
 
 def _learned(snapshot: JobSnapshot, answer: Answer) -> str:

@@ -9,9 +9,9 @@ import pytest
 from mofa_model.bands.coordinates import PLACES, WORDS, Coordinates, apart
 from mofa_model.bands.evidence import basis_of, features_of
 from mofa_model.bands.odds import END, SHARE, band_of
+from mofa_model.bands.system import RUNS, SYSTEMS
 from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs, support
 from mofa_model.bands.variance import shipped, system_scales
-from mofa_model.calibrate.system import RUNS, SYSTEMS
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
 

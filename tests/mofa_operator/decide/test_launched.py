@@ -7,7 +7,7 @@ import pytest
 from foreign import READS, example, reading
 from operator_objects import NOW, SETTINGS, profile, training_job
 
-from mofa_model.annotations import PREFIX, RUNS
+from mofa_model.annotations import MEASURED, PREFIX, RUNS
 from mofa_model.identity import identify
 from mofa_model.kinds import JOB_SET
 from mofa_model.kinds.patches import ARGUMENTS
@@ -195,3 +195,35 @@ def test_batch_and_sequence_that_the_trainer_says_are_learned_where_the_answer_l
     found = identify(body)
     assert (found.facts["sequence_length"].value, found.facts["global_batch"].value) == (4096, 64)
     assert found.launch_found.reading.layout["tp"] == 8, "its layout stays the one of its command"
+
+
+def timed(step, since, launch=None, **annotations):
+    """A job whose trainer says the time of a step, counted since some seconds ago."""
+    shot = snapshot(launch, **annotations)
+    running = Running(source="mofa", step_seconds=step, since=NOW - since)
+    return replace(shot, running=running)
+
+
+KNOWN = replace(
+    ANSWER,
+    status={"recommendation": {"strategy": "tp=8"}, "current": {"strategy": "tp=4,pp=1"}},
+)
+
+
+def test_the_measured_step_of_todays_layout_is_written_once_it_stands_and_asked_with():
+    """After ten minutes, to three digits; a move of 4 % changes nothing, one of 7 % does."""
+    assert MEASURED not in job(timed(7.4321, 500), KNOWN, SETTINGS).hold
+    decision = job(timed(7.4321, 700), KNOWN, SETTINGS)
+    assert (decision.hold[MEASURED], decision.requeue_after) == ("7.43", 0.5)
+    for step, said in ((7.7, "7.43"), (7.95, "7.95")):
+        shot = timed(step, 700, **{MEASURED: "7.43"})
+        assert job(shot, KNOWN, SETTINGS).hold[MEASURED] == said
+        assert shot.question.job["metadata"]["annotations"][MEASURED] == "7.43"
+    gone = replace(timed(7.4, 700, **{MEASURED: "7.43"}), running=None)
+    assert job(gone, KNOWN, SETTINGS).hold[MEASURED] == "7.43", "a restart forgets nothing"
+
+
+def test_a_step_of_no_known_layout_is_not_written():
+    assert MEASURED not in job(timed(7.4, 700), ANSWER, SETTINGS).hold
+    other = timed(7.4, 700, SeenLaunch(where="pod a-0", words=OTHER), **{MEASURED: "5"})
+    assert MEASURED not in job(other, KNOWN, SETTINGS).hold, "another layout runs now"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.calibrate.system import SYSTEMS, system_factor
+from mofa_model.bands.system import SYSTEMS, system_factor
 from mofa_model.units import Range
 from mofa_operator.decide.calibration import (
     CLIP,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.annotations import ASKED, RUNS
+from mofa_model.annotations import ASKED, RUNS, SEEN
 from mofa_model.kinds import Kind, asked_of
 from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
@@ -84,7 +84,7 @@ def existing_question(
             "metadata": {
                 "labels": {name: labels[name] for name in sorted(chosen_by) if name in labels},
                 "annotations": {
-                    name: annotations[name] for name in (*ASKED, RUNS) if name in annotations
+                    name: annotations[name] for name in (*ASKED, *SEEN) if name in annotations
                 },
             },
             "spec": asked_of(job.body.get("spec")),
