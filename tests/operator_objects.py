@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -300,6 +301,16 @@ ACCOUNT = (
 """Where 64 node-days of a pool went."""
 
 
+FORECAST = {
+    "date": "2023-11-01",
+    "ettr": {"p10": "0.91", "p50": "0.94", "p90": "0.97"},
+    "interruptions": {"p10": "2", "p50": "5", "p90": "9"},
+    "cameEttr": "0.93",
+    "cameInterruptions": "4",
+}
+"""What was said of a pool's week, and what came."""
+
+
 def known_pool():
     """A pool of which everything is known, as it is decided: a metric of any figure has a value there."""
     body = profile("h100-east")
@@ -322,8 +333,10 @@ def known_pool():
         ),
         phases={"detect": 240.0},
     )
+    meta = {"name": "h100-east", "ownerReferences": [{"uid": body["metadata"]["uid"]}]}
+    ledger = live(FAILURE_LEDGER, {"metadata": meta, "status": {"forecasts": [FORECAST]}})
     snapshot = ProfileSnapshot(
-        profile=live(CLUSTER_PROFILE, body),
+        profile=replace(live(CLUSTER_PROFILE, body), ledger=ledger),
         node_count=NodeCount(total=3, ready=2, cordoned=1, gpus={8: 3}, names=("a", "b", "c")),
         history=history,
         now=NOW,

@@ -281,6 +281,36 @@ class WeekPart(Part):
     """By recovery class."""
 
 
+class QuantilePart(Part):
+    """A figure with the bounds that hold four times of five."""
+
+    p10: Decimal
+    """It is below this once in ten times."""
+    p50: Decimal
+    """It is as often below as above this."""
+    p90: Decimal
+    """It is above this once in ten times."""
+
+
+class ForecastPart(Part):
+    """What was said of seven days, on the morning of the first, and what came."""
+
+    atomic = True
+
+    date: Date
+    """The first of the days in UTC."""
+    job: Annotated[str, Field(max_length=600)] | None = None
+    """The job, as namespace/name; missing = the pool."""
+    ettr: QuantilePart
+    """Share of the time that jobs hold nodes which is kept as training."""
+    interruptions: QuantilePart
+    """Interruptions; of a job, causes by day."""
+    came_ettr: Decimal | None = None
+    """The share that was kept; missing = the days are not over."""
+    came_interruptions: Decimal | None = None
+    """The interruptions that came."""
+
+
 class FailureLedgerStatus(Part):
     """What was counted of a pool, by days and by weeks."""
 
@@ -296,6 +326,9 @@ class FailureLedgerStatus(Part):
     weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(default_factory=list)
     """What it held before the window moved on, by weeks: the assumptions are checked over all of
     it."""
+    forecasts: Annotated[list[ForecastPart], Field(max_length=800)] = Field(default_factory=list)
+    """A forecast of each day for the seven from it on, of the pool and of the jobs that hold most,
+    and what came."""
     counted_by: Annotated[str, Field(max_length=64)] | None = None
     """Version and rules by which Prometheus' days were counted: with others they are read anew."""
     repairing: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=1000)] = (

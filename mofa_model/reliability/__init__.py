@@ -8,6 +8,7 @@ that is.
     tiers       the exact model of nested tiers
     model       ETTR of a job, by the form that is exact for it, with its band and its losses
     interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
+    prospects   what the next days bring: interruptions, ETTR, finish date; whether bands held
     remedies    what would have helped a pool: its past replayed through alternatives
     rates       posterior of a failure rate
     forecast    failures of the next days, where rates move

@@ -141,8 +141,8 @@ class Hit:
     """Of a node that takes no pods while it lasts."""
     job: str = ""
     """The job; empty = it hit none."""
-    holds: int = 0
-    """Nodes of that job. [1]"""
+    missed_by: int = 0
+    """Nodes of that job, which wait for it. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,7 +406,7 @@ class _Replay:
             found.append(
                 Hit(outage=outage)
                 if hit is None
-                else Hit(outage=outage, job=hit.job, holds=hit.holds)
+                else Hit(outage=outage, job=hit.job, missed_by=hit.holds)
             )
         return found
 
@@ -574,7 +574,7 @@ def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
     A spare steps in; where there is none the job waits for the next node that is repaired, whoever's
     it was. A job that misses several waits for all of them, and once.
 
-    >>> two = [Hit(outage=NodeOutage(node=name, at=at, seconds=3600.0, cause="reboot"), job=job, holds=8)
+    >>> two = [Hit(outage=NodeOutage(node=name, at=at, seconds=3600.0, cause="reboot"), job=job, missed_by=8)
     ...        for name, at, job in (("a", 0.0, "x"), ("b", 600.0, "y"))]
     >>> waits_for_nodes(two, 0), waits_for_nodes(two, 1)
     ([28800.0, 28800.0], [0.0, 24000.0])
@@ -591,7 +591,7 @@ def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
         if breaks:
             if free > 0:
                 free -= 1
-            elif hits[number].holds:
+            elif hits[number].missed_by:
                 waiting.append(number)
                 missing[hits[number].job].append(number)
             else:
@@ -602,7 +602,7 @@ def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
             served = hits[waiting.pop(0)]
             mine = missing[served.job]
             if all(other not in waiting for other in mine):
-                waits[mine[0]] = (at - hits[mine[0]].outage.at) * served.holds
+                waits[mine[0]] = (at - hits[mine[0]].outage.at) * served.missed_by
                 mine.clear()
         else:
             free += 1

@@ -15,7 +15,7 @@ from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import glance
 from mofa_model.spec.account import NodeTime
 from mofa_model.units import Range
-from mofa_operator.evidence import JobEvidence
+from mofa_operator.evidence import Forecast, JobEvidence
 from mofa_operator.keys import Key
 from mofa_operator.objects import Chances, JobStatus, Written
 from mofa_operator.snapshot import History, ProfileSnapshot, Running
@@ -193,6 +193,8 @@ class PoolFigures:
     """What running jobs taught, as `status.calibration` has it."""
     account: tuple[NodeTime, ...] = ()
     """Where the pool's node-time went, as its ledger has it."""
+    forecasts: tuple[Forecast, ...] = ()
+    """What was said of its weeks, and what came."""
 
     @property
     def key(self) -> Key:

@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from mofa_model.manifest.failure_history import account_in, evidence_in, number
+from mofa_model.reliability.prospects import WEEK, BandCount, ScoredBand, calibration, misses
 from mofa_model.spec.account import NodeTime
 from mofa_model.spec.evidence import ByClass, DatedEvidence
-from mofa_model.units import DAY
+from mofa_model.units import DAY, Range
 
 PROMETHEUS: Final = "Prometheus"
 """The witness of pods and samples, as far back as its server keeps them."""
 WATCH: Final = "Watch"
 """The witness of objects, while the operator runs."""
+FORECAST_DIGITS: Final = 4
+"""Digits of what a forecast says, as it is written. [1]"""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -44,6 +47,68 @@ class Day:
     """Where the node-time of the pool went; empty = the witness does not see that."""
     settled: bool = False
     """Whether it was counted hours after its end, so that nothing that began on it was open."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forecast:
+    """What was said of the seven days from one on, and what came."""
+
+    date: str
+    """The first of the days, as 2026-11-21."""
+    job: str = ""
+    """The job, as namespace/name; empty = the pool."""
+    ettr: Range
+    """P10, P50 and P90 of the share of the time held that is kept. [1]"""
+    stops: Range
+    """The same of interruptions. [1]"""
+    came: float | None = None
+    """The share that was kept; None = the days are not over, or not known. [1]"""
+    came_stops: float | None = None
+    """Interruptions that came. [1]"""
+
+
+def forecasts_in(rows: object) -> tuple[Forecast, ...]:
+    """The forecasts in rows of a status; a row that is none is left out."""
+    return tuple(
+        Forecast(
+            date=date,
+            job=str(row.get("job") or ""),
+            ettr=_band_in(row.get("ettr")),
+            stops=_band_in(row.get("interruptions")),
+            came=None if row.get("cameEttr") is None else number(row.get("cameEttr")),
+            came_stops=None
+            if row.get("cameInterruptions") is None
+            else number(row.get("cameInterruptions")),
+        )
+        for date, row in _dated(rows)
+    )
+
+
+def _band_in(told: object) -> Range:
+    said = told if isinstance(told, Mapping) else {}
+    low, middle, high = (number(said.get(name)) for name in ("p10", "p50", "p90"))
+    return Range(lower=low, target=middle, upper=high)
+
+
+def bands_held(weekly: Iterable[Forecast]) -> dict[str, BandCount]:
+    """How often the bands of the pool and of its jobs held, by what was forecast."""
+    over = [one for one in weekly if one.came is not None and one.came_stops is not None]
+    return {
+        "ettr": calibration([_score(one.ettr, one.came or 0.0) for one in over]),
+        "interruptions": calibration([_score(one.stops, one.came_stops or 0.0) for one in over]),
+    }
+
+
+def _score(band: Range, came: float) -> ScoredBand:
+    half = 0.5 * 10**-FORECAST_DIGITS  # bands and what came are rounded as they are written
+    return ScoredBand(lower=band.lower - half, upper=band.upper + half, came=came)
+
+
+def miscalibrated(weekly: Iterable[Forecast]) -> str | None:
+    """In words, that the bands of ETTR hold too seldom or too often; forecasts of seven days are weekly
+    every day, so one in seven counts.
+    """
+    return misses(bands_held(weekly)["ettr"], apart=WEEK)
 
 
 def days_in(rows: object) -> tuple[Day, ...]:

@@ -44,7 +44,15 @@ from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.account import NodeTime
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.units import Range
-from mofa_operator.evidence import Day, JobEvidence, account_of, days_in, weeks_in
+from mofa_operator.evidence import (
+    Day,
+    Forecast,
+    JobEvidence,
+    account_of,
+    days_in,
+    forecasts_in,
+    weeks_in,
+)
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key, key_of, target_of
 
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -519,6 +527,11 @@ class LiveProfile(LiveObject):
     def account(self) -> tuple[NodeTime, ...]:
         """Where the node-time of its days went: the one account that metrics and pages show."""
         return account_of(self.days)
+
+    @cached_property
+    def forecasts(self) -> tuple[Forecast, ...]:
+        """Forecasts of its weeks, with what came."""
+        return forecasts_in(self.counted.get("forecasts"))
 
     @cached_property
     def weeks(self) -> tuple[DatedEvidence, ...]:

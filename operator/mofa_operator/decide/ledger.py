@@ -293,10 +293,13 @@ def ledger_status(
     weeks: Sequence[DatedEvidence],
     now: float,
     history: History | NoHistory | None = None,
+    forecast_rows: Sequence[Written] = (),
 ) -> Written | None:
     """The status of a profile's FailureLedger; None where it says that already. `now` in [s]."""
     days = trimmed(new_days, now)
     made = _status(days, weeks, now)
+    if made and forecast_rows:
+        made |= {"forecasts": list(forecast_rows)}
     if made and isinstance(history, History) and history.counted_by:
         made |= {"countedBy": history.counted_by}
         made |= {"repairing": list(history.repairing)} if history.repairing else {}

@@ -34,6 +34,7 @@ from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
 from mofa_operator.decide.availability import availability
 from mofa_operator.decide.calibration import calibration
+from mofa_operator.decide.forecasts import forecasts, rows_of
 from mofa_operator.decide.history import (
     NOBODY,
     assessed,
@@ -256,10 +257,15 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     soon = _SOON if is_written and pool.unmoved else None
     again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
     event = contradiction(pool, kept, reports)
+    told = pool.forecasts
+    if is_written:
+        told = forecasts(told, trimmed(reading.days, snapshot.now), snapshot.now)
     return _decided(
         snapshot,
         status,
-        ledger=ledger_status(pool, reading.days, weeks, snapshot.now, snapshot.history)
+        ledger=ledger_status(
+            pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(told)
+        )
         if is_written
         else None,
         event=event or _episode(complete, stands, usable=reading.usable),
@@ -270,6 +276,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
             recovery=recoveries(spec, evidence),
             calibration=learned.written,
             account=account_of(trimmed(reading.days, snapshot.now)) if is_written else pool.account,
+            forecasts=told,
         ),
         again=min(again, default=None),
     )

@@ -8,9 +8,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from mofa_model.spec.account import NodeState, node_days_lost, summed
+from mofa_model.spec.account import NodeState, capacity, node_days_lost, summed
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decision import JobFigures, PoolFigures
+from mofa_operator.evidence import bands_held, miscalibrated
 from mofa_operator.incidents.incident import PHASES
 from mofa_operator.metrics.counts import RECOVERY_BUCKETS, Counted, Distribution
 from mofa_operator.objects import figure
@@ -133,6 +134,22 @@ def _recoveries(figures: PoolFigures) -> Value:
         for name, time in figures.recovery.items()
         for bound, value in (("lower", time.lower), ("mean", time.target), ("upper", time.upper))
     }
+
+
+def _effective(figures: PoolFigures) -> float | None:
+    """Node-time that was kept, of all. [1]"""
+    whole = capacity(figures.account)
+    kept = sum(one.node_days for one in figures.account if one.state is NodeState.KEPT)
+    return kept / whole if whole else None
+
+
+def _week_ahead(figures: PoolFigures) -> Value:
+    """Today's forecast of the pool, by percentile. [1]"""
+    own = [one for one in figures.forecasts if not one.job]
+    if not own:
+        return None
+    ettr = max(own, key=lambda one: one.date).ettr
+    return {"p10": ettr.lower, "p50": ettr.target, "p90": ettr.upper}
 
 
 def _spent(figures: PoolFigures) -> Value:
@@ -294,6 +311,20 @@ POOLS: Final = (
         "Node-days of these that were neither kept nor idle, by the cause of the incident; "
         "docs/incidents.md lists them.",
         lambda f: node_days_lost(f.account)),
+    _gauge("mofa_pool_effective_ratio", ("pool",), "1",
+        "Node-time of the days in the FailureLedger that trained and was kept, of all that was paid.",
+        _effective),
+    _gauge("mofa_pool_forecast_ettr_ratio", ("pool", "percentile"), "1",
+        "Share of the time held that jobs of the pool will keep in the seven days from today, by "
+        "today's forecast.",
+        _week_ahead),
+    _gauge("mofa_pool_forecast_held_ratio", ("pool", "of"), "1",
+        "Share of the bands of 80 % of forecasts that are over which held, of ettr and of "
+        "interruptions, over sixty days.",
+        lambda f: {name: one.share for name, one in bands_held(f.forecasts).items()}),
+    _gauge("mofa_pool_forecast_miscalibrated", ("pool",), "1",
+        "1 where the bands of ETTR hold less or more often than chance allows, else 0.",
+        lambda f: float(miscalibrated(f.forecasts) is not None) if f.forecasts else None),
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1",
         "Share of the history window for which there is data.",
         lambda f: f.history and f.history.coverage),

@@ -120,7 +120,7 @@ def test_a_job_that_misses_two_nodes_waits_once():
         NodeOutage(node="a", at=0.0, seconds=HOUR, cause="reboot"),
         NodeOutage(node="b", at=600.0, seconds=HOUR, cause="reboot"),
     ]
-    hits = [Hit(outage=one, job="x", holds=4) for one in outages]
+    hits = [Hit(outage=one, job="x", missed_by=4) for one in outages]
     assert sum(waits_for_nodes(hits, 0)) == 4 * (HOUR + 600)
     assert sum(waits_for_nodes(hits, 1)) == 4 * (HOUR - 600)
     assert sum(waits_for_nodes(hits, 2)) == 0

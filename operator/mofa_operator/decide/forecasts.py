@@ -1,0 +1,142 @@
+"""Forecasts of a pool and its jobs that are written down and scored. Pure.
+
+    the ledger's days ─▶ once a day a forecast of the next seven ─▶ `forecasts` of the FailureLedger
+                                     └─▶ seven days later what came stands beside it
+
+A forecast is never changed once it is written; what came is added. So bands that do not hold are
+seen, and said.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date as calendar
+from datetime import timedelta
+from typing import Any, Final
+
+from mofa_model.reliability.prospects import (
+    WEEK,
+    TrainedDay,
+    prospect,
+)
+from mofa_model.spec.account import NodeState
+from mofa_operator.evidence import FORECAST_DIGITS, PROMETHEUS, Day, Forecast, date_of
+from mofa_operator.objects import Written
+
+MOST_JOBS: Final = 10
+"""Jobs that are forecast: those that hold most. [1]"""
+KEPT_DAYS: Final = 60
+"""Days for which a forecast is kept. [d]"""
+
+
+def forecasts(
+    forecasts_before: Sequence[Forecast], days: Iterable[Day], now: float
+) -> tuple[Forecast, ...]:
+    """The stored forecasts, scored where their week is over, with today's. `now` in [s]."""
+    today = date_of(now)
+    by_name = trained_days(days, before=today)
+    since = (calendar.fromisoformat(today) - timedelta(days=KEPT_DAYS)).isoformat()
+    kept = [_scored(one, by_name) for one in forecasts_before if since <= one.date <= today]
+    known = {one.job for one in kept if one.date == today}
+    yesterday = (calendar.fromisoformat(today) - timedelta(days=1)).isoformat()
+
+    def held(name: str) -> float:
+        return sum(day.held for day in by_name[name].values())
+
+    jobs = sorted((name for name in by_name if name), key=lambda name: (-held(name), name))
+    for name in ["", *jobs[:MOST_JOBS]]:
+        past = by_name.get(name, {})
+        if name in known or yesterday not in past:
+            continue
+        coming = prospect(_on_end(past, today), WEEK)
+        if coming is not None and past[yesterday].held > 0:
+            kept.append(
+                Forecast(
+                    date=today,
+                    job=name,
+                    ettr=coming.ettr,
+                    stops=coming.stops,
+                )
+            )
+    return tuple(sorted(kept, key=lambda one: (one.date, one.job)))
+
+
+def trained_days(days: Iterable[Day], before: str) -> dict[str, dict[str, TrainedDay]]:
+    """Days that are over, by job and date; the pool is the empty name."""
+    found: defaultdict[str, dict[str, TrainedDay]] = defaultdict(dict)
+    for day in days:
+        if day.witness != PROMETHEUS or not day.account or day.date >= before:
+            continue
+        held: defaultdict[str, float] = defaultdict(float)
+        kept: defaultdict[str, float] = defaultdict(float)
+        lost: defaultdict[str, set[str]] = defaultdict(set)
+        for row in day.account:
+            if row.state is NodeState.IDLE:
+                continue
+            for name in {row.job, ""}:
+                held[name] += row.node_days
+                kept[name] += row.node_days if row.state is NodeState.KEPT else 0.0
+                if row.state.is_lost:
+                    lost[name].add(row.cause)
+        stops = sum(one.interruptions for one in day.classes.values())
+        for name, node_days in held.items():
+            found[name][day.date] = TrainedDay(
+                held=node_days,
+                kept=kept[name],
+                stops=stops if not name else float(len(lost[name])),
+            )
+        found[""].setdefault(day.date, TrainedDay(held=0.0, kept=0.0, stops=stops))
+    return dict(found)
+
+
+def _on_end(past: Mapping[str, TrainedDay], until: str) -> list[TrainedDay]:
+    """The days before a date that follow each other."""
+    at, found = calendar.fromisoformat(until) - timedelta(days=1), []
+    while (day := past.get(at.isoformat())) is not None:
+        found.append(day)
+        at -= timedelta(days=1)
+    return found[::-1]
+
+
+def _scored(one: Forecast, by_name: Mapping[str, Mapping[str, TrainedDay]]) -> Forecast:
+    """A forecast with what came, once all days of its week are known."""
+    if one.came is not None:
+        return one
+    first = calendar.fromisoformat(one.date)
+    dates = [(first + timedelta(days=number)).isoformat() for number in range(int(WEEK))]
+    days = by_name.get(one.job, {})
+    if any(date not in days for date in dates):
+        return one
+    week = [days[date] for date in dates]
+    held = sum(day.held for day in week)
+    if held <= 0:
+        return one
+    ettr = round(sum(day.kept for day in week) / held, FORECAST_DIGITS)
+    return replace(
+        one, came=ettr, came_stops=round(sum(day.stops for day in week), FORECAST_DIGITS)
+    )
+
+
+def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
+    """Forecasts as rows of a ledger."""
+    return [
+        {
+            "date": one.date,
+            **({"job": one.job} if one.job else {}),
+            "ettr": _quantiles(one.ettr),
+            "interruptions": _quantiles(one.stops),
+            **({} if one.came is None else {"cameEttr": _text(one.came)}),
+            **({} if one.came_stops is None else {"cameInterruptions": _text(one.came_stops)}),
+        }
+        for one in weekly
+    ]
+
+
+def _quantiles(band: Any) -> Written:
+    return {"p10": _text(band.lower), "p50": _text(band.target), "p90": _text(band.upper)}
+
+
+def _text(value: float) -> str:
+    return f"{value:.{FORECAST_DIGITS}f}".rstrip("0").rstrip(".")
