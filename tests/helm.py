@@ -79,7 +79,7 @@ SETS = {
             "operator": {"page": True},
             "prometheus": {"url": "http://prometheus.monitoring:9090"},
             "networkPolicy": {
-                "enabled": True,
+                "limitEgress": True,
                 "metricsFrom": [
                     {
                         "namespaceSelector": {
@@ -118,7 +118,7 @@ SETS = {
             "serviceMonitor": {"enabled": True},
             "prometheus": {"url": "http://prometheus.monitoring:9090"},
             "networkPolicy": {
-                "enabled": True,
+                "limitEgress": True,
                 "metricsNamespaces": ["monitoring"],
                 "prometheusNamespaces": ["monitoring"],
                 "dnsTo": [

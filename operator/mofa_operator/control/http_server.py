@@ -1,9 +1,8 @@
 """What the operator serves over HTTP: metrics and the page on one port, health on another.
 
-aiohttp waits for ever for the head of a request, and keeps every connection that is made. So a
-connection that has not asked within a few seconds is cut, none lives longer than a minute (a
-scraper makes a new one), and where all places are taken the one that has been silent longest makes
-room: a client that asks at once is answered, however many others only hold a line.
+How many connections a port holds, and for how long, `connections` says. A probe's connection ends
+with its answer, so that nobody keeps a place on the health port by asking again. Scrapes that come
+at once share one text, and at most half of the time is spent on writing it.
 
 Who may see what is served, the API server says, as kube-rbac-proxy asks it: a TokenReview says who
 it is, a SubjectAccessReview whether a role gives `get` on the path. An answer holds for a minute.
@@ -12,11 +11,14 @@ it is, a SubjectAccessReview whether a role gives `get` on the path. An answer h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias, cast
+from typing import Final, Self, TypeAlias
 
 import orjson
 from aiohttp import web
@@ -26,106 +28,11 @@ from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import at, part
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError
+from mofa_operator.control.connections import AT_ONCE, ConnectionLimit
 from mofa_operator.lru_cache import LruCache
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.page.server import PATH
 from mofa_operator.settings import ServeSettings
-
-MOST: Final = 256
-"""Connections of one port. [1]"""
-SILENT: Final = 5.0
-"""How long a connection may be there before the head of a request has come. [s]"""
-LONGEST: Final = 60.0
-"""How long it may last. [s]"""
-_END: Final = b"\r\n\r\n"
-
-
-class ConnectionLimit:
-    """The connections of one port; called for each new one by `asyncio.Server`."""
-
-    def __init__(self, make: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
-        """`make` makes what speaks HTTP."""
-        self._make = make
-        self._most = most
-        self._silent: dict[asyncio.BaseTransport, _Connection] = {}
-        self._heard: set[asyncio.BaseTransport] = set()
-
-    def __call__(self) -> asyncio.Protocol:
-        """A new connection."""
-        return _Connection(self, self._make())
-
-    def add(self, transport: asyncio.Transport, connection: _Connection) -> bool:
-        """Give it a place; the result says whether there is one."""
-        if len(self._silent) + len(self._heard) >= self._most:
-            oldest = next(iter(self._silent), None)
-            if oldest is None:
-                return False
-            self._silent.pop(oldest).cut()
-        self._silent[transport] = connection
-        return True
-
-    def heard(self, transport: asyncio.BaseTransport | None) -> None:
-        """The head of its request has come."""
-        if transport is not None and (connection := self._silent.pop(transport, None)) is not None:
-            connection.heard()
-            self._heard.add(transport)
-
-    def remove(self, transport: asyncio.BaseTransport) -> None:
-        """Its place is free."""
-        self._silent.pop(transport, None)
-        self._heard.discard(transport)
-
-
-class _Connection(asyncio.Protocol):
-    """One connection: what it says goes to what speaks HTTP."""
-
-    def __init__(self, port: ConnectionLimit, http: asyncio.Protocol) -> None:
-        self._port = port
-        self._http = http
-        self._transport: asyncio.Transport | None = None
-        self._timers: list[asyncio.TimerHandle] = []
-        self._tail = b""  # its last bytes, until the head of a request has come
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._http.connection_made(transport)
-        if not self._port.add(self._transport, self):
-            self.cut()
-            return
-        loop = asyncio.get_running_loop()
-        self._timers = [loop.call_later(wait, self.cut) for wait in (LONGEST, SILENT)]
-
-    def heard(self) -> None:
-        self._timers.pop().cancel()
-
-    def cut(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        if self._transport is not None:
-            self._port.remove(self._transport)
-        self._http.connection_lost(error)
-
-    def data_received(self, data: bytes) -> None:
-        if len(self._timers) == 2:
-            self._tail += data
-            if _END in self._tail:
-                self._port.heard(self._transport)
-            self._tail = self._tail[-len(_END) + 1 :]
-        self._http.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._http.eof_received()
-
-    def pause_writing(self) -> None:
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._http.resume_writing()
-
 
 TOKEN_REVIEW: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
 ACCESS_REVIEW: Final = Kind(
@@ -199,6 +106,8 @@ Probe: TypeAlias = Callable[[], tuple[bool, Sequence[str]]]
 
 IDLE: Final = 15.0
 """How long a connection that was answered may wait for its next request. [s]"""
+_WAITING: Final = 1024
+"""Connections that the kernel holds until they are taken. [1]"""
 _INDEX = "MoFa Advisor: /metrics here, /healthz and /readyz on the health port\n"
 
 
@@ -224,9 +133,13 @@ class Server:
         self._settings = settings
         self._exporter = exporter
         self._measure = measure
+        self._page: asyncio.Task[tuple[bytes, str]] | None = None
+        self._fresh_until = 0.0
         given = list(routes)
-        metrics = web.Application(middlewares=[access.check] if access is not None else [])
-        health = web.Application()
+        checks = [access.check] if access is not None else []
+        self._limits = [ConnectionLimit(_unopened), ConnectionLimit(_unopened)]
+        metrics, health = (web.Application(middlewares=[limit.send]) for limit in self._limits)
+        metrics.middlewares.extend(checks)
         metrics.add_routes([web.get("/metrics", self._metrics), *given])
         if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
             metrics.add_routes([web.get("/", _index)])
@@ -242,18 +155,19 @@ class Server:
     async def __aenter__(self) -> Self:
         """Listen."""
         ports = (self._settings.metrics_port, self._settings.health_port)
-        for runner, flag, port in zip(
-            self._runners, ("--metrics-port", "--health-port"), ports, strict=True
+        flags = ("--metrics-port", "--health-port")
+        for runner, flag, port, connections in zip(
+            self._runners, flags, ports, self._limits, strict=True
         ):
             await runner.setup()
             if runner.server is None:
                 raise RuntimeError(f"{flag} {port}: aiohttp set up no server to listen with")
-            connections = ConnectionLimit(runner.server)
+            connections.make = runner.server
             loop, address = asyncio.get_running_loop(), self._settings.address
             try:
-                self._listening.append(
-                    await loop.create_server(connections, address, port, backlog=1024)
-                )
+                server = await loop.create_server(connections, address, port, backlog=AT_ONCE)
+                self._listening.append(server)
+                _let_wait(server)
             except OSError as error:
                 await self._close()
                 right = f"{why(error)}; give a free port of an address of this machine"
@@ -275,9 +189,30 @@ class Server:
         await asyncio.gather(*(runner.cleanup() for runner in self._runners))
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        self._measure()  # here, because the text is made in another thread
-        body, content_type = await asyncio.to_thread(self._exporter.page)
+        if self._page is None or (self._page.done() and time.monotonic() > self._fresh_until):
+            self._measure()  # here, because the text is made in another thread
+            self._page = asyncio.create_task(self._write_metrics())
+        body, content_type = await asyncio.shield(self._page)
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _write_metrics(self) -> tuple[bytes, str]:
+        began = time.monotonic()
+        try:
+            return await asyncio.to_thread(self._exporter.page)
+        finally:
+            ended = time.monotonic()
+            self._fresh_until = ended + (ended - began)
+
+
+def _unopened() -> asyncio.Protocol:
+    raise RuntimeError("the port is not open yet")
+
+
+def _let_wait(server: asyncio.Server) -> None:
+    """Let the kernel hold more connections than are taken at once: the backlog says both."""
+    for one in server.sockets:
+        with contextlib.closing(socket.socket(fileno=os.dup(one.fileno()))) as same:
+            same.listen(_WAITING)
 
 
 async def _index(_: web.Request) -> web.Response:
@@ -289,6 +224,8 @@ def _handler(probe: Probe) -> Handler:
         is_well, reasons = probe()
         body = orjson.dumps({"ok": is_well, "reasons": list(reasons)})
         status = 200 if is_well else 503
-        return web.Response(body=body, status=status, content_type="application/json")
+        response = web.Response(body=body, status=status, content_type="application/json")
+        response.force_close()
+        return response
 
     return answer

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -11,7 +12,7 @@ from mofa_local.ports import free_ports
 
 from mofa_model.errors import BadValue
 from mofa_operator.api_errors import Busy
-from mofa_operator.control import http_server
+from mofa_operator.control import connections
 from mofa_operator.control.http_server import ACCESS_REVIEW, TOKEN_REVIEW, AccessCheck, Server
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.page.server import runbooks
@@ -40,6 +41,7 @@ async def served(admission=None, routes=()):
             async with session.get(f"http://127.0.0.1:{to}{path}", headers=headers) as answer:
                 return answer.status, await answer.text()
 
+        get.health, get.exporter = health, server._exporter
         yield port, get
 
 
@@ -66,7 +68,7 @@ async def closed(reader, within=10.0):
 
 
 def test_half_open_connections_are_cut_and_keep_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(http_server, "SILENT", 1.0)
+    monkeypatch.setattr(connections, "SILENT", 1.0)
 
     async def main():
         async with served() as (port, get):
@@ -82,7 +84,7 @@ def test_half_open_connections_are_cut_and_keep_nobody_waiting(monkeypatch):
 
 
 def test_slow_heads_are_cut_and_honest_ones_are_heard(monkeypatch):
-    monkeypatch.setattr(http_server, "SILENT", 0.5)
+    monkeypatch.setattr(connections, "SILENT", 0.5)
 
     async def main():
         async with served() as (port, _):
@@ -112,7 +114,7 @@ def test_slow_heads_are_cut_and_honest_ones_are_heard(monkeypatch):
 
 
 def test_no_connection_lasts_for_ever(monkeypatch):
-    monkeypatch.setattr(http_server, "LONGEST", 0.5)
+    monkeypatch.setattr(connections, "LONGEST", 0.5)
 
     async def main():
         async with served() as (port, _):
@@ -120,6 +122,99 @@ def test_no_connection_lasts_for_ever(monkeypatch):
             writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             await closed(reader, 5.0)
             writer.close()
+
+    asyncio.run(main())
+
+
+async def asks_again(port, path, source, pause, ended):
+    """A connection that asks every `pause` seconds, and begins anew where it is cut."""
+    request = f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    while not ended.is_set():
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, local_addr=(source, 0)
+            )
+            with contextlib.closing(writer):
+                while not reader.at_eof() and not ended.is_set():
+                    writer.write(request)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            while await reader.read(4096):
+                                pass
+        await asyncio.sleep(pause / 10)
+
+
+async def fresh(port, path):
+    """What somebody is told who makes a connection of his own, as kubelet and Prometheus do."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session:
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                await answer.read()
+                return answer.status
+    return None
+
+
+@pytest.mark.parametrize("addresses", [1, 1000])
+def test_300_sockets_that_ask_every_two_seconds_fail_no_probe_and_no_scrape(addresses):
+    async def main():
+        async with served() as (port, get):
+            sources = [f"127.1.{n // 250}.{1 + n % 250}" for n in range(addresses)]
+            ended = asyncio.Event()
+            held = [
+                asyncio.create_task(asks_again(where, path, sources[n % addresses], 2.0, ended))
+                for where, path in ((get.health, "/healthz"), (port, "/metrics"))
+                for n in range(300)
+            ]
+            await asyncio.sleep(3.0)
+            for _ in range(5):
+                assert await fresh(get.health, "/healthz") == 200
+                assert await fresh(port, "/metrics") == 200
+                await asyncio.sleep(0.2)
+            ended.set()
+            await asyncio.gather(*held)
+            await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+
+
+def test_the_health_port_ends_a_connection_with_its_answer():
+    async def main():
+        async with served() as (_, get):
+            reader, writer = await asyncio.open_connection("127.0.0.1", get.health)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(), 5.0)
+            assert said.startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+
+    asyncio.run(main())
+
+
+def resident():
+    """Memory of this process. [B]"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+
+@pytest.mark.parametrize("fresh_texts", [False, True], ids=["one text", "a new text each time"])
+def test_60_clients_that_do_not_read_cost_64_MiB_and_not_an_answer_each(fresh_texts):
+    """A scrape of 16 MiB that 60 clients ask for and never read is 960 MiB where each has a copy."""
+
+    async def main():
+        async with served() as (port, get):
+            text = bytes(16 * 2**20)
+            get.exporter.page = lambda: (bytes(bytearray(text)) if fresh_texts else text, "text/plain")  # fmt: skip
+            before, held = resident(), []
+            for _ in range(60):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+                writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+                held.append(writer)
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.5)
+            assert resident() - before < 200 * 2**20
+            assert await fresh(port, "/metrics") == 200
+            for writer in held:
+                writer.transport.abort()
+            await asyncio.sleep(0.2)
 
     asyncio.run(main())
 
