@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import lru_cache
 from time import monotonic
@@ -23,16 +24,32 @@ from yarl import URL
 
 from mofa_model.kinds import Kind
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.shape import Body, at
-from mofa_operator.api_errors import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
+from mofa_model.kinds.shape import Body, at, text_of
+from mofa_operator.api_errors import (
+    ApiError,
+    Busy,
+    Conflict,
+    Expired,
+    Gone,
+    Invalid,
+    refusal,
+    wait_of,
+)
 from mofa_operator.credentials import Credentials, Known
+from mofa_operator.objects import UNREAD
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
 _READS: Final = 4
 """Connections for reads beside the writes."""
 _PAGE: Final = 500
-"""Objects of one page of a list."""
+"""Objects of one page of a list, at most."""
+_FEW: Final = 8
+"""A page of so many objects that is too large is read by its metadata alone."""
+PAGE_BYTES: Final = 4 * 2**20
+"""Largest page that is read; the next page has fewer objects where half of it was reached. [B]"""
+LARGEST: Final = 16 * 2**20
+"""Largest object that is read: text of 1.5 MiB, each character as JSON's six. [B]"""
 _WATCH: Final = "290"
 """How long the server keeps a watch; load balancers move older connections. [s]"""
 _SILENCE: Final = 90.0
@@ -40,6 +57,7 @@ _SILENCE: Final = 90.0
 _RESTARTS: Final = 3
 """How often a list whose continuation has expired is begun again."""
 _JSON: Final = "application/json"
+_METADATA: Final = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
 """How the API server says that a JSON patch does not fit the object."""
 Events: TypeAlias = AsyncIterator[tuple[str, Body]]
@@ -161,16 +179,25 @@ def listed(page: Body, path: str) -> Sequence[Body]:
 
 
 async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
-    """The events of an open watch; raises `Expired` or another refusal in its midst."""
-    rest = b""
+    """The events of an open watch; raises `Expired` or another refusal in its midst.
+
+    A line that is larger than an object may be is `Expired` too: the next list reads the object's
+    metadata alone, and the watch goes on behind it.
+    """
+    rest = bytearray()
     while True:
         with as_busy(f"WATCH {path}"):
             chunk = await anext(chunks, b"")
         if not chunk:
             return
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, last = chunk.split(b"\n")
         for line in lines:
-            yield _event(line, path)
+            rest += line
+            yield _event(bytes(rest), path)
+            rest.clear()
+        rest += last
+        if len(rest) > LARGEST:
+            raise Expired(f"WATCH {path.partition('?')[0]}: an event has more than {LARGEST} bytes")
 
 
 def _event(line: bytes, path: str) -> tuple[str, Body]:
@@ -193,6 +220,30 @@ def _event(line: bytes, path: str) -> tuple[str, Body]:
     )
 
 
+class _TooLarge(Busy):
+    """An answer that has more bytes than were to be read."""
+
+
+def too_large_alone(most: int) -> str:
+    """Why an object of more than so many bytes is not read.
+
+    >>> too_large_alone(524288)
+    'too large to read: it has more than 512 KiB; what its pods need can stand in a ConfigMap'
+    """
+    return (
+        f"too large to read: it has more than {most // 1024} KiB; what its pods need can stand in a "
+        "ConfigMap"
+    )
+
+
+def too_large_together(namespace: str, budget: int) -> str:
+    """Why an object is not read where its namespace has had its share [B]."""
+    return (
+        f"too large to read: the jobs of namespace {namespace} have more than "
+        f"{budget // 1024} KiB together; make them smaller or fewer"
+    )
+
+
 class Api:
     """A session with the API server; use it as `async with`."""
 
@@ -210,6 +261,8 @@ class Api:
         self._opened_with = credentials.access
         self.bucket = TokenBucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
+        self._sizes: dict[Kind, int] = {}  # objects of a page, as the last list found fit
+        self._length = 0  # bytes of the last answer
         self.served = Versions()
         self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
         """Called for every write: its verb, and ok or the name of the error."""
@@ -259,14 +312,23 @@ class Api:
         label_selector: str | None = None,
         size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
-        """The objects of a kind, page by page; each page has the version to watch from."""
-        wanted = {"limit": str(size), "labelSelector": label_selector}
+        """The objects of a kind, page by page; each page has the version to watch from.
+
+        A page is bounded in bytes. Where a few objects are too many, their metadata come first, and
+        of each namespace objects are read as far as its budget lasts; those beyond it say in
+        `UNREAD` why they have nothing but metadata.
+        """
         (here, *versions), restarts, more = self.served.versions(kind), 0, ""
+        most, by_metadata = min(size, self._sizes.get(kind, size)), False
+        spent = Counter[str]()
         while True:
             path = path_of(here, namespace or "")
-            query = {name: value for name, value in (wanted | {"continue": more}).items() if value}
+            wanted = {"limit": str(most), "labelSelector": label_selector, "continue": more}
+            query = urlencode({name: value for name, value in wanted.items() if value})
+            accept = _METADATA if by_metadata else _JSON
+            largest = PAGE_BYTES if most > 1 else LARGEST
             try:
-                page = await self._ask("GET", f"{path}?{urlencode(query)}")
+                page = await self._ask("GET", f"{path}?{query}", accept=accept, largest=largest)
             except Gone:
                 if not more and versions:  # the cluster may serve another version
                     here, *versions = versions
@@ -275,13 +337,47 @@ class Api:
                     raise
                 restarts, more = restarts + 1, ""
                 continue
+            except _TooLarge as error:
+                if most == 1 and by_metadata:
+                    raise Busy(str(error)) from None
+                by_metadata = by_metadata or most <= _FEW
+                most = max(1, most // _FEW)
+                continue
             self.served.note(kind, here)
             identity = {"apiVersion": kind.api_version, "kind": kind.kind}  # a list leaves it out
-            items = [{**identity, **item} for item in listed(page, path)]
+            items: list[Body] = [{**item, **identity} for item in listed(page, path)]
+            is_partial = page.get("kind") == "PartialObjectMetadataList"
+            if is_partial:
+                before = spent.total()
+                items = [await self._within_budget(here, item, spent) for item in items]
+                mean = (spent.total() - before) / max(1, len(items))
+                by_metadata = not 0 < mean < PAGE_BYTES / _PAGE
+            used = self._length / max(1, len(items))
+            most = max(1, min(size, 4 * most, int(PAGE_BYTES / 2 / max(1.0, used))))
+            if size == _PAGE:
+                self._sizes[kind] = most
             yield items, str(page["metadata"].get("resourceVersion", ""))
             more = page["metadata"].get("continue", "")
             if not more:
                 return
+
+    async def _within_budget(self, kind: Kind, item: Body, spent: Counter[str]) -> Body:
+        """An object of which the metadata are known: as a whole, as far as its namespace's budget
+        lasts.
+        """
+        metadata = item["metadata"]
+        namespace, name = text_of(metadata.get("namespace")), text_of(metadata.get("name"))
+        if spent[namespace] >= self._settings.namespace_bytes:
+            return {**item, UNREAD: too_large_together(namespace, self._settings.namespace_bytes)}
+        try:
+            whole = await self._ask("GET", path_of(kind, namespace, name), largest=LARGEST)
+            spent[namespace] += self._length
+        except _TooLarge:
+            spent[namespace] += LARGEST
+            return {**item, UNREAD: too_large_alone(self._settings.largest_object)}
+        except Gone:
+            return item  # it went meanwhile, as the watch will say
+        return {**whole, "apiVersion": item["apiVersion"], "kind": item["kind"]}
 
     async def is_discovered(self, kind: Kind) -> bool:
         """Whether the API server's discovery lists a kind; it can lag behind what is served."""
@@ -318,7 +414,7 @@ class Api:
                 if response.status == 401:
                     await self._renewed(known)
                 with as_busy(f"WATCH {path}"):
-                    raw = await response.read()
+                    raw = await response.content.read(PAGE_BYTES)
                 raise refusal(response.status, raw, None, "WATCH", path)
             yield events(response.content.iter_any(), path)
 
@@ -414,14 +510,17 @@ class Api:
         *,
         part: str = "metadata",
         kind: type = dict,
+        accept: str = _JSON,
+        largest: int = LARGEST,
     ) -> Body:
         """What is answered: an object that has this part, of this kind."""
         if self._credentials.stale:
             await self._credentials.refresh()
         known = self._credentials.known
-        status, raw, wait = await self._exchange(method, path, data, content)
+        sent_ = (method, path, data, content, accept, largest)
+        status, raw, wait = await self._exchange(*sent_)
         if status == 401 and await self._renewed(known):
-            status, raw, wait = await self._exchange(method, path, data, content)
+            status, raw, wait = await self._exchange(*sent_)
         if status >= 300:
             if status == 429 and data is not None:
                 self.bucket.hold(wait or 1.0)
@@ -433,30 +532,42 @@ class Api:
                 f"{method} {path}: the answer is not JSON; a proxy may have sent it"
             ) from None
         if isinstance(answer, dict) and isinstance(answer.get(part), kind):
+            self._length = len(raw)
             return answer
         raise Busy(
             f"{method} {path}: the answer is not a Kubernetes object; a proxy may have sent it"
         )
 
     async def _exchange(
-        self, method: str, path: str, data: bytes | None, content: str
+        self, method: str, path: str, data: bytes | None, content: str, accept: str, largest: int
     ) -> tuple[int, bytes, float | None]:
         """One request: status, body, and how long the server asks to wait. [s]"""
         with as_busy(f"{method} {path}"):
-            async with await self._request(method, path, data, content) as response:
-                return (
-                    response.status,
-                    await response.read(),
-                    wait_of(response.headers.get("Retry-After")),
-                )
+            request = self._request(method, path, data, content, accept)
+            async with await request as response:
+                raw = bytearray()
+                async for piece in response.content.iter_any():
+                    raw += piece
+                    if len(raw) > largest:
+                        response.close()
+                        raise _TooLarge(
+                            f"{method} {path}: the answer has more than {largest} bytes"
+                        )
+                return response.status, bytes(raw), wait_of(response.headers.get("Retry-After"))
 
     async def _request(
-        self, method: str, path: str, data: bytes | None, content: str, **how: Any
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        content: str,
+        accept: str = _JSON,
+        **how: Any,
     ) -> aiohttp.ClientResponse:
         session, credentials = self._session, self._credentials
         if session is None:
             raise Busy(f"{method} {path}: the session is not open")
-        headers = {"Content-Type": content}
+        headers = {"Content-Type": content, "Accept": accept}
         if credentials.token:
             headers["Authorization"] = credentials.token
         return await session.request(
@@ -488,7 +599,7 @@ class Api:
                 ssl=access.context() or True,
                 keepalive_timeout=60.0,
             ),
-            headers={"Accept": _JSON, "User-Agent": MANAGER},
+            headers={"User-Agent": MANAGER},
             timeout=aiohttp.ClientTimeout(total=self._settings.timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=access.proxy,

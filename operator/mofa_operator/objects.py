@@ -327,6 +327,8 @@ Written: TypeAlias = dict[str, Any]
 """A part of an object as it is to be written."""
 FOREIGN: Final = "foreign"
 """Key in a stored body's metadata: fields of ours that somebody else wrote, and who."""
+UNREAD: Final = "unread"
+"""Part of a body of which the metadata alone were read or kept: why."""
 STATUS: Final = "status"
 """What stands there for the status of a kind of ours, beside the names of annotations."""
 

@@ -54,6 +54,12 @@ class ApiSettings:
     """Objects that are reconciled at the same time. [1]"""
     timeout: float = 30.0
     """Longest wait for one request. [s]"""
+    largest_object: int = 512 * 1024
+    """Largest job that is read; one that is larger is told so, and gets no advice. [B]"""
+    namespace_bytes: int = 64 * 1024 * 1024
+    """Most that is kept of all jobs of one namespace; those beyond it are told so. [B]"""
+    all_bytes: int = 256 * 1024 * 1024
+    """Most that is kept of all jobs; beyond it only namespaces with less than their share grow. [B]"""
     fence: bool = False
     """Write only while the admission policy is proved, every hour, to refuse other writes."""
 

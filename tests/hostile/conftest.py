@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -46,23 +47,29 @@ class Target:
 
 
 class Site:
-    """Two tenants, a kube-state-metrics, and the Prometheus that sees them."""
+    """Two tenants, a kube-state-metrics, and the Prometheus that sees them.
+
+    The second tenant has a target more, of which Prometheus honours the labels: by them it may say that it is anybody.
+    """
 
     def __init__(self, processes, folder):
         self.victim, self.evil, self.state = Target(VICTIM), Target(EVIL), Target("")
+        self.honoured = Target(EVIL)
         cluster = Scrape(job="state", target=self.state.scrape.target, interval="1s", honor=True)
+        honoured = replace(self.honoured.scrape, job="evil-honoured", honor=True)
         self.prometheus = Prometheus(
             processes,
             folder,
-            scrape=[self.victim.scrape, self.evil.scrape, cluster],
+            scrape=[self.victim.scrape, self.evil.scrape, cluster, honoured],
             name="hostile",
         )
 
-    def say(self, *, victim="", evil="", state=""):
+    def say(self, *, victim="", evil="", state="", honoured=""):
         """What is published from now on; returns when it was scraped twice."""
         self.victim.text, self.evil.text, self.state.text = victim, evil, state
+        self.honoured.text = honoured
         since, seen = time.time(), defaultdict(set)
-        while len(seen) < 3 or min(map(len, seen.values())) < 3:
+        while len(seen) < 4 or min(map(len, seen.values())) < 3:
             time.sleep(0.2)
             for labels, at in self.prometheus.ask(f"timestamp(up) > {since}"):
                 seen[labels["job"]].add(at)
@@ -76,6 +83,6 @@ def site(tmp_path_factory):
         made = Site(processes, tmp_path_factory.mktemp("prometheus"))
         made.prometheus.start()
         yield made
-        for one in (made.victim, made.evil, made.state):
+        for one in (made.victim, made.evil, made.state, made.honoured):
             one.server.shutdown()
             one.server.server_close()

@@ -10,7 +10,7 @@ from mofa_operator.observe.progress.telemetry import MOST_OWN, JobSeries, Teleme
 from mofa_operator.observe.prometheus.client import Prometheus, QueryResult
 from mofa_operator.settings import PrometheusSettings
 
-JOB, THEIRS = ("research", "llama"), ("evil", "mine")
+JOB, THEIRS, TORN = ("research", "llama"), ("evil", "mine"), ("research", "torn")
 
 
 def trainer(namespace, name, tokens):
@@ -59,6 +59,64 @@ def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
     assert after.running.tokens_per_second == 1000
     assert after.running.step == pytest.approx(time.time() * 10, abs=100)
     assert after.there == pytest.approx(before.there, abs=10)
+
+
+def as_research(text, **more):
+    """The same series, as a target writes them whose labels are honoured."""
+    told = "".join(
+        f',{name}="{value}"' for name, value in {"namespace": "research", **more}.items()
+    )
+    return text.replace("} ", f"{told}}} ")
+
+
+def test_a_target_whose_labels_are_honoured_speaks_for_its_own_namespace_alone(site):
+    """Without the join on `up` the largest value won: OBSERVED 9,000,000."""
+    site.say(victim=trainer(*JOB, 1000), honoured=as_research(trainer(*JOB, 9e6)))
+    said = {labels["namespace"]: value for labels, value in site.prometheus.ask('mofa_train_tokens_per_second{training_job="llama",job=~"evil.*"}')}  # fmt: skip
+    assert "research" in said, "Prometheus has it as the victim's"
+    assert look(site, victim())[JOB].running.tokens_per_second == 1000
+
+
+def test_a_target_that_takes_another_address_too_is_not_scraped_there(site):
+    forged = as_research(trainer(*JOB, 9e6), job="research-trainer", instance="10.0.0.1:9")
+    site.say(victim=trainer(*JOB, 1000), honoured=forged)
+    assert look(site, victim())[JOB].running.tokens_per_second == 1000
+    silent = as_research(trainer("research", "silent", 9e6), instance="10.0.0.1:9")
+    site.say(victim=trainer(*JOB, 1000), honoured=silent)
+    told = look(site, JobSeries(namespace="research", name="silent"))[("research", "silent")]
+    assert told.running is None
+    assert "no target that Prometheus scrapes in this namespace" in told.refused
+
+
+def test_two_targets_that_disagree_contest_a_job_and_nothing_is_said_of_it(site):
+    """Whoever forges `up` as well is a second source: neither is believed, and the job says what to look for."""
+    torn = JobSeries(namespace="research", name="torn")
+    forged = as_research(trainer(*TORN, 9e6), job="research-2", instance="10.0.0.1:9")
+    forged += 'up{namespace="research",job="research-2",instance="10.0.0.1:9"} 1\n'
+    site.say(victim=trainer(*TORN, 1000), honoured=forged)
+    told = look(site, torn)[TORN]
+    assert told.running is None
+    assert told.refused == "contested: two targets say different speeds of this job; look for honorLabels among what is scraped"  # fmt: skip
+    steps = forged.replace("$n", "9$n").replace(" 9000000.0", " 1000")
+    site.say(victim=trainer(*TORN, 1000), honoured=steps)
+    assert "different steps" in look(site, torn)[TORN].refused
+    site.say(victim=trainer(*TORN, 1000), honoured=forged.replace(" 9000000.0", " 1000"))
+    assert "different speeds" in look(site, torn)[TORN].refused, "nor by what it said before"
+    same = forged.replace('"torn"', '"ranks"').replace(" 9000000.0", " 1100")
+    site.say(victim=trainer("research", "ranks", 1000), honoured=same)
+    told = look(site, JobSeries(namespace="research", name="ranks"))["research", "ranks"]
+    assert (told.refused, told.running.tokens_per_second) == ("", 1100), "ranks say the same"
+
+
+def test_what_a_target_said_that_is_gone_moves_nothing(site):
+    """The mean of ten minutes is of targets that still speak."""
+    gone = ("research", "left")
+    forged = as_research(trainer(*gone, 9e6), job="research-2", instance="10.0.0.1:9")
+    forged += 'up{namespace="research",job="research-2",instance="10.0.0.1:9"} 1\n'
+    site.say(victim=trainer(*gone, 1000), honoured=forged)
+    site.say(victim=trainer(*gone, 1000))
+    found = look(site, JobSeries(namespace="research", name="left"))[gone]
+    assert (found.refused, found.running.tokens_per_second) == ("", 1000)
 
 
 def test_a_job_that_publishes_nothing_cannot_be_made_to_run_by_another(site):

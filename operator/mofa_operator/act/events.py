@@ -2,6 +2,9 @@
 that no end of the process loses one; where the API server does not take it at once, one after
 another beside the work, never instead of it.
 
+Each namespace has a queue of its own, and namespaces take turns: a quota that refuses the Events of
+one holds no other's.
+
 An Event's name is made of the object's name and a hash of what it says and of which object, so a
 repeat meets its own name (409) and is the same Event; when the API server has forgotten the first
 one (after an hour), the name is free again.
@@ -10,10 +13,11 @@ one (after an hour), the name is free again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections import deque
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
@@ -39,6 +43,8 @@ _TRIES: Final = 3
 """How often an Event is tried that is refused. [1]"""
 _AT_ONCE: Final = 2.0
 """How long others may wait for an Event. [s]"""
+_EACH: Final = 1000
+"""Events of one namespace that may wait. [1]"""
 _ENDING: Final = "being terminated"
 """How the API server says that a namespace takes nothing new."""
 
@@ -54,7 +60,7 @@ class EventPoster:
         self._most = most
         self._pause = pause
         self._grace = grace
-        self._waiting: deque[Written] = deque()
+        self._waiting: dict[str, deque[_Posting]] = {}
         self._some = asyncio.Event()
         self._none = asyncio.Event()
         self._none.set()
@@ -83,29 +89,37 @@ class EventPoster:
             async with asyncio.timeout(self._grace):
                 await self._none.wait()
         except TimeoutError:
-            self.dropped += len(self._waiting)
+            self.dropped += len(self)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
+
+    def __len__(self) -> int:
+        """Events that wait. [1]"""
+        return sum(map(len, self._waiting.values()))
 
     def post(self, key: Key, uid: str, note: Note | None, digest: str = "") -> None:
         """Queue an Event; `digest` is its inputs hash, and without one its message counts."""
         if note is None:
             return
-        if len(self._waiting) >= self._most:
+        body = event(key, uid, note, digest, datetime.now(UTC))
+        queue = self._waiting.get(body["metadata"]["namespace"], ())
+        if len(self) >= self._most or len(queue) >= _EACH:
             self.dropped += 1
             return
-        self._waiting.append(event(key, uid, note, digest, datetime.now(UTC)))
+        posting = _Posting(body, asyncio.get_running_loop().time() + _PATIENCE)
+        self._waiting.setdefault(posting.namespace, deque()).append(posting)
         self._none.clear()
         self._some.set()
 
     async def say(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
         """Post an Event before the next write, or queue it where that takes long."""
-        if not self._waiting:
-            body = event(key, uid, note, digest, datetime.now(UTC))
+        body = event(key, uid, note, digest, datetime.now(UTC))
+        namespace = body["metadata"]["namespace"]
+        if namespace not in self._waiting:
             try:
                 async with asyncio.timeout(_AT_ONCE):
-                    await self._api.create(EVENT, body["metadata"]["namespace"], body)
+                    await self._api.create(EVENT, namespace, body)
             except Taken:
                 pass  # it stands already
             except (ApiError, TimeoutError):
@@ -115,42 +129,74 @@ class EventPoster:
         return self.post(key, uid, note, digest)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._some.wait()
             while self._waiting:
-                await self._send(self._waiting[0])
-                self._waiting.popleft()
-                await asyncio.sleep(self._pause)
+                due = min(queue[0].due for queue in self._waiting.values())
+                if due > loop.time():
+                    self._some.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(due - loop.time()):
+                            await self._some.wait()  # another namespace may have one meanwhile
+                for namespace in list(self._waiting):
+                    queue = self._waiting[namespace]
+                    if queue[0].due <= loop.time() and await self._is_over(queue[0]):
+                        queue.popleft()
+                        await asyncio.sleep(self._pause)
+                    if not queue:
+                        del self._waiting[namespace]
             self._some.clear()
             self._none.set()
 
-    async def _send(self, body: Written) -> None:
-        """Post one, and wait while the API server is away: those behind it would meet the same. One
-        that starts refuses everything for a moment.
+    async def _is_over(self, posting: _Posting) -> bool:
+        """Try once to post an Event; whether it stands, or is given up. One that starts refuses
+        everything for a moment.
         """
-        loop = asyncio.get_running_loop()
-        until, refusals = loop.time() + _PATIENCE, 0
-        for attempt in count():
-            try:
-                await self._api.create(EVENT, body["metadata"]["namespace"], body)
-            except Taken:
-                pass  # it stands already
-            except (
-                Busy,
-                Conflict,
-                Refused,
-            ) as error:  # a quota that another request has just used is a conflict
-                refusals += isinstance(error, Refused)
-                if loop.time() > until or refusals == _TRIES or _ENDING in str(error):
-                    break
-                asked = error.retry_after if isinstance(error, Busy) else _MOMENT
-                await asyncio.sleep(asked or min(2.0**attempt, _LONGEST))
-                continue
-            except ApiError:
-                break
-            self.posted += 1
-            return
-        self.dropped += 1
+        try:
+            async with asyncio.timeout(_LONGEST):
+                await self._api.create(EVENT, posting.namespace, posting.body)
+        except Taken:
+            pass  # it stands already
+        except (
+            Busy,
+            Conflict,
+            Refused,
+            TimeoutError,
+        ) as error:  # a quota that another request has just used is a conflict
+            now = asyncio.get_running_loop().time()
+            posting.refusals += isinstance(error, Refused)
+            if now > posting.until or posting.refusals == _TRIES or _ENDING in str(error):
+                self.dropped += 1
+                return True
+            asked = None if isinstance(error, TimeoutError) else _MOMENT
+            asked = error.retry_after if isinstance(error, Busy) else asked
+            posting.due = now + (asked or min(2.0**posting.tries, _LONGEST))
+            posting.tries += 1
+            return False
+        except ApiError:
+            self.dropped += 1
+            return True
+        self.posted += 1
+        return True
+
+
+@dataclass(slots=True)
+class _Posting:
+    """An Event that waits."""
+
+    body: Written
+    until: float
+    """It is given up after this moment. [s]"""
+    due: float = 0.0
+    """It is tried after this moment. [s]"""
+    tries: int = 0
+    refusals: int = 0
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.body["metadata"]["namespace"]
+        return namespace
 
 
 def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written:

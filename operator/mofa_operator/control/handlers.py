@@ -70,7 +70,7 @@ class KopfWatch:
             settings.queueing.exit_timeout = 0.1  # the next list brings what was not handled
             settings.networking.error_backoffs = (0.2, 1.0)  # then `Watches` says what is wrong
             settings.networking.request_timeout = 30.0
-            settings.watching.chunk_size = 500
+            settings.watching.chunk_size = 20  # an object of ours may have 1.5 MB
             settings.process.ultimate_exiting_timeout = None  # it kills the process that hosts kopf
 
         @kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE)

@@ -99,7 +99,7 @@ class Operator:
         """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
         loop = settings.loop
         known = [kind for kind in watched(settings.kinds) if kind in KINDS]
-        store = Store(known, Pools(loop.steady))
+        store = Store(known, Pools(loop.steady), settings.api)
         most = partial(store.policies.most, settings.api.concurrency)
         queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         enqueuer = Enqueuer(store, queue, loop)

@@ -18,6 +18,7 @@ from mofa_model.manifest.jobs import JobQuestion
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, parse
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_operator.objects import UNREAD
 from mofa_operator.snapshot import Question
 
 
@@ -27,6 +28,8 @@ class NoProfile(InputError):
 
 def parsed_question(question: Question) -> JobQuestion:
     """A question, understood; errors of `mofa_model.errors` say what cannot be."""
+    if why := question.job.get(UNREAD):
+        raise InputError(f"job: {why}")
     is_ours = question.job.get("kind") == "TrainingJob"
     return _training_job(question) if is_ours else _existing(question)
 

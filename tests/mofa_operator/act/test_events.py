@@ -187,3 +187,39 @@ def test_a_server_that_does_not_answer_keeps_nobody_for_long():
             return asyncio.get_running_loop().time() - before
 
     assert virtual_time.run(whole()) <= 2.0
+
+
+@pytest.mark.parametrize("trouble", [Busy("429", 300.0), Refused("a quota"), Conflict("a quota")])
+def test_a_namespace_whose_events_are_refused_holds_no_other(trouble):
+    """One queue for all held everybody for up to 300 s behind one Event."""
+
+    class Quota(Server):
+        async def create(self, kind, namespace, body):
+            if namespace == "evil":
+                await asyncio.sleep(0)
+                raise trouble
+            return await super().create(kind, namespace, body)
+
+    async def whole():
+        server = Quota()
+        async with EventPoster(server) as poster:
+            for number in range(50):
+                poster.post(Key(TRAINING_JOB, "evil", f"e-{number}"), "1", NOTE)
+            await asyncio.sleep(5.0)
+            poster.post(KEY, "1", NOTE)
+            poster.post(Key(TRAINING_JOB, "evil", "later"), "1", NOTE)
+            await asyncio.sleep(1.0)
+            queued = len(server.events)
+            before = asyncio.get_running_loop().time()
+            await poster.say(Key(TRAINING_JOB, "ml", "other"), "1", NOTE)
+            return queued, len(server.events), asyncio.get_running_loop().time() - before
+
+    assert virtual_time.run(whole()) == (1, 2, 0.0)
+
+
+def test_a_namespace_has_a_share_of_the_room_for_events_that_wait():
+    server = Server()
+    notes = [(Key(TRAINING_JOB, "evil", f"e-{n}"), "1", NOTE) for n in range(3000)]
+    poster = posted(server, *notes, (KEY, "1", NOTE), most=2000, grace=30.0)
+    assert (poster.posted, poster.dropped) == (1001, 2000)
+    assert any(namespace == "ml" for namespace, _ in server.events)

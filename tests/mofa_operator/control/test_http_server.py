@@ -205,7 +205,7 @@ def test_60_clients_that_do_not_read_cost_64_MiB_and_not_an_answer_each(fresh_te
             get.exporter.page = lambda: (bytes(bytearray(text)) if fresh_texts else text, "text/plain")  # fmt: skip
             before, held = resident(), []
             for _ in range(60):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+                _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
                 writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
                 held.append(writer)
                 await asyncio.sleep(0.02)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +19,10 @@ import orjson
 from mofa_model.annotations import INPUTS, PREFIX
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, at, items, part, text_of
+from mofa_operator.api import too_large_alone, too_large_together
 from mofa_operator.keys import FAILURE_LEDGER, OURS, Key
-from mofa_operator.objects import FOREIGN, STATUS, LiveObject, LiveProfile, Written
+from mofa_operator.objects import FOREIGN, STATUS, UNREAD, LiveObject, LiveProfile, Written
+from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -67,6 +70,8 @@ class StoredBody:
     """Of a ClusterProfile: digest of what jobs take from it."""
     ahead: int = 0
     """While the echo of our own write is outstanding: how many older events are still ignored."""
+    unread: bool = False
+    """Whether its spec is not kept; where there is room again, the same version brings it."""
     settled: bool = False
     """Whether that echo brings nothing: the API server's answer held no change of others."""
 
@@ -77,13 +82,104 @@ class StoredBody:
             return True
         if not version or version != self.version or (self.ahead and not self.settled):
             return False
+        if self.unread:
+            return False
         self.ahead = 0
         return True
 
 
+_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    FOREIGN,
+)
+_MOST: Final = 32 * 1024
+"""Labels, our annotations, owners or status that are kept of a body that is too large. [B]"""
+_LEAST: Final = 4 * 1024
+"""The same where its namespace has used up its budget. [B]"""
+
+
+def without_spec(body: Body, why: str, most: int = _MOST) -> Body:
+    """A slim body of which the spec is not kept: who it is, what asks and what we wrote, and why.
+
+    Of labels, annotations, owners and status each is kept up to a size. [B]
+    """
+    metadata = part(body, "metadata")
+    annotations = {k: v for k, v in part(metadata, "annotations").items() if k.startswith(PREFIX)}
+    rest = {
+        "labels": metadata.get("labels"),
+        "annotations": annotations,
+        "ownerReferences": metadata.get("ownerReferences"),
+    }
+
+    def is_kept(value: object) -> bool:
+        return bool(value) and len(packed(value)) <= most
+
+    made = {name: metadata[name] for name in _METADATA if name in metadata}
+    made |= {name: value for name, value in rest.items() if is_kept(value)}
+    status = {"status": body["status"]} if is_kept(body.get("status")) else {}
+    return {
+        "apiVersion": body.get("apiVersion"),
+        "kind": body.get("kind"),
+        "metadata": made,
+        UNREAD: why,
+        **status,
+    }
+
+
+class BodyBudget:
+    """How many bytes are kept of jobs: of one, of a namespace, and of all.
+
+    What is beyond it is kept without its spec, and says why. Where all are at their limit, only
+    namespaces that hold less than an equal share may grow.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        """Nothing is kept yet."""
+        self._settings = settings
+        self._held: Counter[str] = Counter()
+
+    def within(self, body: Body, raw: bytes, before: int) -> Body:
+        """A slim body as it may be kept, `raw` being its bytes and `before` those that it has now.
+
+        [B]
+        """
+        namespace, size = text_of(at(body, "metadata", "namespace")), len(raw)
+        most = self._settings.largest_object
+        if size > most and UNREAD not in body:
+            body = without_spec(body, too_large_alone(most))
+            size = len(packed(body))
+        if not self._fits(namespace, size - before):
+            why = too_large_together(namespace, self._settings.namespace_bytes)
+            body = without_spec(body, body.get(UNREAD, why), _LEAST)
+        return body
+
+    def count(self, namespace: str, change: int) -> None:
+        """So many bytes more are kept. [B]"""
+        self._held[namespace] += change
+        if self._held[namespace] <= 0:
+            del self._held[namespace]
+
+    def _fits(self, namespace: str, change: int) -> bool:
+        held = self._held[namespace]
+        if change <= 0 and held <= self._settings.namespace_bytes:
+            return True
+        if held + change > self._settings.namespace_bytes:
+            return False
+        most = self._settings.all_bytes
+        return self._held.total() + change <= most or held + change <= most / len(self._held)
+
+
 def stored(kind: Kind, body: Body) -> StoredBody:
     """What is kept of a slim body."""
-    return StoredBody(version_of(body), kept(body), theirs(kind, body), ours(kind, body))
+    unread = UNREAD in body
+    raw = kept(body)
+    return StoredBody(version_of(body), raw, theirs(kind, body), ours(kind, body), unread=unread)
 
 
 def kept(body: Body) -> bytes:
@@ -117,6 +213,7 @@ def theirs(kind: Kind, body: Body) -> bytes:
             None if kind in OURS else metadata.get("labels"),
             {key: annotations[key] for key in INPUTS if key in annotations},
             body.get("spec"),
+            *([body[UNREAD]] if UNREAD in body else ()),
         ]
     )
 

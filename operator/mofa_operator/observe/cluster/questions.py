@@ -14,7 +14,7 @@ from mofa_model.annotations import ASKED, RUNS, SEEN
 from mofa_model.kinds import Kind, asked_of
 from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
-from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
+from mofa_operator.objects import UNREAD, LiveObject, LiveProfile, LiveTrainingJob, Written
 from mofa_operator.observe.cluster.bodies import digest, packed
 from mofa_operator.observe.cluster.relations import Dependencies, ListedPolicy, policy_for, texts_of
 from mofa_operator.snapshot import Named, Question
@@ -55,6 +55,8 @@ def training_question(
         "kind": TRAINING_JOB.kind,
         "spec": asked,
     }
+    if UNREAD in job.body:
+        asks[UNREAD] = job.body[UNREAD]
     if RUNS in job.annotations:
         asks["metadata"] = {"annotations": {RUNS: job.annotations[RUNS]}}
     return Question(
@@ -88,6 +90,7 @@ def existing_question(
                 },
             },
             "spec": asked_of(job.body.get("spec")),
+            **({UNREAD: job.body[UNREAD]} if UNREAD in job.body else {}),
         },
         profiles=tuple(_asked(profile) for profile in profiles),
         policies=()

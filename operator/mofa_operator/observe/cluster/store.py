@@ -31,13 +31,15 @@ from mofa_operator.keys import (
     Key,
     key_of,
 )
-from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
+from mofa_operator.objects import UNREAD, LiveObject, LiveProfile, LiveTrainingJob, live
 from mofa_operator.observe.cluster.bodies import (
+    BodyBudget,
     ProfileCache,
     StoredBody,
     kept,
     older,
     ours,
+    packed,
     slim,
     stored,
     theirs,
@@ -60,6 +62,7 @@ from mofa_operator.observe.cluster.relations import (
     profile_keys,
 )
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
+from mofa_operator.settings import ApiSettings
 from mofa_operator.snapshot import (
     Alive,
     CheckSnapshot,
@@ -86,9 +89,17 @@ _NONE: Final[frozenset[Key]] = frozenset()
 class Store:
     """The cluster as it was last seen."""
 
-    def __init__(self, kinds: Collection[Kind] = KINDS, pools: Pools | None = None) -> None:
-        """`kinds` are those of jobs that are watched, `pools` is how their nodes are counted."""
+    def __init__(
+        self,
+        kinds: Collection[Kind] = KINDS,
+        pools: Pools | None = None,
+        settings: ApiSettings | None = None,
+    ) -> None:
+        """`kinds` are those of jobs that are watched, `pools` is how their nodes are counted,
+        `settings` say how many bytes are kept.
+        """
         self._kinds = kinds
+        self._budget = BodyBudget(settings or ApiSettings())
         self._entries: dict[Key, StoredBody] = {}
         self._pools, self._dependents = pools or Pools(), Dependents()
         self.listed = self._pools.listed  # called once all nodes that exist were put in
@@ -106,7 +117,7 @@ class Store:
         entry = self._entries.get(key)
         if entry is not None and entry.is_old(version_of(body)):
             return _NONE
-        return self._put(key, entry, slim(kind, body))
+        return self._put(key, entry, self._slim(key, body))
 
     def drop(self, kind: Kind, namespace: str, name: str) -> frozenset[Key]:
         """Forget an object; its own key is in the result, so that its metrics go too."""
@@ -115,8 +126,10 @@ class Store:
             return profile_keys(self._pools.put(name, None))
         if kind == NAMESPACE:
             return self._put_namespace(name, wanted=False)
-        if self._entries.pop(key, None) is None:
+        gone = self._entries.pop(key, None)
+        if gone is None:
             return _NONE
+        self._budget.count(key.namespace, -len(gone.raw))
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
@@ -138,9 +151,13 @@ class Store:
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
+            self._budget.count(key.namespace, len(entry.raw))
         if entry is None or older(version, entry.version):
             return
-        entry.raw = kept(slim(key.kind, body))
+        body = self._slim(key, body)
+        self._budget.count(key.namespace, -len(entry.raw))
+        entry.raw, entry.unread = kept(body), UNREAD in body
+        self._budget.count(key.namespace, len(entry.raw))
         entry.version, entry.ours = version, ours(key.kind, body)
         entry.ahead = _IN_FLIGHT
         entry.settled = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
@@ -199,8 +216,16 @@ class Store:
             return self._pools.facts(key.name) != facts_of(body)
         if kind == NAMESPACE:
             return opts_in({**body, "kind": kind.kind}) != (key.name in self.policies.opted_in)
-        entry = self._entries.get(key)
+        entry, body = self._entries.get(key), self._slim(key, body)
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
+
+    def _slim(self, key: Key, body: Body) -> Body:
+        """A body without what is of no use to us; a job's within the budget of its namespace."""
+        body = slim(key.kind, body)
+        if key.kind not in JOBS:
+            return body
+        entry = self._entries.get(key)
+        return self._budget.within(body, packed(body), 0 if entry is None else len(entry.raw))
 
     def body(self, key: Key) -> Body | None:
         """The body of an object as it was last seen; None where there is none."""
@@ -334,6 +359,7 @@ class Store:
         """Take in any object but a node."""
         kind, stands = key.kind, live(key.kind, body)
         fresh = self._entries[key] = stored(kind, body)
+        self._budget.count(key.namespace, len(fresh.raw) - (0 if entry is None else len(entry.raw)))
         edited = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = (
             frozenset({key}) if edited or (entry and entry.ours != fresh.ours) else _NONE

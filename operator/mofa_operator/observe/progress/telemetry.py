@@ -2,7 +2,9 @@
 
 A series counts for a job where the scrape places its target in the job's namespace, whatever its
 own labels claim. So every query names one namespace, and what another one publishes is not even
-seen. Jobs that share queries fail together, and no other job with them; without an answer about
+seen. Where Prometheus scrapes anything in that namespace, the series' target must be up there:
+`up` has the target's labels, also where honorLabels lets targets write their own. A job of which
+two targets say what cannot both be is contested, and nothing is said of it. Jobs that share queries fail together, and no other job with them; without an answer about
 pods, only causes and classes of interruptions are unknown.
 
 A job runs while its last finished step changes; one whose series stand still or are gone has no
@@ -25,8 +27,15 @@ from mofa_model.units import DAY
 from mofa_operator.incidents.timelines import Point
 from mofa_operator.keys import Key
 from mofa_operator.observe.jobs.pods import Gang, gangs
-from mofa_operator.observe.prometheus.client import Prometheus, QueryResult, together
-from mofa_operator.observe.prometheus.promql import Pool, duration, filled, matcher, selector
+from mofa_operator.observe.prometheus.client import Prometheus, QueryResult, Sample, together
+from mofa_operator.observe.prometheus.promql import (
+    Pool,
+    any_of,
+    duration,
+    filled,
+    matcher,
+    selector,
+)
 from mofa_operator.observe.prometheus.trainers import (
     NAMESPACE,
     RECENT,
@@ -78,6 +87,8 @@ class JobSeries:
     """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
     step_query: str | None = None
     """The profile's own query for the last finished step."""
+    scraped: bool = False
+    """Whether Prometheus scrapes targets in its namespace; then no others speak of it."""
 
     @property
     def job(self) -> JobName:
@@ -146,7 +157,7 @@ class TelemetryReader:
 
     async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[JobName, Telemetry]:
         """The telemetry of jobs at a moment, where there is any; raises `SourceUnreachable`. [s]"""
-        every = list(jobs)
+        every = await self._with_targets(list(jobs), now)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
         groups, refused = grouped(every)
         looks = await together(*(self._look(group, now, span) for group in groups))
@@ -165,22 +176,36 @@ class TelemetryReader:
             found[job] = replace(found.get(job, Telemetry()), gang=gang)
         return found
 
+    async def _with_targets(self, jobs: list[JobSeries], now: float) -> list[JobSeries]:
+        """The jobs, each knowing whether Prometheus scrapes targets in its namespace."""
+        names = sorted({one.namespace for one in jobs})
+        if not names:
+            return jobs
+        up = selector("up", [matcher(NAMESPACE, any_of(names), "=~")])
+        asked = f"group by ({NAMESPACE}) (last_over_time({up}[{duration(RECENT)}]))"
+        answer = await self._prometheus.query(asked, now)
+        scraped = {sample.label(NAMESPACE) for sample in answer.samples}
+        return [replace(one, scraped=one.namespace in scraped) for one in jobs]
+
     async def _look(
         self, group: list[JobSeries], now: float, span: float
     ) -> dict[JobName, Telemetry] | MofaError:
         """The telemetry of jobs that share their queries, or what failed."""
         try:
             figures = await running(self._prometheus, group, now)
-            there = await present(self._prometheus, group, now)
+            found = await present(self._prometheus, group, now)
             paths = await finished_steps(self._prometheus, group, now, span)
         except MofaError as error:
             return error
-        return {
+        there = {job: since for job, since in found.items() if not isinstance(since, str)}
+        seen = {
             job: Telemetry(
                 running=figures.get(job), finished_steps=paths.get(job, ()), there=there.get(job)
             )
             for job in figures.keys() | there.keys() | paths.keys()
         }
+        doubts = {job: why for job, why in found.items() if isinstance(why, str)}
+        return seen | {job: Telemetry(refused=why) for job, why in doubts.items()}
 
     async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[JobName, Gang]:
         """Pods by job; where namespaces together are too large an answer, each is asked alone."""
@@ -249,7 +274,8 @@ class _Exporter:
         """Conditions of the series: their labels, and a target that runs in the jobs' namespace."""
         first = self.jobs[0]
         picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
-        return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked))
+        scraped = first.namespace if first.scraped else ""
+        return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked), scraped=scraped)
 
     def points(self, result: QueryResult) -> dict[JobName, tuple[Point, ...]]:
         """The points of each job; of several unnamed series, those with the largest last value."""
@@ -257,8 +283,13 @@ class _Exporter:
             samples = sorted(result.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
         wanted = {one.job for one in self.jobs}
-        found = {JobName(*map(s.label, self.trainer.names)): s.points for s in result.samples}
+        found = {self.named(s): s.points for s in result.samples}
         return {job: points for job, points in found.items() if job in wanted}
+
+    def named(self, sample: Sample) -> JobName:
+        """The job of which a sample speaks."""
+        names = self.trainer.names
+        return JobName(*map(sample.label, names)) if names else self.jobs[0].job
 
     def values(self, result: QueryResult) -> dict[JobName, float]:
         """The last value of each of the jobs."""
@@ -417,16 +448,34 @@ async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: flo
     return max(named or unnamed, default=None)
 
 
+_LOOK: Final = "look for honorLabels among what is scraped"
+_DOUBTS: Final = {
+    "speeds": f"contested: two targets say different speeds of this job; {_LOOK}",
+    "steps": f"contested: two targets say different steps of this job; {_LOOK}",
+    "targets": f"its series come from no target that Prometheus scrapes in this namespace; {_LOOK}",
+}
+"""What is said of a job, by the doubt about it."""
+
+
 async def present(
     prometheus: Prometheus, series: Iterable[JobSeries], now: float
-) -> dict[JobName, float]:
-    """Jobs whose trainers' series exist, whether or not steps advance: since when. [s]"""
+) -> dict[JobName, float | str]:
+    """Jobs whose trainers' series exist, whether or not steps advance: since when [s], or why they
+    cannot be believed.
+    """
     every = list(series)
 
-    async def by_exporter(exporter: _Exporter) -> dict[JobName, float]:
-        return exporter.values(await prometheus.query(exporter.trainer.there(exporter.pool), now))
+    async def by_exporter(exporter: _Exporter) -> dict[JobName, float | str]:
+        trainer, pool = exporter.trainer, exporter.pool
+        asked = f"{trainer.there(pool)} or {trainer.contested(pool)}"
+        samples = (await prometheus.query(asked, now)).samples
+        sure = QueryResult(samples=tuple(s for s in samples if not s.label("doubt")))
+        known = {one.job for one in exporter.jobs}
+        told = {exporter.named(s): _DOUBTS.get(s.label("doubt"), "") for s in samples}
+        doubts = {job: why for job, why in told.items() if why and job in known}
+        return {**exporter.values(sure), **doubts}
 
-    async def by_own_query(job_series: JobSeries) -> dict[JobName, float]:
+    async def by_own_query(job_series: JobSeries) -> dict[JobName, float | str]:
         query = job_series.step_query or job_series.tokens_query or ""
         value = await _own_value(prometheus, job_series, query, now)
         return {} if value is None else {job_series.job: 0.0}

@@ -187,6 +187,8 @@ class Pool:
     """Namespaces of trusted exporters."""
     pod_exporters: tuple[str, ...] = ()
     """Conditions that series of pods meet so that they come from trusted exporters."""
+    scraped: str = ""
+    """Namespace of which only targets speak that Prometheus scrapes there; empty = any series."""
 
     @classmethod
     def of(
@@ -216,6 +218,17 @@ class Pool:
         elif metric.startswith(_OF_NODES):
             trusted = (self.placed(),)
         return selector(metric, [*self.matchers, *trusted, *conditions])
+
+    def attested(self, query: str, span: float) -> str:
+        """A query over series, of those alone whose target was up in its namespace in a time. [s]
+
+        `up` has the labels of the target, whatever the target says of itself (honorLabels).
+        """
+        if not self.scraped:
+            return query
+        up = selector("up", [matcher("namespace", self.scraped)])
+        there = f"last_over_time({up}[{duration(span)}])"
+        return f"({query}) and on (namespace, job, instance) {there}"
 
     def placed(self, operator: str = "=~") -> str:
         """The condition that a target is scraped in a trusted namespace; `!~`: in no such."""

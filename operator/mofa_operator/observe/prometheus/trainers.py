@@ -26,6 +26,9 @@ RECENT: Final = 900.0
 SMOOTHED: Final = 600.0
 """Throughput is the mean over this time. [s]"""
 
+APART: Final = 2.0
+"""Two targets that say speeds of one job so far apart contest it: ranks say the same. [1]"""
+
 
 class JobName(NamedTuple):
     """The identity of a job."""
@@ -64,69 +67,98 @@ class TrainerSeries:
     def advancing(self, pool: Pool) -> str:
         """Last steps of jobs whose steps advance now."""
         recent = f"{pool.series(self.step or self.tokens)}[{duration(RECENT)}]"
-        last = self._max(f"last_over_time({recent})")
+        last = self._max(pool, f"last_over_time({recent})")
         if self.step is None:
             return f"{last} > 0"
-        return f"{last} and ({self._max(f'changes({recent})')} > 0)"
+        return f"{last} and ({self._max(pool, f'changes({recent})')} > 0)"
 
     def there(self, pool: Pool) -> str:
         """Jobs whose series exist now, whether or not steps advance, and since when. [s]"""
-        some = f"0 * {self._max(pool.series(self.step or self.tokens))}"
-        return some if self.start is None else f"{self._max(pool.series(self.start))} or {some}"
+        some = f"0 * {self._max(pool, pool.series(self.step or self.tokens))}"
+        return (
+            some if self.start is None else f"{self._max(pool, pool.series(self.start))} or {some}"
+        )
 
     def speed(self, pool: Pool) -> str:
-        """Tokens per second of each job. [1/s]"""
-        return self._max(f"avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}])")
+        """Tokens per second of each job, by targets that still speak where there are any. [1/s]"""
+        mean = f"avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}])"
+        still = f"{mean} and {pool.series(self.tokens)}"
+        return f"{self._max(pool, still)} or {self._max(pool, mean)}"
+
+    def contested(self, pool: Pool) -> str:
+        """Jobs of which two targets say what cannot both be; and those of which none is scraped.
+
+        The label `doubt` says which. Ranks of a job say the same, and steps of one that is late are
+        not far behind.
+        """
+        now = pool.series(self.tokens)  # an ended rank is not heard any more
+        speed = f"max_over_time({now}[{duration(SMOOTHED)}]) > 0 and {now}"
+        doubts = {"speeds": f"{self._max(pool, speed)} > {APART:g} * {self._min(pool, speed)}"}
+        if self.step is not None and self.step_time is not None:
+            steps = f"last_over_time({self._steps(pool)}[{duration(RECENT)}])"
+            moves = f"changes({self._steps(pool)}[{duration(RECENT)}]) > 0"
+            alive = f"({steps} and {moves} and {self._steps(pool)})"
+            gap = f"({self._max(pool, alive)} - {self._min(pool, alive)})"
+            doubts["steps"] = f"{gap} * {self.pace(pool, SMOOTHED)} > {SMOOTHED:g}"
+        if pool.scraped:
+            series = pool.series(self.step or self.tokens)
+            known = self._max(pool, series)
+            by = f" by ({self._by})" if self.names else ""
+            doubts["targets"] = f"(max{by} ({series})) unless on ({self._by}) ({known})"
+        parts = (
+            f'label_replace({query}, "doubt", "{name}", "", "")' for name, query in doubts.items()
+        )
+        return " or ".join(parts)
 
     def reserved_memory(self, pool: Pool) -> str:
         """Most device memory that an allocator of each job has reserved. [B]"""
         series = pool.series(_published(self.memory))
-        return self._max(f"max_over_time({series}[{duration(SMOOTHED)}])")
+        return self._max(pool, f"max_over_time({series}[{duration(SMOOTHED)}])")
 
     def stated(self, pool: Pool, series: str) -> str:
         """What each job's trainer says of itself in one of its series."""
-        return self._max(f"last_over_time({pool.series(series)}[{duration(RECENT)}])")
+        return self._max(pool, f"last_over_time({pool.series(series)}[{duration(RECENT)}])")
 
     def stated_shape(self, pool: Pool) -> str:
         """The sizes of each job's model, as labels."""
         last = f"last_over_time({pool.series(_published(self.shape))}[{duration(RECENT)}])"
-        return f"max by ({self._by}, {', '.join(SHAPE)}) ({last})"
+        return f"max by ({self._by}, {', '.join(SHAPE)}) ({pool.attested(last, RECENT)})"
 
     def pace(self, pool: Pool, span: float) -> str:
         """Median time of a step of each job. [s]"""
         if self.step_time is None:
             gain = f"rate({self._steps(pool)}[5m]) > 0"
-            return f"1 / {self._max(f'quantile_over_time(0.5, ({gain})[{duration(span - 1)}:1m])')}"
+            median = f"quantile_over_time(0.5, ({gain})[{duration(span - 1)}:1m])"
+            return f"1 / {self._max(pool, median, span)}"
         series = pool.series(self.step_time)
-        median = self._max(f"quantile_over_time(0.5, {series}[{duration(span)}])")
+        median = self._max(pool, f"quantile_over_time(0.5, {series}[{duration(span)}])", span)
         return median if self.step_scale == 1 else f"{median} * {self.step_scale:.15g}"
 
     def path(self, pool: Pool, span: float, look: float) -> str:
         """Last step of each job, every `look` seconds."""
-        return f"({self._max(self._steps(pool))})[{duration(span)}:{duration(look)}]"
+        return f"({self._max(pool, self._steps(pool))})[{duration(span)}:{duration(look)}]"
 
     def sampled(self, pool: Pool, span: float, look: float) -> str:
         """When each of these was sampled. [s]"""
-        return (
-            f"({self._max(f'timestamp({self._steps(pool)})')})[{duration(span)}:{duration(look)}]"
-        )
+        moments = self._max(pool, f"timestamp({self._steps(pool)})")
+        return f"({moments})[{duration(span)}:{duration(look)}]"
 
     def steps_between_saves(self, pool: Pool, span: float) -> str:
         """Mean steps between two checkpoints of each job. [1]"""
         series = f"{pool.series(_published(self.checkpoint))}[{duration(span)}]"
         gained = f"max_over_time({series}) - min_over_time({series})"
-        return f"{self._max(f'({gained}) / (changes({series}) > 0)')} > 0"
+        return f"{self._max(pool, f'({gained}) / (changes({series}) > 0)', span)} > 0"
 
     def gained(self, pool: Pool, span: float) -> str:
         """Steps gained by each job; those that were trained again count once. [1]"""
         series = f"{self._steps(pool)}[{duration(span)}]"
-        least = f"min by ({self._by}) (min_over_time({series}))"
-        return f"{self._max(f'max_over_time({series})')} - on ({self._by}) {least}"
+        most = self._max(pool, f"max_over_time({series})", span)
+        return f"{most} - on ({self._by}) {self._min(pool, f'min_over_time({series})', span)}"
 
     def since(self, pool: Pool, span: float) -> str:
         """First moment at which each job was sampled, to five minutes. [s]"""
         grid = f"[{duration(span - 1)}:{duration(300)}]"
-        return f"min by ({self._by}) (min_over_time(timestamp({self._steps(pool)}){grid}))"
+        return self._min(pool, f"min_over_time(timestamp({self._steps(pool)}){grid})", span)
 
     def most_samples(self, pool: Pool, span: float) -> str:
         """Most samples of one step series in an hour, by the namespace of its target. [1]"""
@@ -149,7 +181,7 @@ class TrainerSeries:
         steps = self._steps(pool)
         number = f"{end} by ({self._by}) ({end}_over_time({steps}[{duration(wait + look)}]))"
         moves, moves_not = (
-            f"({self._max(f'changes({steps}[{duration(wait)}]{offset})')} > 0)"
+            f"({self._max(pool, f'changes({steps}[{duration(wait)}]{offset})')} > 0)"
             for offset in (moved, stood)
         )
         edge = f"({moves} unless on ({self._by}) {moves_not})"
@@ -158,8 +190,11 @@ class TrainerSeries:
     def _steps(self, pool: Pool) -> str:
         return pool.series(_published(self.step))
 
-    def _max(self, query: str) -> str:
-        return f"max by ({self._by}) ({query})"
+    def _max(self, pool: Pool, query: str, span: float = RECENT) -> str:
+        return f"max by ({self._by}) ({pool.attested(query, span)})"
+
+    def _min(self, pool: Pool, query: str, span: float = RECENT) -> str:
+        return f"min by ({self._by}) ({pool.attested(query, span)})"
 
     @property
     def _by(self) -> str:
