@@ -145,6 +145,11 @@ class Advisor:
         """Where it serves metrics and page."""
         return f"http://{HOST}:{self._metrics}"
 
+    @property
+    def health_url(self) -> str:
+        """Where it answers probes."""
+        return f"http://{HOST}:{self._health}"
+
     def metrics(self) -> str:
         """What a scrape is answered with."""
         return _read(f"{self.url}/metrics").decode()

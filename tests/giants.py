@@ -39,8 +39,8 @@ class Lists:
         self.sent = 0
         """Bytes of all answers. [B]"""
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """A list, or one object."""
+    async def answer(self, request: web.Request, more: str = "") -> web.StreamResponse:
+        """A list, or one object; `more` begins the text by which a list goes on."""
         *_, last = request.path.split("/")
         key = (request.path.split("/namespaces/")[-1].split("/")[0], last)
         if key in self.objects:
@@ -48,7 +48,7 @@ class Lists:
         limit, at = int(request.query.get("limit", 500)), int(request.query.get("continue") or 0)
         partial = "as=PartialObjectMetadataList" in request.headers.get("Accept", "")
         names = self._names[at : at + limit]
-        more = str(at + limit) if at + limit < len(self._names) else ""
+        more = f"{more}{at + limit}" if at + limit < len(self._names) else ""
         kind = "PartialObjectMetadataList" if partial else f"{self._identity['kind']}List"
         head = {"kind": kind, "metadata": {"resourceVersion": "9", "continue": more}}
         pieces = [orjson.dumps(head)[:-1] + b',"items":[']
