@@ -6,6 +6,8 @@ is told changes or comes late.
 """
 
 import os
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -70,15 +72,23 @@ def answered(site, name, batch):
     return waited
 
 
+def slowness():
+    """How much longer a second of a core lasts on this machine just now. [1]"""
+    spin = "import time\nbegan = time.monotonic()\nwhile time.process_time() < 0.5: pass\nprint((time.monotonic() - began) / 0.5)"
+    said = subprocess.run([sys.executable, "-c", spin], capture_output=True, text=True, check=True)
+    return max(1.0, float(said.stdout))
+
+
 def hold_out(site, seconds, capsys):
     """Be besieged for a while; what is wrong afterwards fails."""
     site.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}})
     quiet = max(answered(site, f"quiet-{n}", 64 * (2 + n)) for n in range(2))
-    waits, wrong = [], []
+    waits, wrong, slow = [], [], [slowness()]
     with Prober(f"{site.advisor.health_url}/healthz") as prober, Siege(site, SEED) as siege:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             waits.append(answered(site, f"loud-{len(waits)}", 64 * (10 + len(waits))))
+            slow.append(slowness())
             told = site.told()
             if told != site.before:
                 wrong.append([(a, b) for a, b in zip(told, site.before, strict=True) if a != b])
@@ -88,7 +98,7 @@ def hold_out(site, seconds, capsys):
         print(  # noqa: T201 - the figures of a siege are what it is for
             f"\nsiege of {seconds:g} s, seed {SEED}: {attacks.total()} attacks of {len(attacks)} kinds, {prober.asked} probes,"
             f" {len(prober.failed)} failed, {site.group.most / 2**20:.0f} MiB, {site.group.kills} kills; an answer took"
-            f" {quiet:.1f} s before and {max(waits):.1f} s at most of {len(waits)}"
+            f" {quiet:.1f} s before and {max(waits):.1f} s at most of {len(waits)}, while a second of a core took {max(slow):.1f} s"
         )  # fmt: skip
     assert siege.faults == []
     assert prober.failed == []
@@ -98,7 +108,7 @@ def hold_out(site, seconds, capsys):
     )
     assert "Traceback" not in site.advisor.log
     assert wrong == []
-    assert max(waits) <= quiet + 2 * QUESTION, "one question may be before it, and its own is one"
+    assert max(waits) <= quiet + QUESTION * max(slow), "one question may be before it"
     assert site.advisor.resident < GIB
     return attacks
 

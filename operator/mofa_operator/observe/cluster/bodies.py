@@ -159,7 +159,7 @@ class BodyBudget:
             body = without_spec(body, body.get(UNREAD, why), _LEAST)
         return body
 
-    def count(self, namespace: str, change: int) -> None:
+    def add(self, namespace: str, change: int) -> None:
         """So many bytes more are kept. [B]"""
         self._held[namespace] += change
         if self._held[namespace] <= 0:

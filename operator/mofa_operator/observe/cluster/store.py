@@ -129,7 +129,7 @@ class Store:
         gone = self._entries.pop(key, None)
         if gone is None:
             return _NONE
-        self._budget.count(key.namespace, -len(gone.raw))
+        self._budget.add(key.namespace, -len(gone.raw))
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
@@ -151,13 +151,13 @@ class Store:
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
-            self._budget.count(key.namespace, len(entry.raw))
+            self._budget.add(key.namespace, len(entry.raw))
         if entry is None or older(version, entry.version):
             return
         body = self._slim(key, body)
-        self._budget.count(key.namespace, -len(entry.raw))
+        self._budget.add(key.namespace, -len(entry.raw))
         entry.raw, entry.unread = kept(body), UNREAD in body
-        self._budget.count(key.namespace, len(entry.raw))
+        self._budget.add(key.namespace, len(entry.raw))
         entry.version, entry.ours = version, ours(key.kind, body)
         entry.ahead = _IN_FLIGHT
         entry.settled = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
@@ -359,7 +359,7 @@ class Store:
         """Take in any object but a node."""
         kind, stands = key.kind, live(key.kind, body)
         fresh = self._entries[key] = stored(kind, body)
-        self._budget.count(key.namespace, len(fresh.raw) - (0 if entry is None else len(entry.raw)))
+        self._budget.add(key.namespace, len(fresh.raw) - (0 if entry is None else len(entry.raw)))
         edited = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = (
             frozenset({key}) if edited or (entry and entry.ours != fresh.ours) else _NONE
