@@ -52,6 +52,11 @@ class Cgroup:
             return ()
         return ("sh", "-c", f'echo $$ > {self.folder}/cgroup.procs; exec "$0" "$@"')
 
+    def close(self) -> None:
+        """Have it go, once nothing runs in it."""
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
     @property
     def most(self) -> int:
         """Most memory that was ever used, files in memory included. [B]"""

@@ -60,6 +60,7 @@ def besieged(request, site, tmp_path_factory):
             made.group, made.proxy = group, proxy
             yield made
             made.advisor.stop()
+    group.close()
 
 
 def answered(site, name, batch):
