@@ -471,6 +471,10 @@ def _from_files(
             kind[name] = (*kind.get(name, ()), lasted)
     times = [at for moments in failed.values() for at in moments if at is not None]
     start, window = _window(times, by_node)
+    if start + window > _LAST:
+        raise BadFile(
+            events, f"the node-days of {exposure} end after the year 9999; give real times"
+        )
     exposed = sum(by_node.values()) if node_days is None else node_days
     classes = {
         name: FailureEvidence(failures=len(every), node_days=exposed)
@@ -490,11 +494,21 @@ def _from_files(
     )
 
 
+_MOST_DAYS: Final = 36_525.0
+"""Node-days of one node that can be. [d]"""
+_LAST: Final = 253_402_300_799.0
+"""The end of the year 9999, in seconds of the epoch. [s]"""
+
+
 def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], float | None]:
     by_node: dict[str, float] = {}
     whole = 0.0
     for line, row in _rows(path, ("node", "node_days")):
         days = _number(row["node_days"], path, line)
+        if days > _MOST_DAYS:
+            raise BadFile(
+                path, f"line {line}: node_days {days:g} are more than a hundred years of one node"
+            )
         whole += (
             _number(row["possible_node_days"], path, line)
             if row.get("possible_node_days")
