@@ -189,7 +189,13 @@ def _count(row: Mapping[str, Any], name: str) -> int:
     value = number_of(row, name)
     if value != round(value):
         raise BadValue(name, row[name], "give a whole number")
+    if value > _MOST:
+        raise BadValue(name, row[name], "give a number up to a billion")
     return round(value)
+
+
+_MOST: Final = 1e9
+"""No run has more GPUs, sequences in a step or tokens in a sequence. [1]"""
 
 
 def seconds_of(given: Any) -> float:
