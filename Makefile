@@ -112,7 +112,7 @@ transcripts: $(STAMP) ## what README and documents show that commands print, fro
 site: $(STAMP) ## the documents as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-verify: $(STAMP) ## generated files equal their source
+verify: $(STAMP) ## generated files equal their source; licences and known vulnerabilities of the locks
 	$(BIN)/python tools/reference.py --check
 	$(BIN)/python tools/equations.py --check
 	$(BIN)/python tools/transcripts.py --check
@@ -121,6 +121,7 @@ verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/rules.py --check
 	$(BIN)/python tools/dashboards.py --check
 	$(BIN)/python tools/chart.py --check
+	$(BIN)/python tools/supply.py
 
 bench: $(STAMP) ## strategies per second, and the other figures we claim: every script, and which of them are outside their ranges
 	@bad=""; for script in benchmarks/*.py; do \
