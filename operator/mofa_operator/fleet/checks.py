@@ -85,7 +85,21 @@ def checks(site: Site) -> Iterator[Diagnosis]:
         yield from _account(site, one)
         yield from _fence(site, one)
         yield from _settings(site, one)
+    yield from _scraping(site)
     yield from pool_checks(site)
+
+
+def _scraping(site: Site) -> Iterator[Diagnosis]:
+    """Whether whoever is scraped may say that he is somebody else."""
+    for body in site.honoured:
+        namespace, name = (text_of(at(body, "metadata", word)) for word in ("namespace", "name"))
+        kind = text_of(body.get("kind")).lower()
+        yield weaker(
+            "scraping",
+            f"{kind} {namespace}/{name} has honorLabels: its targets may say that they are of another "
+            "namespace, and jobs there are contested; set overrideHonorLabels in the Prometheus",
+            f"kubectl edit -n {namespace} {kind} {name}",
+        )
 
 
 def _own_rights(site: Site) -> Iterator[Diagnosis]:

@@ -22,6 +22,7 @@ from mofa_model.kinds.shape import (
     text_of,
     under,
 )
+from mofa_model.manifest.cluster_profile import EXPORTERS
 from mofa_operator.api import Api
 from mofa_operator.api_errors import Gone, Refused
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
@@ -65,6 +66,11 @@ FENCE_BINDING: Final = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
+MONITORS: Final = (
+    Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
+    Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
+)
+"""What says whom Prometheus scrapes, where its operator is."""
 _HELM: Final = "meta.helm.sh/"
 _PART, _PART_OF = ("app.kubernetes.io/part-of",), "mofa-advisor"
 _OF_US: Final = f"{_PART[0]}={_PART_OF}"
@@ -127,6 +133,25 @@ class Site:
     """Pods of the operators."""
     refused: Mapping[Kind, str]
     """What may not be read, and what the API server said."""
+    monitors: tuple[Body, ...] = ()
+    """Who is scraped, as far as that may be seen."""
+
+    @property
+    def honoured(self) -> list[Body]:
+        """Monitors outside of exporters' namespaces that let targets say who they are."""
+        trusted = {
+            name for profile in self.fleet.store.profiles() for name in profile.spec.exporters
+        }
+        return [
+            body
+            for body in self.monitors
+            if text_of(at(body, "metadata", "namespace")) not in trusted | {*EXPORTERS}
+            and any(
+                at(one, "honorLabels") is True
+                for name in ("podMetricsEndpoints", "endpoints")
+                for one in items(at(body, "spec", name))
+            )
+        ]
 
     @cached_property
     def operators(self) -> tuple[Deployed, ...]:
@@ -183,6 +208,9 @@ async def read_site(api: Api) -> Site:
     fleet = await read_fleet(api)
     definitions = await asyncio.gather(*(defined(kind) for kind in OURS))
     lists = await asyncio.gather(*(listed(kind, _selector(kind)) for kind in _INSTALLED))
+    monitors = await asyncio.gather(*(listed(kind, None) for kind in MONITORS))
+    for kind in MONITORS:  # whoever may not see them is told nothing of them
+        refused.pop(kind, None)
     return Site(
         fleet=fleet,
         definitions={
@@ -193,6 +221,7 @@ async def read_site(api: Api) -> Site:
         },
         pods=await listed(POD, _OF_US) or (),
         refused=refused | dict(fleet.refused),
+        monitors=tuple(body for found in monitors for body in found or ()),
     )
 
 
