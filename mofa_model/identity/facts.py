@@ -275,7 +275,7 @@ def _of_megatron(shape: dict[str, Fact], settings: Sequence[Setting], trainer: s
     """What Megatron-LM takes where a shape does not say it: every head has its own keys, a layer has
     no experts, and GPT-2's vocabulary is padded to 128 rows of every tensor-parallel rank.
     """
-    if trainer != "megatron-lm" or "heads" not in shape:
+    if trainer != "megatron-lm" or not {"layers", "hidden", "heads"} <= shape.keys():
         return
     shape.setdefault("kv_heads", shape["heads"])
     shape.setdefault("experts", Fact(1, shape["heads"].source))
@@ -286,7 +286,9 @@ def _of_megatron(shape: dict[str, Fact], settings: Sequence[Setting], trainer: s
     if named is not None and "vocabulary" not in shape:
         tensor = _whole(settings, _PARALLEL["tp"])
         rows = 128 * (1 if tensor is None else tensor.value)
-        shape["vocabulary"] = Fact(-(-_GPT2 // rows) * rows, named.where)
+        padded = Fact(-(-_GPT2 // rows) * rows, named.where)
+        if _of_shape(_sizes({**shape, "vocabulary": padded}), ""):  # else data are made up
+            shape["vocabulary"] = padded
 
 
 def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
@@ -341,7 +343,7 @@ def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     tokenizer = _named(seen.settings, _TOKENIZER)
     sized = tokenizer if tokenizer is not None and _SIZED.search(tokenizer.value) else None
     if {"layers", "hidden", "heads"} <= shape.keys():
-        whole = tuple(sorted((name, fact.value) for name, fact in shape.items()))
+        whole = _sizes(shape)
         preset = model_preset(sized.value) if sized is not None else ""
         borrowed = bool(preset) and preset not in _of_shape(whole, "")
         return _shaped(seen, shape) if borrowed else sized or _shaped(seen, shape)
@@ -372,6 +374,10 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
     return None
 
 
+def _sizes(shape: Mapping[str, Fact]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, fact.value) for name, fact in shape.items()))
+
+
 def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
     """That a job names a model and gives it another number of layers, as short trials do."""
     layers, preset = shape.get("layers"), model_preset(model.value)
@@ -390,7 +396,7 @@ def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     """
     keys = (*_TOKENIZER, "model_type", *_MODEL)
     hint = " ".join(one.value for one in seen.settings if one.key in keys)
-    whole = tuple(sorted((name, fact.value) for name, fact in shape.items()))
+    whole = _sizes(shape)
     found = _of_shape(whole, hint)
     if len(found) == 1:
         return Fact(found[0], shape["layers"].source)

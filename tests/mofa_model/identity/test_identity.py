@@ -416,3 +416,20 @@ def test_a_value_of_a_branch_does_not_replace_one_that_stands_before_it():
     assert [one.texts for one in said.program_calls if one.program == "train.py"]
     assert (said.variables["A"].value, said.variables["B"].value) == ("3", "2")
     assert read_text(line.rpartition("\n")[0], "x", {}, {}).variables["A"].value == "1"
+
+
+def test_megatrons_defaults_tell_shapes_apart():
+    """Of three models of 96 layers GPT-3 by its tokenizer; mock data change no Llama; experts count."""
+    start = ["torchrun", "pretrain_gpt.py"]
+    gpt = ["--num-layers=96", "--hidden-size=12288", "--num-attention-heads=96"]
+    gpt += ["--tensor-model-parallel-size=8"]
+    words = [*start, *gpt, "--vocab-file=/data/gpt2-vocab.json"]
+    assert values(identity(job(words)))["model"] == "gpt3-175b"
+    assert "model" not in values(identity(job([*start, *gpt])))
+    llama = ["--num-layers=32", "--hidden-size=4096", "--num-attention-heads=32"]
+    llama += ["--ffn-hidden-size=14336", "--group-query-attention", "--num-query-groups=8"]
+    mock = [*start, *llama, "--mock-data", "--vocab-file=/data/gpt2-vocab.json"]
+    mock += ["--tokenizer-model=/models/Llama-3.1-8B"]
+    assert values(identity(job(mock)))["model"] == "Llama-3.1-8B"
+    experts = [*start, *llama, "--num-experts=8", "--vocab-size=32000"]
+    assert values(identity(job(experts)))["model"] == "mixtral-8x7b"
