@@ -140,6 +140,8 @@ class Advice:
     """Steps between checkpoints. [1]"""
     checkpoint_interval_seconds: Seconds | None = None
     """The same as time. [s]"""
+    recovery: str = ""
+    """Recovery plan of the first choice; empty where none was asked for."""
     nodes: int
     """Nodes that the first choice uses; those that were given where there is none. [1]"""
     gpus: int

@@ -40,6 +40,7 @@ from mofa_model.advice.predictions import (
     missing_host_memory,
     predicted,
     priced,
+    recovery_words,
     watchdog_words,
 )
 from mofa_model.advice.probes import probes
@@ -166,6 +167,7 @@ def _answered(
     request, best = result.request, first.exact
     interval = checkpoint_interval(request, best, first.nodes)
     figures = predicted(request, best, first.nodes, interval)
+    job = job_of(request, best.problem, first.nodes, best.strategy, figures.step_seconds.target)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -199,6 +201,7 @@ def _answered(
         precision=best.problem.workload.training.precision.name,
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
+        recovery="" if job.plan is None else job.plan.name,
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
         explanation=_joined(kept, *doubts, _explained(request, first, figures, interval), grade),
@@ -436,7 +439,7 @@ def _explained(
         f"{interval.steps} steps keeps ETTR at {figures.ettr.target:.1%}"
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)
-    text += watchdog_words(job, interval)
+    text += watchdog_words(job, interval) + recovery_words(request, job, interval)
     of_jobs = float(request.learned) / float(request.of_today)
     factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,12 @@ from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.search.local import LOCAL
+from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
+
+if TYPE_CHECKING:
+    from mofa_model.spec.recovery_plans import Replicas
 
 MOST_OPERATIONS: Final = 30_000
 """Operations of the longest pipeline that is replayed; a longer one has a small bubble."""
@@ -183,12 +187,32 @@ def _job(
     per_node = problem.cluster.gpus_per_node
     share = bytes_per_node(size, nodes * per_node / replicas, per_node)
     tiers = request.reliability.tiers
+    # A plan rests on more of the layout; without one a job says no more than before.
+    layout = _redundancy(problem, share, replicas, tiers) if request.recovery_plans else None
     return Job(
         nodes=nodes,
         step_time=step,
         blocking=tuple(blocking_time(tier, size, share) for tier in tiers),
         background=tuple(background_time(tier, size, share) for tier in tiers),
         reliability=request.reliability,
+        redundancy=layout,
+    )
+
+
+def _redundancy(
+    problem: SearchCase, state: Numeric, replicas: Numeric, tiers: Sequence[CheckpointTier]
+) -> Replicas:
+    """What of a layout recovery plans rest on."""
+    from mofa_model.spec.recovery_plans import Replicas
+
+    cluster = problem.cluster
+    return Replicas(
+        count=replicas,
+        state=state,
+        link=float(cluster.scale_out.bandwidth * cluster.gpus_per_node),
+        snapshot=float(max(tier.snapshot_bandwidth for tier in tiers)),
+        host_memory=float(host_memory_limit(cluster)),
+        unit=max(1.0, float(cluster.domain) / float(cluster.gpus_per_node)),
     )
 
 
@@ -219,10 +243,40 @@ def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
             else np.maximum(1.0, np.floor(request.most_interval / step))
         )
         job = _job(request, problem, nodes, step, saved, replicas)
-        ettr = best_ettr(job, most=np.minimum(most, 1e13))
+        most = np.minimum(most, 1e13)
+        ettr = (
+            most_worth(request, job, most) if request.recovery_plans else best_ettr(job, most=most)
+        )
         return np.asarray(weight * step / np.maximum(ettr, 1e-12))
 
     return finish
+
+
+def most_worth(request: Request, job: Job, most: Numeric) -> Numeric:
+    """ETTR of strategies under the best recovery plan of each, over the node time that is paid. [1]"""
+    from mofa_model.reliability.recovery import is_possible, worth_of
+
+    shape, layout = np.shape(job.step_time), cast("Replicas", job.redundancy)
+    counts = np.broadcast_to(np.asarray(layout.count, dtype=float), shape)
+    worth = np.zeros(shape)
+    for count in set(counts.ravel().tolist()):
+        mine = counts == count
+
+        def of(value: Any, mine: NDArray[np.bool_] = mine) -> Any:
+            return value[mine] if np.shape(value) == shape and shape else value
+
+        some = replace(
+            job,
+            step_time=of(job.step_time),
+            blocking=tuple(map(of, job.blocking)),
+            background=tuple(map(of, job.background)),
+            redundancy=(its := replace(layout, count=count, state=of(layout.state))),
+        )
+        for plan in request.recovery_plans:
+            if is_possible(plan, its, float(np.max(job.nodes))):
+                found = worth_of(some, plan, of(most))
+                worth[mine] = np.maximum(worth[mine], found)
+    return worth[()]
 
 
 def least_score(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> float:
@@ -232,9 +286,18 @@ def least_score(request: Request, problem: SearchCase, nodes: int, saved: Bytes)
     # No strategy beats this step and this save: the interval is free, and every rank writes.
     fastest = _job(request, problem, nodes, 1.0, saved, 1.0).blocking[0]
     shortest = max(1e-9, _SOON * float(np.max(fastest)))
+    if request.recovery_plans:  # no plan keeps more than all
+        free = replace(request, recovery_plans=(), reliability=_never_fails(request.reliability))
+        return least_score(free, problem, nodes, saved)
     score = score_of(request, problem, nodes)
     ideal = score(np.array([shortest]), np.array([saved]), np.array([1.0]))
     return float(ideal[0] / shortest)
+
+
+def _never_fails(reliability: Reliability) -> Reliability:
+    never = FailureRate(failures=0.0, exposure=1.0, exactly=0.0)
+    classes = tuple(replace(one, rate=never) for one in reliability.classes)
+    return replace(reliability, classes=classes, domains=(), spares=None)
 
 
 def job_of(
@@ -245,11 +308,49 @@ def job_of(
         of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas)
     )
     job = _job(request, problem, nodes, step, saved, replicas)
-    return replace(
+    job = replace(
         job,
         blocking=tuple(map(float, job.blocking)),
         background=tuple(map(float, job.background)),
     )
+    return _under_best_plan(request, job) if request.recovery_plans else job
+
+
+def _under_best_plan(request: Request, job: Job) -> Job:
+    """The job with the recovery plan that is worth most to it."""
+    from mofa_model.reliability.recovery import best_outcome, is_possible
+
+    given = cast("Replicas", job.redundancy)
+    layout = replace(given, count=float(given.count), state=float(given.state))
+    job = replace(job, redundancy=layout)
+    plans = [one for one in request.recovery_plans if is_possible(one, layout, float(job.nodes))]
+    if not plans:
+        return job
+    return replace(
+        job, plan=best_outcome(job, plans, most_steps(request, float(job.step_time))).plan
+    )
+
+
+def recovery_words(request: Request, job: Job, advised_interval: Interval) -> str:
+    """The recovery plan and its worth, as the end of a sentence on ETTR; else empty."""
+    if job.plan is None or job.redundancy is None:
+        return ""
+    from mofa_model.reliability.recovery import cost_of
+    from mofa_model.spec.recovery_plans import Others
+
+    bare = replace(job, plan=None)
+    gain = float(advised_interval.ettr) - float(best_interval(request, bare).ettr)
+    said = f"; recovery by {job.plan.name} is worth {100 * gain:.1f} points of it"
+    asked = cost_of(job)
+    parts = [
+        f"{job.plan.spares} spares of {float(job.redundancy.unit):g} nodes" * bool(job.plan.spares),
+        f"{units.format(float(asked.memory), 'B', 3)} of each node's memory" * bool(asked.memory),
+        f"{float(job.redundancy.count):g} whole copies of the state"
+        * (job.plan.others is not Others.STOP),
+        f"steps slower by {float(asked.slower):.1%}" * bool(asked.slower),
+    ]
+    needs = ", ".join(filter(None, parts))
+    return f"{said} and needs {needs}" if needs else said
 
 
 def watchdog_words(job: Job, advised_interval: Interval) -> str:
@@ -261,10 +362,15 @@ def watchdog_words(job: Job, advised_interval: Interval) -> str:
     return f"; a watchdog of {timeout} is worth {100 * found.worth:.1f} points of it"
 
 
+def most_steps(request: Request, step: float) -> int:
+    """Most steps between saves that were allowed. [1]"""
+    return 10**9 if request.most_interval is None else max(1, int(request.most_interval / step))
+
+
 def best_interval(request: Request, job: Job) -> Interval:
     """The recommended checkpoint interval, within the bounds that were given."""
     step = float(job.step_time)
-    most = 10**9 if request.most_interval is None else max(1, int(request.most_interval / step))
+    most = most_steps(request, step)
     found = recommend(job, most=most)
     least = min(most, int(np.ceil(request.least_interval / step)))
     return found if found.steps >= least else replace(found, steps=least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from mofa_model import presets
 from mofa_model.bands.coordinates import Coordinates
@@ -18,6 +19,9 @@ from mofa_model.spec import Calibration
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds
+
+if TYPE_CHECKING:
+    from mofa_model.spec.recovery_plans import RecoveryPlan
 
 OBJECTIVES = ("time", "throughput", "cost")
 """Least expected time to finish; least step time; least GPU-hours to finish."""
@@ -150,6 +154,8 @@ class Request:
     """The part of `learned` that the measured step of the job's own layout says. [1]"""
     learned_memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
     """The same of memory: every device holds so much more, and the band is no wider."""
+    recovery_plans: tuple[RecoveryPlan, ...] = field(default=(), metadata=LATER)
+    """Recovery plans to choose from together with the layout; none = what recovery classes say."""
     risk: Ratio = 0.1
     """Chance of being out of memory that is taken. [1]"""
     least_fits: Ratio = field(default=0.0, metadata={"since": "sizes"})

@@ -153,6 +153,8 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "memory_limit_bytes": advice.memory_limit_bytes,
         "model_version": advice.model_version,
     }
+    if advice.recovery:
+        data["recovery"] = advice.recovery
     if advice.current is not None:
         data["current"] = {
             "strategy": advice.current.text,
@@ -222,6 +224,8 @@ def _first(advice: Advice) -> Table:
         ),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
+    if advice.recovery:
+        rows.append(("recovery", advice.recovery))
     if p.duration_seconds.target:
         rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
     rows.append(("confidence", f"{float(advice.confidence):.0%}"))

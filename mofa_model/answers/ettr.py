@@ -18,6 +18,7 @@ from mofa_model.records import dataclass
 from mofa_model.reliability import interval, laws, model, paper, renewal
 from mofa_model.reliability.model import Job, ettr_curve, one_tier
 from mofa_model.tables import Column, Table
+from mofa_model.units import Ratio
 
 TRUSTED: Final = 0.05
 """Failure load below which the paper's form is right to half a point. [1]"""
@@ -120,11 +121,19 @@ def ettr(question: EttrQuestion) -> EttrAnswer:
         rows = [_varied_row(question, field, value) for value in values]
         return EttrAnswer(question=question, document={"varied": field, "rows": rows})
     job = job_of(question)
-    every = every_of(question.every, len(job.blocking))
+    every = every_of(question.every, len(bare_of(job).blocking))
     if question.method == "paper" and len(job.blocking) > 1:
         job = one_tier(job, len(job.blocking) - 1)  # the paper's one tier: every failure reads it
         every = None
     return EttrAnswer(question=question, document=_document(job, question, every), job=job)
+
+
+def bare_of(job: Job) -> Job:
+    """The job as its recovery plan makes it, for what is said of failures and saves themselves."""
+    if not model.is_planned(job):
+        return job
+    found: Job = model.recovery().planned(job).job
+    return found
 
 
 def _tables(answer: dict[str, Any]) -> list[Table]:
@@ -172,6 +181,16 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
                 f"a watchdog of {timeout} is worth {100 * best_watchdog['worth']:.1f} points here",
             )
         ]
+    if "recovery" in answer:
+        plan = answer["recovery"]
+        needs = [
+            f"{plan['spare_nodes']:g} spare nodes" * bool(plan["spare_nodes"]),
+            f"{units.format(plan['memory_bytes'], 'B', 3)} of a node's memory"
+            * bool(plan["memory_bytes"]),
+            f"steps slower by {plan['slower']:.1%}" * bool(plan["slower"]),
+        ]
+        worth = f"{plan['plan']}, worth {100 * plan['worth']:.1f} points here"
+        facts += [("recovery", ", ".join(filter(None, (worth, *needs))))]
     if "finish_s" in answer:
         facts += [("time to finish", _range(answer["finish_s"]))]
     if "deadline" in answer:
@@ -273,14 +292,16 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
         "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
         "failures_per_node_day": _rate(job, asked.level),
         "save_s": {
-            "blocking": [float(x) for x in job.blocking],
-            "background": [float(x) for x in job.background],
+            "blocking": [float(x) for x in bare_of(job).blocking],
+            "background": [float(x) for x in bare_of(job).background],
         },
         "scatter": _scatter(
             job, steps, best.every, units.parse(asked.window, "s", field="--window")
         ),
         "budget": model.budget(job, steps, best.every),
     }
+    if job.plan is not None:
+        document["recovery"] = _recovery(job, best.ettr)
     if (best_watchdog := interval.watchdog(job, steps, best.every)) is not None:
         document["watchdog"] = {"timeout_s": best_watchdog.timeout, "worth": best_watchdog.worth}
     if asked.method == "paper":
@@ -289,6 +310,22 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
     if asked.total_steps:
         document |= _ending(job, steps, best.every, asked)
     return document
+
+
+def _recovery(job: Job, best_ettr: Ratio) -> dict[str, Any]:
+    """The recovery plan of a job, what it is worth and what it costs."""
+    from mofa_model.reliability.recovery import cost_of
+
+    costs = cost_of(job)
+    without = interval.recommend(replace(job, plan=None)).ettr
+    return {
+        "plan": str(job.plan and job.plan.name),
+        "worth": float(best_ettr - without),
+        "spare_nodes": float(costs.standing_by * job.nodes),
+        "slower": float(costs.slower),
+        "memory_bytes": float(costs.memory),
+        "traffic_bytes": float(costs.traffic),
+    }
 
 
 def curve(
@@ -372,6 +409,7 @@ def _rate(job: Job, level: float) -> dict[str, float]:
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
     """Standard deviation of one run's ETTR; of several tiers the one that most failures read."""
+    job = bare_of(job)
     rate = float(model.failure_rate(job))
     sources = laws.sources_of(job.reliability)
     busiest = max(

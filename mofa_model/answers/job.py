@@ -10,6 +10,7 @@ from mofa_model import units
 from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
+from mofa_model.reliability.interval import MOST_STEPS
 from mofa_model.reliability.model import Job
 from mofa_model.reliability.rates import JEFFREYS
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -57,13 +58,34 @@ def job_of(question: ReliabilityQuestion) -> Job:
         reliability = _fitted(reliability, storage, len(blocking))
     if question.hang is not None:
         reliability = replace(reliability, hangs=hangs_of(question.hang))
-    return Job(
+    job = Job(
         nodes=question.nodes,
         step_time=time_of(question.step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
         reliability=reliability,
     )
+    return _planned(question, job) if question.recovery else job
+
+
+def _planned(asked: ReliabilityQuestion, job: Job) -> Job:
+    """The job under the recovery plan that is worth most of those that are asked for."""
+    from mofa_model.reliability.recovery import best_outcome, is_possible
+    from mofa_model.spec.recovery_plans import Replicas, plans_of
+
+    plans, state = plans_of(tuple(asked.recovery)), 0.0
+    if any(one.peers for one in plans):
+        if asked.checkpoint_size is None and asked.model is None:
+            right = "give --checkpoint-size or --model with it: copies on peers have its size"
+            raise BadValue("--recovery", ",".join(asked.recovery), right)
+        shards = asked.nodes * asked.gpus_per_node / asked.replicas
+        state = float(checkpoint.bytes_per_node(_size(asked), shards, asked.gpus_per_node))
+    job = replace(job, redundancy=(layout := Replicas(count=asked.replicas, state=state)))
+    possible = [one for one in plans if is_possible(one, layout, float(job.nodes))]
+    if not possible:
+        right = "give --replicas 2 or more: no replica can go on, nor a job shrink, with one"
+        raise BadValue("--recovery", ",".join(asked.recovery), right)
+    return replace(job, plan=best_outcome(job, possible, int(MOST_STEPS)).plan)
 
 
 def _described(
@@ -293,16 +315,23 @@ def _law_of(text: str) -> FailureLaw:
 
 
 def hangs_of(text: str) -> Hangs:
-    """Failures that have to be noticed first: after what time, and which share of all."""
-    timeout, _, share = text.partition(":")
+    """Failures that have to be noticed first: after what time, which share of all, and pauses
+    that a watchdog takes for one.
+    """
+    timeout, share, *pauses = [*text.split(":"), ""][: max(2, text.count(":") + 1)]
     found = _number_of(share, "--hang") if share else 1.0
-    if not 0 <= found <= 1:
+    if not 0 <= found <= 1 or len(pauses) not in {0, 2, 3, 4}:
         raise BadValue(
             "--hang",
             text,
-            "write TIMEOUT[:SHARE] with a share between 0 and 1, for example 15min:0.3",
+            "write TIMEOUT[:SHARE[:PAUSES:MEAN[:LAW[:CV]]]] with a share between 0 and 1 and pauses "
+            "a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1",
         )
-    return Hangs(timeout=time_of(timeout, "--hang"), share=found)
+    hangs = Hangs(timeout=time_of(timeout, "--hang"), share=found)
+    if not pauses:
+        return hangs
+    often = _number_of(pauses[0], "--hang") / units.DAY
+    return replace(hangs, pauses=often, pause=_recovery_of(pauses[1:], "--hang"))
 
 
 def _times_of(text: str, field: str) -> tuple[float, ...]:

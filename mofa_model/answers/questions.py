@@ -35,7 +35,12 @@ _CHECKPOINTS: Final = "checkpoints; lists by commas, nearest tier first"
 _RUNS: Final = "short runs"
 _SIMULATION: Final = "simulation"
 _HANG: Final = (
-    "failures that end no process until this timeout, and their share of all, for example 15min:0.3"
+    "failures that end no process until this timeout, and their share of all, for example 15min:0.3;"
+    " PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as 24:5min"
+)
+_PLANS: Final = (
+    "recovery plans to choose from, NAME[:KEY=VALUE…][+NAME]: restart, in-place, retry, stand-in,"
+    " warm, cold, peer, replica, shrink; or any (docs/reliability.md)"
 )
 _MOST_STEPS: Final = (1, 1e9)
 
@@ -259,6 +264,7 @@ class LayoutQuestion(TrainingQuestion):
     hang: str | None = option(
         text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
     )
+    recovery: Names = option(names, "--recovery PLAN[,…]", _PLANS, default=())
     checkpoint_bandwidth: str | None = option(
         text, "--checkpoint-bandwidth BW", "what a node writes to storage (default: 2 GB/s)"
     )
@@ -484,6 +490,14 @@ class ReliabilityQuestion(UserQuestion):
     )
     hang: str | None = option(
         text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
+    )
+    recovery: Names = option(names, "--recovery PLAN[,…]", _PLANS, default=())
+    replicas: int = option(
+        whole,
+        "--replicas N",
+        "whole copies of the state that the layout has, for --recovery",
+        default=1,
+        bounds=(1, 1e7),
     )
     idle_recovery: bool = option(
         switch, "--idle-recovery", "nothing fails while the job recovers", default=False

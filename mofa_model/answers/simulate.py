@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mofa_model import output, units
 from mofa_model.answers.answer import UserAnswer, asked_by
+from mofa_model.answers.ettr import bare_of
 from mofa_model.answers.job import every_of, job_of, time_of
 from mofa_model.answers.questions import SimulateQuestion
+from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 from mofa_model.units import Range
 
 if TYPE_CHECKING:
     from mofa_model.reliability.model import Job
+    from mofa_model.simulator.planned import PlannedScenario
     from mofa_model.simulator.runs import Runs, TimelineStretch
     from mofa_model.simulator.scenario import Scenario
 
@@ -63,13 +67,12 @@ def simulate(
     from mofa_model.simulator import runs
 
     job = job_of(question)
-    every = every_of(question.every, len(job.blocking))
-    if question.interval is None or (every is None and len(job.blocking) > 1):
+    every = every_of(question.every, len(bare_of(job).blocking))
+    if question.interval is None or (every is None and len(bare_of(job).blocking) > 1):
         best = interval.recommend(job, every=every)
         steps, every = question.interval or best.steps, best.every
     else:
         steps, every = question.interval, every or (1,)
-    scenario = scenario_of(job, steps, every)
     duration = time_of(question.duration, "--duration", least=1e-9)
     seen = [0.0]
 
@@ -77,6 +80,9 @@ def simulate(
         advance(share - seen[0])
         seen[0] = share
 
+    if model.is_planned(job):
+        return _under_plan(question, job, steps, every, duration, progress)
+    scenario = scenario_of(job, steps, every)
     result = runs.simulate_runs(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
@@ -88,6 +94,104 @@ def simulate(
     )
     document["timeline"] = document["timeline"][: question.timeline]
     return SimulateAnswer(question=question, document=document)
+
+
+def _under_plan(
+    question: SimulateQuestion,
+    job: Job,
+    steps: int,
+    every: tuple[int, ...],
+    duration: float,
+    progress: Callable[[float], None],
+) -> SimulateAnswer:
+    """Runs under a recovery plan, with nodes, spares and replicas one by one."""
+    from mofa_model.reliability import model
+    from mofa_model.simulator.planned import simulate_planned
+
+    if question.timeline:
+        raise BadValue("--timeline", question.timeline, "leave it out with --recovery")
+    scenario = planned_scenario(job, steps, every)
+    result = simulate_planned(
+        scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
+    )
+    document = _document(result, float(model.ettr(job, steps, every)), steps, every, ())
+    if job.plan is not None:
+        document["recovery"] = job.plan.name
+    return SimulateAnswer(question=question, document=document)
+
+
+def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedScenario:
+    """The job under its recovery plan as the simulator of plans takes it."""
+    import math
+
+    from mofa_model.reliability import laws, model
+    from mofa_model.reliability.recovery import needs_node, stops_job
+    from mofa_model.simulator import planned as events
+    from mofa_model.spec.recovery_plans import PLANS, Replicas
+    from mofa_model.spec.reliability import RecoveryTime
+
+    plan, rel = job.plan or PLANS["classes"], job.reliability
+    layout = job.redundancy or Replicas()
+    if rel.law.kind != "exponential" or not rel.failures_during_recovery:
+        raise BadValue("--law", rel.law.kind, "nodes fail one by one: leave it out with --recovery")
+    nodes, count = int(job.nodes), int(min(float(layout.count), float(job.nodes)))
+    copied = plan.peers > 0
+    sources = laws.sources_of(replace(rel, hangs=None))
+    small = {d.name for d in rel.domains if d.nodes <= nodes / count}
+
+    def takes(name: str) -> str:
+        if name in {d.name for d in rel.domains}:
+            return events.DOMAIN if name in small else events.JOB
+        if stops_job(name):
+            return events.JOB
+        return events.NODE if needs_node(name) else events.PROCESS
+
+    def cause(source: laws.FailureSource) -> events.PlannedCause:
+        what = takes(source.name)
+        deep = copied and what == events.JOB
+        tier = source.tier + 1 if deep else 0 if copied else source.tier
+        draw = events.drawn(*source.recovery_laws)
+        return events.PlannedCause(share=source.share, recovery=draw, takes=what, tier=tier)
+
+    hangs, state = rel.hangs, float(layout.state)
+    repair = RecoveryTime(mean=rel.repair, law="exponential")
+    return events.PlannedScenario(
+        nodes=nodes,
+        rate=float(model.failure_rate(job)) / nodes,
+        kinds=tuple(map(cause, sources)),
+        step_time=float(job.step_time),
+        steps=int(steps),
+        every=every,
+        blocking=(*((state / float(layout.snapshot),) * copied), *map(float, job.blocking)),
+        background=(
+            *((state / min(plan.peer_bandwidth, float(layout.link)),) * copied),
+            *map(float, job.background),
+        ),
+        slowdown=float(rel.slowdown),
+        whole=plan.whole,
+        attempts=plan.attempts,
+        attempt=plan.attempt,
+        success=plan.success,
+        spares=plan.spares,
+        takeover=plan.takeover,
+        refill=events.drawn(RecoveryTime(mean=plan.refill, law="exponential")),
+        sharers=plan.jobs,
+        group=plan.peers,
+        replicas=count,
+        others=plan.others.value,
+        stall=plan.stall,
+        rejoin=plan.rejoin,
+        micro_batches=int(layout.micro_batches)
+        if plan.keeps_batch and math.isfinite(float(layout.micro_batches))
+        else 0,
+        stages=int(layout.stages),
+        hang_time=0.0 if hangs is None else min(plan.watchdog, float(hangs.timeout)),
+        hang_share=0.0 if hangs is None else float(hangs.share),
+        pauses=0.0 if hangs is None else float(hangs.pauses),
+        pause=events.NEVER if hangs is None else events.drawn(hangs.pause),
+        broken=rel.spares,
+        repair=events.drawn(repair),
+    )
 
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:

@@ -21,6 +21,7 @@ from mofa_model.spec.tuning import Loss, Task, read_targets
 if TYPE_CHECKING:
     from mofa_model.advice import ByTrainer, Request
     from mofa_model.search import SearchCase
+    from mofa_model.spec.recovery_plans import RecoveryPlan
     from mofa_model.strategy import Strategy
 
 _NEEDED: Final = {
@@ -226,11 +227,20 @@ def request_of(asked: LayoutQuestion) -> Request:
         trainers=trainers_of(asked, problems),
         constraints=tuple(asked.constraints),
         lifted=lifted(asked),
+        recovery_plans=_plans(asked),
         risk=asked.risk,
         odds=not asked.by_estimate,
         checkpoint_bytes=size_of(size) if size else None,
         current=layout_of(current, problems[0], "--current") if current else None,
     )
+
+
+def _plans(asked: LayoutQuestion) -> tuple[RecoveryPlan, ...]:
+    if not asked.recovery:
+        return ()
+    from mofa_model.spec.recovery_plans import plans_of
+
+    return plans_of(tuple(asked.recovery))
 
 
 def lifted(asked: LayoutQuestion) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ that is.
     renewal     the exact model of one tier: closed form for Poisson failures, optimum, scatter
     tiers       the exact model of nested tiers
     model       ETTR of a job, by the form that is exact for it, with its band and its losses
+    recovery    what a recovery plan makes of a job: spares, peers, replicas that go on, shrinking
     interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
     prospects   what the next days bring: interruptions, ETTR, finish date; whether bands held
     remedies    what would have helped a pool: its past replayed through alternatives

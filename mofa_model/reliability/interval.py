@@ -118,6 +118,10 @@ def recommend(
     """
     if most < 1:
         raise BadValue("most", most, "give at least one step")
+    if model.is_planned(job):
+        found = model.recovery().planned(job)
+        best = recommend(found.job, every=every, most=most)
+        return replace(best, ettr=best.ettr * found.kept)
     if len(job.blocking) > 1:
         return _nested(job, every, most)
     curve = _curve(job, (1,))
@@ -150,6 +154,10 @@ def departure(job: Job, advised_interval: Interval) -> Departure:
 
 def _curve(job: Job, every: tuple[int, ...]) -> Curve:
     """ETTR of a job over numbers of steps."""
+    if model.is_planned(job):
+        found = model.recovery().planned(job)
+        under = _curve(found.job, every)
+        return lambda steps: np.asarray(under(steps) * found.kept)
     if len(job.blocking) == 1:
         at = model.ettr_at(job)
         return lambda steps: np.asarray(at(steps))
@@ -336,6 +344,10 @@ def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
     Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by
     a point or so.
     """
+    if model.is_planned(job):
+        found = model.recovery().planned(job)
+        under: Ratio = best_ettr(found.job, most) * found.kept
+        return under
     steps = nearest_steps(job, most)
     law = job.reliability.law
     if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
@@ -441,6 +453,10 @@ STEPS: Final = 5
 """Steps that may be missing before a run hangs, as the alert on stuck jobs has it. [1]"""
 
 
+_MINUTES: Final = 120
+"""Timeouts that are tried where pauses are known."""
+
+
 @dataclass(frozen=True)
 class Watchdog:
     """A watchdog, and what it is worth."""
@@ -452,8 +468,10 @@ class Watchdog:
 
 
 def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
-    """The shortest watchdog that lets five steps and a save pass, in whole minutes; None where
-    hangs end no later. Ours. [s, 1]
+    """The watchdog that is worth most, in whole minutes; None where hangs end no later. Ours. [s, 1]
+
+    It lets five steps and a save pass. Where pauses without a step are known, a longer one may be
+    worth more, because it ends fewer of them.
 
     >>> from mofa_model.spec.reliability import Hangs, Reliability, paper_classes
     >>> hung = Reliability(classes=paper_classes(), hangs=Hangs(timeout=900.0))
@@ -466,11 +484,23 @@ def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
     if hangs is None:
         return None
     longest = STEPS * float(job.step_time) + max(float(x) for x in job.blocking)
-    timeout = 60.0 * float(np.ceil(max(LEAST, longest) / 60.0))
-    if timeout >= hangs.timeout:
+    least = 60.0 * float(np.ceil(max(LEAST, longest) / 60.0))
+    if least >= hangs.timeout:
         return None
-    sooner = replace(
-        job, reliability=replace(job.reliability, hangs=replace(hangs, timeout=timeout))
+
+    def at(timeout: float) -> float:
+        ended = replace(hangs, timeout=timeout)
+        return float(
+            model.ettr(
+                replace(job, reliability=replace(job.reliability, hangs=ended)), steps, every
+            )
+        )
+
+    tried = (
+        [least]
+        if not hangs.pauses
+        else list(np.arange(least, float(hangs.timeout), 60.0)[:_MINUTES])
     )
-    gain = model.ettr(sooner, steps, every) - model.ettr(job, steps, every)
-    return Watchdog(timeout, float(gain))
+    best = max(tried, key=at)
+    worth = at(best) - float(model.ettr(job, steps, every))
+    return Watchdog(float(best), worth) if worth > 0 or not hangs.pauses else None

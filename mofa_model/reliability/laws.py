@@ -69,7 +69,12 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """Causes of failure with their shares; hangs apart. Source: Poisson processes add. []"""
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
     causes = [
-        (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier)
+        (
+            c.name,
+            c.rate.mean,
+            (*(queue if c.queues else ()), *(() if c.wait is None else (c.wait,)), c.recovery),
+            c.tier,
+        )
         for c in reliability.classes
     ]
     causes += [

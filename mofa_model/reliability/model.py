@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -36,6 +39,11 @@ from mofa_model.reliability.tiers import ettr as tiers_ettr
 from mofa_model.spec.reliability import Reliability
 from mofa_model.units import Count, Numeric, Range, Ratio, Seconds
 
+if TYPE_CHECKING:
+    from mofa_model.spec.recovery_plans import RecoveryPlan, Replicas
+
+NO_REPLICA: Final = "no replica left"
+"""What the failure of the last replica of a job is called."""
 _MOST_SPARES = 100_000
 
 
@@ -74,6 +82,10 @@ class Job:
     """How the machines fail and come back."""
     rate_scale: Ratio = 1.0
     """Factor on all failure rates. [1]"""
+    plan: RecoveryPlan | None = None
+    """What the job does when something fails; None = as its recovery classes say."""
+    redundancy: Replicas | None = None
+    """What of its layout the plan rests on."""
 
     def __post_init__(self) -> None:
         positive(nodes=self.nodes, step_time=self.step_time)
@@ -131,9 +143,26 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     Waiting for a repaired node is included where spares are limited; initialisation is not (see
     `interval.finish_time`).
     """
+    if is_planned(job):
+        found = recovery().planned(job)
+        under: Ratio = ettr(found.job, steps, every) * found.kept
+        return under
     if len(job.blocking) == 1:
         return ettr_at(job)(steps)
     return _nested(job, float(steps), every) * available(job)
+
+
+def is_planned(job: Job) -> bool:
+    """Whether something happens at a failure that recovery classes do not say: a recovery plan, or
+    false alarms of a watchdog.
+    """
+    hangs = job.reliability.hangs
+    return job.plan is not None or (hangs is not None and hangs.pauses > 0)
+
+
+def recovery() -> ModuleType:
+    """What prices recovery plans; imported only where one is asked for."""
+    return import_module("mofa_model.reliability.recovery")
 
 
 def ettr_at(job: Job) -> Callable[[Count], Ratio]:
@@ -286,7 +315,7 @@ def ettr_curve(
 
     def values(scale: float) -> list[float]:
         scaled = replace(job, rate_scale=scale)
-        if len(job.blocking) == 1:
+        if len(every) == 1:
             return [float(x) for x in np.atleast_1d(ettr(scaled, at))]
         return [float(ettr(scaled, k, every)) for k in at]
 
@@ -316,6 +345,8 @@ def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, f
     >>> round(found["training"], 3), round(found["saving"], 3)
     (0.908, 0.031)
     """
+    if is_planned(job):
+        return _planned_budget(job, steps, every)
     there = float(available(job))
     training = float(ettr(job, steps, every))
     tiers = _tiers_of(job, steps, every)
@@ -334,6 +365,21 @@ def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, f
         **{f"recovering, {name}": part for name, part in recovering.items()},
         **{f"work redone, {name}": part for name, part in redone.items()},
     }
+
+
+def _planned_budget(job: Job, steps: float, every: tuple[int, ...]) -> dict[str, float]:
+    """The budget of a job under a recovery plan; what ends its last replica is one cause."""
+    found = recovery().planned(job)
+    parts = budget(found.job, steps, every)
+    kept = parts["training"] * float(found.kept)
+    away = {"replicas away": parts["training"] - kept} if found.kept < 1 else {}
+    told: dict[str, float] = {"training": kept, **away}
+    for name, part in parts.items():
+        what, last = name.partition(", ")[0], name.rpartition(", ")[2]
+        kind = f"{what}, {last}" if last == NO_REPLICA else name
+        if name != "training":
+            told[kind] = told.get(kind, 0.0) + part
+    return told
 
 
 def _recovery(job: Job) -> tuple[dict[str, float], float]:

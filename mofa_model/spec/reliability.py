@@ -104,6 +104,8 @@ class FailureMode:
     """Index of the nearest checkpoint tier that survives the failure."""
     queues: bool = False
     """Whether the recovery waits in the scheduler's queue first."""
+    wait: RecoveryTime | None = field(default=None, metadata=LATER)
+    """What passes before the recovery begins, such as restarts that mend nothing."""
 
     def __post_init__(self) -> None:
         not_negative(tier=self.tier)
@@ -199,9 +201,14 @@ class Hangs:
     [s]"""
     share: float = 1.0
     """Their share of all failures. [1]"""
+    pauses: float = field(default=0.0, metadata=LATER)
+    """Pauses without a step, such as evaluations: one that outlasts the timeout is ended, too.
+    [1/s]"""
+    pause: RecoveryTime = field(default=RecoveryTime(mean=0.0), metadata=LATER)
+    """How long such a pause is."""
 
     def __post_init__(self) -> None:
-        not_negative(hang_timeout=self.timeout)
+        not_negative(hang_timeout=self.timeout, pauses=self.pauses)
         share(hang_share=self.share)
 
 
