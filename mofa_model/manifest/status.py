@@ -45,6 +45,17 @@ class Lost(Part):
     """How much so far."""
 
 
+class Finish(Part):
+    """A date with the bounds that hold four times of five."""
+
+    p10: Moment
+    """It finishes before this once in ten times."""
+    p50: Moment
+    """As often before as after this."""
+    p90: Moment
+    """After this once in ten times."""
+
+
 class Observed(Part):
     """What the running job does."""
 
@@ -60,6 +71,9 @@ class Observed(Part):
     """Last finished step."""
     checkpoint_interval_seconds: Seconds | None = None
     """Interval between checkpoints that is really used."""
+    finish: Finish | None = None
+    """When it has finished its tokens, at the pace that is seen and with the stops of the pool's past
+    days; missing = its tokens or a fortnight of the pool's account are not known."""
     ettr: Decimal | None = None
     """Effective training time ratio so far, of the time in which it neither waited in a queue nor
     was suspended."""

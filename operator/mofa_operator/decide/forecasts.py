@@ -50,7 +50,7 @@ def forecasts(
         past = by_name.get(name, {})
         if name in known or yesterday not in past:
             continue
-        coming = prospect(_on_end(past, today), WEEK)
+        coming = prospect(days_on_end(past, today), WEEK)
         if coming is not None and past[yesterday].held > 0:
             kept.append(
                 Forecast(
@@ -91,10 +91,10 @@ def trained_days(days: Iterable[Day], before: str) -> dict[str, dict[str, Traine
     return dict(found)
 
 
-def _on_end(past: Mapping[str, TrainedDay], until: str) -> list[TrainedDay]:
+def days_on_end(by_date: Mapping[str, TrainedDay], until: str) -> list[TrainedDay]:
     """The days before a date that follow each other."""
     at, found = calendar.fromisoformat(until) - timedelta(days=1), []
-    while (day := past.get(at.isoformat())) is not None:
+    while (day := by_date.get(at.isoformat())) is not None:
         found.append(day)
         at -= timedelta(days=1)
     return found[::-1]

@@ -26,6 +26,7 @@ from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
+from mofa_operator.decide.finish import finish
 from mofa_operator.decide.status import (
     NewCondition,
     State,
@@ -129,7 +130,7 @@ def observed_status(
     shown = new if is_written else old
     available, accurate = _found(shown, snapshot, answer)
     return ObservedStatus(
-        observed=fresh if is_written else stands,
+        observed=fresh | finish(snapshot, answer, running) if is_written else stands,
         record=running.record if is_written else job.record,
         new_conditions=(available, _stuck(snapshot, step_due) or accurate),
         memory_condition=memory_found(shown, answer),

@@ -1,0 +1,46 @@
+"""The date on which a running job finishes, with P10 and P90: from its step, and from the days of its pool's account. Pure."""
+
+from __future__ import annotations
+
+from mofa_model.kinds.shape import part
+from mofa_model.reliability.prospects import LEAST_DAYS, finish_days
+from mofa_model.units import DAY
+from mofa_operator.decide.forecasts import days_on_end, trained_days
+from mofa_operator.decide.status import moment
+from mofa_operator.decision import Answer
+from mofa_operator.evidence import date_of
+from mofa_operator.objects import Written, figure
+from mofa_operator.snapshot import JobSnapshot, Running
+
+
+def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
+    """`finish` of `status.observed`; empty where the tokens, the step or a fortnight's account are not
+    known.
+    """
+    left = training_left(answer, running)
+    if left is None or snapshot.profile is None:
+        return {}
+    today = date_of(snapshot.now)
+    known = trained_days(snapshot.profile.days, before=today)
+    names = [one.key.full_name for one in (snapshot.target, snapshot.job) if one is not None]
+    of_job = (days_on_end(known.get(name, {}), today) for name in names)
+    past = next((days for days in of_job if len(days) >= LEAST_DAYS), None)
+    past = days_on_end(known.get("", {}), today) if past is None else past
+    found = finish_days(past, left)
+    if found is None:
+        return {}
+    ends = {"p10": found.lower, "p50": found.target, "p90": found.upper}
+    return {"finish": {name: moment(snapshot.now + days * DAY) for name, days in ends.items()}}
+
+
+def training_left(answer: Answer, running: Running) -> float | None:
+    """Training that is left at the pace that is seen, if nothing stopped it; None = not known. [d]"""
+    told = part(answer.status, "recommendation", "predicted", "durationSeconds")
+    duration, seen = figure(told.get("target")), figure(running.step_seconds)
+    ettr, step = (answer.predicted.get(name) for name in ("ettr", "step_seconds"))
+    if not duration or not seen or ettr is None or step is None or running.step is None:
+        return None
+    if duration < 0 or seen < 0 or step.target <= 0 or running.step < 0:
+        return None
+    steps = duration * ettr.target / step.target
+    return max(0.0, steps - running.step) * seen / DAY
