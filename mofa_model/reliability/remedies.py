@@ -64,7 +64,7 @@ _FORTNIGHT: Final = 14.0
 """Span by which the clustering of a node's failures is judged. [d]"""
 _DRAWS: Final = 400
 """Draws of a band. [1]"""
-_GUESS: Final = 0.5
+_GUESS: Final = 0.8
 """Spread of the logarithm of lost work that is an estimate. Ours. [1]"""
 _WEEKS: Final = 6
 """Weeks from which on weeks are drawn; days, where there are fewer. [1]"""
@@ -486,7 +486,8 @@ class _Replay:
         again = np.asarray(work) if len(work) else none
         scale = self._holds / HOUR * self._settings.gpus_per_node
         gained = (shorter + again) * scale
-        guessed = again * scale if self._past.lost_work_is_guessed else none
+        lost = np.array([one.lost_work for one in self._stops]) * (again != 0)
+        guessed = lost * scale if self._past.lost_work_is_guessed else none
         return Remedy(
             name=name,
             gain=self._band(gained, self._block, guessed, blamed=blamed, cost=cost),
@@ -511,7 +512,7 @@ class _Replay:
         drawn = weights * (self._blamed if blamed else 1.0)
         sums = drawn @ gained
         if guessed is not None and guessed.any():
-            factor = np.exp(_GUESS * self._draws.standard_normal(_DRAWS) - _GUESS**2 / 2)
+            factor = np.exp(_GUESS * self._draws.standard_normal(_DRAWS))
             sums += (factor - 1) * (drawn @ guessed)
         low, high = np.quantile(sums - cost, _ends(self._settings.level))
         mean = float(odds @ gained) - cost
