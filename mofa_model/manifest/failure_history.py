@@ -311,6 +311,25 @@ class ForecastPart(Part):
     """The interruptions that came."""
 
 
+class LastingPart(Part):
+    """A repair of a node, or an outage of a job."""
+
+    atomic = True
+
+    kind: Literal["node", "job"]
+    """Of what."""
+    name: Annotated[str, Field(max_length=600)]
+    """The node, or the job as namespace/name."""
+    since: Moment
+    """When it began."""
+    cause: Annotated[str, Field(max_length=40)]
+    """Why, as far as was known then."""
+    nodes: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=1000)] = Field(
+        default_factory=list
+    )
+    """Of a job: the nodes that it had."""
+
+
 class FailureLedgerStatus(Part):
     """What was counted of a pool, by days and by weeks."""
 
@@ -331,9 +350,8 @@ class FailureLedgerStatus(Part):
     and what came."""
     counted_by: Annotated[str, Field(max_length=64)] | None = None
     """Version and rules by which Prometheus' days were counted: with others they are read anew."""
-    repairing: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=1000)] = (
-        Field(default_factory=list)
-    )
-    """Nodes that were in repair, behind cordons or taints that are no configuration."""
+    lasting: Annotated[list[LastingPart], Field(max_length=1000)] = Field(default_factory=list)
+    """What had begun on settled days and was not over six hours before their end, where an operator
+    that starts reads on: so it knows since when and why."""
     time: Moment | None = None
     """When it was written: a few times a day, and only when it changed."""

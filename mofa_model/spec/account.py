@@ -10,14 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from mofa_model.records import dataclass
+from mofa_model.spec.incident_causes import IncidentCause
 
 DIGITS: Final = 4
 """Of the node-days of a row: a ten-thousandth is nine seconds of a node. [1]"""
 START: Final = "start"
 """The cause of what comes before the first step of a job: nothing had stopped."""
+SAVES: Final = "saves"
+"""The cause of time in which a job saved: no incident, and the price of losing less to one."""
 NO_JOB: Final = "no-job"
 """The cause of time in which no job wanted a node."""
 _NAMED: Final = 3
@@ -31,6 +34,8 @@ class NodeState(StrEnum):
     """It trained, and the work was kept."""
     REDONE = "redone"
     """It trained, and the work was lost and done again."""
+    SAVING = "saving"
+    """Its job trained, and a save held it up."""
     RESTARTING = "restarting"
     """Its job stood still, and its pods were not replaced yet."""
     QUEUE = "queue"
@@ -72,6 +77,20 @@ class NodeTime:
     """
     incidents: tuple[str, ...] = ()
     """Ids of the incidents that cost most, the costliest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lasting:
+    """What had begun before the time that is read, and was not over then."""
+
+    kind: Literal["node", "job"]
+    name: str
+    """The node, or the job as namespace/name."""
+    since: float
+    """In seconds of the epoch. [s]"""
+    cause: IncidentCause
+    nodes: tuple[str, ...] = ()
+    """Of a job: the nodes that it had."""
 
 
 def summed(account: Iterable[NodeTime], *keys: str) -> tuple[NodeTime, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mofa_model.manifest.failure_history import account_in, evidence_in, number
 from mofa_model.reliability.prospects import WEEK, BandCount, ScoredBand, calibration, misses
-from mofa_model.spec.account import NodeTime
+from mofa_model.spec.account import Lasting, NodeTime
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 
@@ -166,8 +166,8 @@ class SettledDays:
     """Whether interruptions of jobs are its evidence, and not nodes that failed."""
     node_days: float
     """Exposure of these days. [node d]"""
-    repairing: frozenset[str] = frozenset()
-    """Nodes that were in repair when it was written."""
+    lasting: tuple[Lasting, ...] = ()
+    """What had begun on these days and was not over where reading begins again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

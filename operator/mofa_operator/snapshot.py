@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from mofa_model.kinds.shape import Body
+from mofa_model.spec.account import Lasting
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.evidence import Day, JobEvidence
@@ -90,6 +91,8 @@ class Running:
     """Effective training time ratio since `since`. [1]"""
     checkpoint_interval: float | None = None
     """Interval that is really used. [s]"""
+    save_seconds: float | None = None
+    """For how long a save holds up training, as its trainer's log shows. [s]"""
     sequence_length: int | None = None
     """Tokens in a sequence, as its trainer says. [1]"""
     global_batch: int | None = None
@@ -280,8 +283,8 @@ class History:
     """Median time of each phase of recovery that was seen. [s]"""
     counted_by: str = ""
     """Version and rules by which it was counted; empty = not by Prometheus."""
-    repairing: tuple[str, ...] = ()
-    """Nodes that are in repair now."""
+    lasting: tuple[Lasting, ...] = ()
+    """What had begun on its settled days and was not over where reading begins again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,6 +33,7 @@ from operator_objects import profile_with
 from mofa_model.cli import main
 from mofa_operator.decide import ledger
 from mofa_operator.evidence import date_of
+from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.observe.history import history
 from mofa_operator.observe.history.history import KnownSamples
 from mofa_operator.observe.progress.telemetry import JobSeries, running
@@ -151,12 +152,13 @@ def test_what_was_lost_is_put_down_by_how_often_each_job_saves(serve):
 
     async def saves():
         asked.append(1)
-        return {"research/pretrain-a": 60.0, "research/pretrain-b": 60.0}
+        often = JobFacts(saves_every=60.0)
+        return {"research/pretrain-a": often, "research/pretrain-b": often}
 
-    async def ask(saves=None, accounts=None):
+    async def ask(facts=None, accounts=None):
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
             return await history.read_history(
-                prometheus, profile(days=9), END, known_accounts=accounts, saves=saves
+                prometheus, profile(days=9), END, known_accounts=accounts, ask_facts=facts
             )
 
     def estimated(found):

@@ -10,9 +10,10 @@ from operator_objects import ACCOUNT, NOW, job_set, known_pool, node, profile, r
 from prometheus_client import CollectorRegistry, generate_latest
 
 from mofa_model.kinds import JOB_SET
-from mofa_model.spec.account import NodeState, NodeTime, capacity, node_days_lost, summed
+from mofa_model.spec.account import Lasting, NodeState, NodeTime, capacity, node_days_lost, summed
+from mofa_model.spec.incident_causes import CAUSES
 from mofa_operator.control.pages import Pages
-from mofa_operator.decide.ledger import ledger_status, merged, trimmed
+from mofa_operator.decide.ledger import ledger_status, merged, settled_days, trimmed
 from mofa_operator.evidence import PROMETHEUS, Day, account_of, date_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.survey import lines_of
@@ -150,3 +151,28 @@ def test_a_ledger_names_the_jobs_that_lost_most_for_five_weeks_and_keeps_every_n
     assert {one.job for one in new} == {"", *(f"ml/{n}" for n in range(21, 41))}
     assert capacity(old) == capacity(new) == 0.82
     assert [one.node_days for one in summed(new)] == [0.82]
+
+
+def test_what_lasts_over_settled_days_is_kept_with_since_when_and_why():
+    lasting = (
+        Lasting(
+            kind="job", name="ns/js", since=NOW - 90000, cause=CAUSES["hang"], nodes=("a", "b")
+        ),
+        Lasting(kind="node", name="c", since=NOW - 12 * DAY, cause=CAUSES["gpu-lost"]),
+    )
+    body = profile("east", ready=3)
+    history = replace(known_pool().snapshot.history, counted_by="rules", lasting=lasting)
+    day = replace(history.days[0], settled=True)
+    ledger = ledger_status(live(CLUSTER_PROFILE, body), [day], (), NOW, history)
+
+    def read_back(status):
+        meta = {"name": "east", "ownerReferences": [{"uid": body["metadata"]["uid"]}]}
+        store = Store()
+        store.put(FAILURE_LEDGER, {"metadata": meta, "status": json.loads(json.dumps(status))})
+        store.put(CLUSTER_PROFILE, body)
+        (pool,) = store.profiles()
+        return settled_days(pool).lasting
+
+    assert read_back(ledger) == lasting
+    nonsense = [{"kind": "rack"}, "text", {"kind": "node", "name": "x", "since": 3, "cause": "y"}]
+    assert read_back({**ledger, "lasting": nonsense}) == ()

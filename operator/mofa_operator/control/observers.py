@@ -24,6 +24,7 @@ from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.job import HASH
 from mofa_operator.decide.ledger import settled_days
 from mofa_operator.evidence import SettledDays
+from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
@@ -32,7 +33,7 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.history.history import KnownAccounts, KnownSamples, history
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
-from mofa_operator.observe.jobs.saves import time_between_saves
+from mofa_operator.observe.jobs.saves import job_facts
 from mofa_operator.observe.progress.run_records import RunRecords
 from mofa_operator.observe.progress.telemetry import JobSeries, Telemetry
 from mofa_operator.observe.prometheus.client import Prometheus
@@ -56,7 +57,7 @@ _NONE: Final[Mapping[str, str]] = {}
 _WITNESSED: Final = tuple(kind for kind in KINDS if kind.witness)
 """Kinds whose objects say how their jobs recover."""
 _GONE: Final = 10_000
-"""Jobs that are gone whose time between saves is kept, for the account still has them. [1]"""
+"""Jobs that are gone of which facts are kept, for the account still has them. [1]"""
 _MISSED: Final = 3.0
 """Looks that may be missed before nobody looked. [1]"""
 _PATIENCE: Final = 60.0
@@ -129,7 +130,7 @@ def history_queue(
     """Asks Prometheus again and again for the history of every included profile."""
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
     accounts: KnownAccounts = {}
-    intervals: dict[str, dict[str, float]] = {}
+    told: dict[str, dict[str, JobFacts]] = {}
     # What is read after the start is kept in memory, so that no more days are left out later.
     at_start = dict[str, SettledDays | None]()
 
@@ -139,15 +140,16 @@ def history_queue(
             at_start.setdefault(profile.uid, settled_days(profile))
         left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
 
-        async def saves() -> Mapping[str, float]:
-            fresh = await times_between_saves(store, name, now)
-            gone = [one for one in intervals.get(name, {}).items() if one[0] not in fresh]
-            intervals[name] = dict(gone[-_GONE:]) | fresh
-            return intervals[name]
+        async def facts() -> Mapping[str, JobFacts]:
+            fresh = await facts_of_jobs(store, name, now)
+            old = told.get(name, {}).items()
+            gone = [(job, replace(one, wanted=False)) for job, one in old if job not in fresh]
+            told[name] = dict(gone[-_GONE:]) | fresh
+            return told[name]
 
         try:
             return await history(
-                prometheus, profile.body, now, known, nodes, left_out, accounts, saves
+                prometheus, profile.body, now, known, nodes, left_out, accounts, facts
             )
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
@@ -174,12 +176,12 @@ def history_queue(
     return PeriodicQueue(look, settings.interval)
 
 
-async def times_between_saves(store: Store, profile: str, now: float) -> dict[str, float]:
-    """Time between two saves of the jobs of a profile, by namespace/name, where it is known. [s]
+async def facts_of_jobs(store: Store, profile: str, now: float) -> dict[str, JobFacts]:
+    """What is known of the jobs of a profile, by namespace/name.
 
     The name is that of the job whose pods are seen, not of the TrainingJob that speaks for it.
     """
-    found: dict[str, float] = {}
+    found: dict[str, JobFacts] = {}
     for key in store.keys(TRAINING_JOB, *KINDS):
         await asyncio.sleep(0)  # a manifest is read, and there may be thousands
         if store.named(key) not in {None, profile}:
@@ -187,8 +189,7 @@ async def times_between_saves(store: Store, profile: str, now: float) -> dict[st
         snapshot = store.snapshot(key, now)
         if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
             continue
-        if (every := time_between_saves(snapshot)) is not None:
-            found[snapshot.job.trains.full_name] = every
+        found[snapshot.job.trains.full_name] = job_facts(snapshot)
     return found
 
 

@@ -18,7 +18,7 @@ Days older than the window are added to their week, so that a year is some fifty
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from datetime import date as calendar
@@ -26,9 +26,11 @@ from functools import reduce
 from itertools import groupby
 from typing import Final
 
+from mofa_model.kinds.shape import moment_of
 from mofa_model.manifest.failure_history import account_rows, as_text, as_written, number, row_of
-from mofa_model.spec.account import NodeTime, node_days_lost, summed
+from mofa_model.spec.account import Lasting, NodeTime, node_days_lost, summed
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence, together
+from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.decide.status import moment, moved, same
@@ -46,7 +48,7 @@ MOST_JOBS: Final = 20
 """Jobs that the account of a day names: those that lost most. [1]"""
 QUARTER: Final = 21600.0
 """Once this much more of a day is known, it is written, whatever it says. [s]"""
-_AS_READ: Final = ("countedBy", "repairing")
+_AS_READ: Final = ("countedBy", "lasting")
 """Fields that only a look at Prometheus changes."""
 _COARSE: Final = 10.0
 """From this many node-days on, tenths are precise enough. [node d]"""
@@ -277,13 +279,12 @@ def settled_days(profile: LiveProfile) -> SettledDays | None:
         until += timedelta(days=1)
     if until.isoformat() == min(days):
         return None
-    repairing = profile.counted.get("repairing")
     return SettledDays(
         counted_by=counted_by,
         until=datetime.combine(until, time(), UTC).timestamp(),
         by_jobs=any(set(day.classes) - {RecoveryClass.POD} for day in days.values()),
         node_days=node_days,
-        repairing=frozenset(map(str, repairing if isinstance(repairing, list) else ())),
+        lasting=_lasting_in(profile.counted.get("lasting")),
     )
 
 
@@ -302,7 +303,7 @@ def ledger_status(
         made |= {"forecasts": list(forecast_rows)}
     if made and isinstance(history, History) and history.counted_by:
         made |= {"countedBy": history.counted_by}
-        made |= {"repairing": list(history.repairing)} if history.repairing else {}
+        made |= {"lasting": _lasting_rows(history.lasting)} if history.lasting else {}
     elif made:
         made |= {name: profile.counted[name] for name in _AS_READ if name in profile.counted}
     says_it = same({**profile.counted, "time": ""}, {**made, "time": ""}) and not profile.unmoved
@@ -312,6 +313,37 @@ def ledger_status(
 def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> bool:
     """Whether the ledger is due: a day is complete, or the profile holds days of version 0.1.0."""
     return bool(profile.unmoved) or due(profile.days, trimmed(new_days, now), now)
+
+
+def _lasting_in(rows: object) -> tuple[Lasting, ...]:
+    """What lasts, in rows; what cannot be read says nothing."""
+    return tuple(
+        Lasting(
+            kind="job" if row["kind"] == "job" else "node",
+            name=str(row.get("name")),
+            since=since,
+            cause=cause,
+            nodes=tuple(map(str, nodes if isinstance(nodes := row.get("nodes"), list) else ())),
+        )
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, Mapping)
+        and row.get("kind") in ("node", "job")
+        and (since := moment_of(row.get("since"))) is not None
+        and (cause := CAUSES.get(str(row.get("cause")))) is not None
+    )
+
+
+def _lasting_rows(every: Sequence[Lasting]) -> list[Written]:
+    return [
+        {
+            "kind": one.kind,
+            "name": one.name,
+            "since": moment(one.since),
+            "cause": one.cause.word,
+            **({"nodes": list(one.nodes)} if one.nodes else {}),
+        }
+        for one in every
+    ]
 
 
 def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:

@@ -2,14 +2,17 @@
 
     there ─▶ dead ─▶ trains (kept or done again) ─▶ under repair ─▶ a job stands still ─▶ idle
 
-A node-second is given to the first of these that holds, so the states add up to the capacity.
+A node-second is given to the first of these that holds, so the states add up to the capacity. Jobs
+that share a node have the share of it that the GPUs are which their pods ask for.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
@@ -18,9 +21,9 @@ from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.account import DIGITS, NO_JOB, START, NodeState, NodeTime
+from mofa_model.spec.account import DIGITS, NO_JOB, SAVES, START, NodeState, NodeTime
 from mofa_model.units import DAY
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.job_incidents import LOADING
 from mofa_operator.incidents.job_outages import by_job, places
 from mofa_operator.incidents.timelines import (
@@ -44,6 +47,8 @@ _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_O
 """Causes while which nothing runs on a node, whatever the API server says of its pods."""
 _NO_OUTAGE: Final = (causes.OBSERVER, causes.FLAP)
 """Causes while which a node that is said to be away works."""
+_UNKNOWN: Final = 100
+"""So many saves more or fewer, and where in the last one a run ended is unknown. [1]"""
 _TRAINING: Final = (NodeState.KEPT, NodeState.REDONE)
 """States in which a job trains, whatever becomes of its work."""
 _NO_STANDSTILL: Final = (causes.SIDECAR, causes.COMPLETED)
@@ -58,18 +63,22 @@ class _Piece(NamedTuple):
     job: str = ""
     incident: Incident | None = None
     estimated: bool = False
+    part: float = 1.0
+    """How much of the node. [1]"""
+    saves: float = 0.0
+    """Share of the time in which a save held it up. [1]"""
 
 
 def account(
     timelines: PoolTimelines,
     incidents: Sequence[Incident],
     saves_every: float | None = None,
-    saves: Mapping[str, float] = MappingProxyType({}),
+    facts: Mapping[str, JobFacts] = MappingProxyType({}),
 ) -> tuple[NodeTime, ...]:
     """The account of a pool by day, job, state and cause.
 
-    Of jobs whose steps nobody publishes `saves` is the time between two saves by namespace/name,
-    and `saves_every` that of all others. [s]
+    `facts` are known of jobs by namespace/name; where they do not say how often a job saves,
+    `saves_every` is the time between two saves. [s]
     """
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     by_name: defaultdict[str, list[Incident]] = defaultdict(list)
@@ -82,9 +91,19 @@ def account(
     claims: defaultdict[str, list[_Piece]] = defaultdict(list)
     usual = _usual_loading(incidents)
     for name, pods in by_job(timelines.pod_timelines).items():
-        job = _JobTime(timelines, name, pods, by_name[name], saves.get(name, saves_every), usual)
+        known = facts.get(name, JobFacts())
+        if known.saves_every is None:
+            known = replace(known, saves_every=saves_every)
+        job = _JobTime(timelines, name, pods, by_name[name], known, usual)
+        parts = _parts(timelines.node_timelines, job.runs)
         for node, piece in job.pieces():
-            claims[node].append(piece)
+            claims[node].append(piece._replace(part=parts.get(node, 1.0)))
+    here = {pod.job for pod in timelines.pod_timelines.values()}
+    for one in incidents:
+        if one.kind == "job" and one.lasts and one.name not in here:  # its pods went long ago
+            for name in one.nodes:
+                span = Span(one.start, one.end)
+                claims[name].append(_Piece(span, NodeState.QUEUE, one.cause.word, one.name, one))
     pieces = (
         piece
         for node in timelines.node_timelines.values()
@@ -123,14 +142,15 @@ class _JobTime:
         name: str,
         pods: Sequence[PodTimeline],
         incidents: Sequence[Incident],
-        saves_every: float | None,
+        facts: JobFacts,
         loading: float,
     ) -> None:
-        self._name, self._saves_every, self._loading = name, saves_every, loading
+        self._name, self._facts, self._loading = name, facts, loading
         self._step = timelines.sample_spacing
         self._steps_seen = bool(timelines.stalls.get(name))
+        self._places = places(pods)
         self._pods = [
-            (pod, span) for place in places(pods) for pod, span in _spans(place, self._step)
+            (pod, span) for place in self._places for pod, span in _spans(place, self._step)
         ]
         self._stops = sorted(
             (one for one in incidents if one.cause not in _NO_STANDSTILL and one.end > one.start),
@@ -143,6 +163,11 @@ class _JobTime:
         waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
         self._usual_start = median_high(waits) if waits else 0.0
 
+    @property
+    def runs(self) -> Sequence[tuple[PodTimeline, Span]]:
+        """Its pods, each with when it ran."""
+        return self._pods
+
     def pieces(self) -> Iterator[tuple[str, _Piece]]:
         """Pieces of its nodes, by the name of the node."""
         standing = joined(Span(one.start, one.end) for one in self._stops)
@@ -152,6 +177,7 @@ class _JobTime:
         redone = _Index(
             (span, (one, guessed)) for one, spans, guessed in self._redone(away) for span in spans
         )
+        saving = _share_of_saves(self._facts)
         for pod, span in self._pods:
             trained = without([span], [hole for hole, _ in absent.near(span)])
             again = redone.near(span)
@@ -161,7 +187,7 @@ class _JobTime:
                     made = _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
                     yield pod.node, made
             for part in without(trained, [part for part, _ in again]):
-                yield pod.node, _Piece(part, NodeState.KEPT, "", self._name)
+                yield pod.node, _Piece(part, NodeState.KEPT, "", self._name, saves=saving)
         for one in self._stops:
             yield from self._standing(one)
         for whole, running in starts:
@@ -202,14 +228,16 @@ class _JobTime:
             before = [span for span in trained if span.start < one.start]
             if not before:
                 continue
+            if one.cause is causes.RESUBMISSION and self._is_another(one):
+                continue
             run = min(before[-1].end, one.start) - before[-1].start
             seen = "redo" in one.phases or (self._steps_seen and one.timed)
             if seen:
                 lost = one.phases.get("redo", 0.0)
-            elif self._saves_every is None:
+            elif self._facts.saves_every is None:
                 lost = min(USUAL_SAVES, run) / 2
             else:
-                lost = run % self._saves_every
+                lost = work_lost(run, self._facts.saves_every, self._facts.saves_off)
             spans, left = list[Span](), lost
             for a, b in reversed(before):
                 end = min(b, one.start)
@@ -219,6 +247,10 @@ class _JobTime:
                     break
             found.append((one, spans, not seen))
         return found
+
+    def _is_another(self, one: Incident) -> bool:
+        """Whether what was made anew is another run: it came late, and nobody says that it saves."""
+        return self._facts.saves_every is None and one.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(self, one: Incident) -> Iterator[tuple[str, _Piece]]:
         """Its nodes in a standstill.
@@ -232,8 +264,17 @@ class _JobTime:
         for held, (pod, _) in self._held.near(whole):
             for part in overlap([held], [whole]):
                 yield from self._phased(one, pod.node, part)
-        for node in sorted(after):
+        for node in sorted(after | (self._kept_free(one) if one.lasts else set())):
             yield from self._phased(one, node, whole)
+
+    def _kept_free(self, one: Incident) -> set[str]:
+        """Nodes that wait for a job which is still out: where its new pods are to start, else where
+        those were that nobody replaced yet.
+        """
+        last = (place[-1] for place in self._places)
+        known = {pod.node for place in self._places for pod in place[-2:] if pod.node}
+        new = {pod.node for pod in last if pod.node and pod.created >= one.start}
+        return new or known or set(one.nodes)
 
     def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
         for piece, state in _cut(part, self._phases(one)):
@@ -248,6 +289,8 @@ class _JobTime:
         if "queue" not in spent:  # its containers start again in the same pods
             return [(NodeState.RESTARTING, running), (NodeState.RENDEZVOUS, one.end)]
         is_wanted = one.cause is not causes.RESUBMISSION
+        if "start" not in spent:  # no new pod is made yet
+            running = made
         return [
             (NodeState.RESTARTING, stopped),
             (NodeState.QUEUE if is_wanted else NodeState.IDLE, made),
@@ -264,6 +307,54 @@ class _JobTime:
             (NodeState.IMAGE, running),
             (NodeState.RENDEZVOUS, trained),
         ]
+
+
+def work_lost(ran: float, every: float, off: float = 0.0) -> float:
+    """Work since the last save of a run, in the mean over times between saves that are `off` by a
+    share of them, all alike: what is left of the run, and half of the time where that is unknown.
+    Ours. [s]
+
+    >>> work_lost(10_000, 3600), round(work_lost(10_000, 3600, 0.05))
+    (2800, 2561)
+    >>> round(work_lost(1_000_000, 3600, 0.05))
+    1805
+    """
+    low, high = every * (1 - 3**0.5 * off), every * (1 + 3**0.5 * off)
+    first, last = math.floor(ran / high), math.floor(ran / low)
+    if high <= low or last == first:
+        return ran - every * math.floor(ran / every)
+    if last - first > _UNKNOWN:
+        return every / 2
+    total = 0.0
+    for saves in range(first, last + 1):  # with so many saves, times from a to b
+        a, b = max(low, ran / (saves + 1)), min(high, ran / saves if saves else high)
+        total += (b - a) * (ran - saves * (a + b) / 2)
+    return total / (high - low)
+
+
+def _parts(
+    nodes: Mapping[str, NodeTimeline], runs: Sequence[tuple[PodTimeline, Span]]
+) -> dict[str, float]:
+    """How much of each of its nodes a job has at most, by the GPUs that its pods ask for; of a node
+    that is not here it is all.
+    """
+    turns: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for pod, span in runs:
+        turns[pod.node] += [(span.start, pod.gpus), (span.end, -pod.gpus)]
+    found = {}
+    for name, every in turns.items():
+        most = max(accumulate(gpus for _, gpus in sorted(every)))
+        offered = nodes[name].gpus if name in nodes else 0.0
+        if 0 < most < offered:
+            found[name] = most / offered
+    return found
+
+
+def _share_of_saves(facts: JobFacts) -> float:
+    """Share of its time in which a save holds up a job. [1]"""
+    if not facts.saves_every or not facts.save_seconds:
+        return 0.0
+    return min(0.5, facts.save_seconds / facts.saves_every)
 
 
 def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:
@@ -331,9 +422,28 @@ def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piec
             begun += 1
         while covering and ranked[covering[0]].span.end <= at:
             heappop(covering)
-        if present.near(Span(at, until)):
-            idle = _Piece(Span(at, until), NodeState.IDLE, NO_JOB)
-            yield ranked[covering[0]]._replace(span=idle.span) if covering else idle
+        if not present.near(Span(at, until)):
+            continue
+        if covering and ranked[covering[0]].part >= 1.0:
+            yield ranked[covering[0]]._replace(span=Span(at, until))
+            continue
+        covering = sorted(number for number in covering if ranked[number].span.end > at)
+        yield from _shared(Span(at, until), [ranked[number] for number in covering])
+
+
+def _shared(span: Span, ranked: Iterable[_Piece]) -> Iterator[_Piece]:
+    """A time of a node, shared by the pieces that cover it: each job has its part once."""
+    left, jobs = 1.0, set[str]()
+    for piece in ranked:
+        if left <= 0:
+            return
+        if piece.job and piece.job in jobs:
+            continue
+        jobs.add(piece.job)
+        yield piece._replace(span=span, part=min(left, piece.part))
+        left = round(left - piece.part, 6)
+    if left > 0:
+        yield _Piece(span, NodeState.IDLE, NO_JOB, part=left)
 
 
 def _there(node: NodeTimeline) -> list[Span]:
@@ -351,7 +461,12 @@ def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
         while at < end:
             until = min(end, (at // DAY + 1) * DAY)
             date = datetime.fromtimestamp(at, UTC).date().isoformat()
-            parts[date, piece.job, piece.state, piece.cause].append(((until - at) / DAY, piece))
+            time = (until - at) / DAY * piece.part
+            if piece.saves:
+                save = piece._replace(state=NodeState.SAVING, cause=SAVES, estimated=True)
+                parts[date, piece.job, save.state, SAVES].append((time * piece.saves, save))
+            row = parts[date, piece.job, piece.state, piece.cause]
+            row.append((time * (1 - piece.saves), piece))
             at = until
     return tuple(
         NodeTime(

@@ -46,6 +46,9 @@ class Incident:
     """Of a job: the incident of a node or domain that caused it."""
     recovery_class: RecoveryClass | None = None
     """Of a job: what had to be made anew."""
+    lasts: bool = False
+    """Whether it was not over when it was looked at: its end is then the last moment that was read,
+    and its cause the one that is known so far."""
     unsure: float = 0.0
     """How much earlier it may have begun, where nothing was sampled. [s]"""
     timed: bool = True
@@ -71,6 +74,20 @@ class Incident:
     def seconds(self) -> float:
         """How long it took. [s]"""
         return max(1.0, self.end - self.start)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """What the cluster knows of a job, and no series tells."""
+
+    saves_every: float | None = None
+    """Time between two saves; None = unknown. [s]"""
+    saves_off: float = 0.0
+    """How far that may be off, of it. [1]"""
+    save_seconds: float | None = None
+    """For how long a save holds up training; None = unknown. [s]"""
+    wanted: bool = False
+    """Whether its object is there and asks for nodes: it trains or waits."""
 
 
 def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence: str) -> Incident:

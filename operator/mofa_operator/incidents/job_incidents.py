@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
+from types import MappingProxyType
 from typing import Final
 
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.incident_causes import IncidentCause
+from mofa_model.spec.incident_causes import SHORTEST_OUTAGE, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, HOUR
 from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.job_outages import JobOutage, by_job, helper_exits, job_outages
-from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
+from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, Stall, overlap
 
 COLLECTIVE: Final = 600.0
 """Usual timeout of a collective, taken where nothing shows when training stopped. [s]"""
@@ -38,6 +39,12 @@ AHEAD: Final = 900.0
 """How long after an outage a fault may be dated that caused it: its series lag behind. [s]"""
 DRAINING: Final = 480.0
 """Longest time from a cordon to the eviction of what runs there. [s]"""
+_EVICTS: Final = 200.0
+"""Shortest time from when a kubelet is away until its pods are evicted, as far as samples tell. [s]
+"""
+_OFF: Final = 1.5
+"""Times between samples of steps by which the end of training may be off: what ends nearer to the
+end of its containers ended with them. Ours. [1]"""
 _LOOP: Final = 3
 """Starts that did not last from which on it is a crash loop. [1]"""
 _OWN: Final = range(1, 128)
@@ -83,10 +90,16 @@ class _Run:
 class JobIncidents:
     """Deduces the incidents of jobs from the time lines and the node incidents of a pool."""
 
-    def __init__(self, pool: PoolTimelines, by_node: Mapping[str, Sequence[Incident]]) -> None:
+    def __init__(
+        self,
+        pool: PoolTimelines,
+        by_node: Mapping[str, Sequence[Incident]],
+        facts: Mapping[str, JobFacts] = MappingProxyType({}),
+    ) -> None:
         """`by_node` are the incidents of each node."""
         self._pool = pool
         self._by_node = by_node
+        self._facts = facts
         self._starts: dict[str, list[float]] = {}
 
     def of(self, pod_timelines: Mapping[str, PodTimeline]) -> list[Incident]:
@@ -163,7 +176,10 @@ class JobIncidents:
         for outage, run in zip(outages, runs, strict=True):
             incident = self._incident(outage, run, last)
             fault = None if incident is None else incident.fault
-            if before is not None and fault is not None and _gave_up(before, outage, fault):
+            if before is not None and (
+                (fault is not None and _gave_up(before, outage, fault))
+                or _never_mended(incidents, before, outage, incident)
+            ):
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
                 incident = self._incident(before, run_before or run, last)
@@ -189,7 +205,9 @@ class JobIncidents:
         return joined
 
     def _incident(self, outage: JobOutage, run: _Run, last: float) -> Incident | None:
-        """The incident of an outage; None if it still lasts or nothing was sampled before."""
+        """The incident of an outage; None where nothing says that the job wants to go on, or
+        nothing was sampled before.
+        """
         ended = [place.pod for place in outage.outages if place.exit is None]
         if ended and all(pod.succeeded for pod in ended):
             return Incident(
@@ -201,31 +219,33 @@ class JobIncidents:
                 evidence=("its pods succeeded",),
             )
         running = outage.running
+        lasts = running is None
         if running is None:
-            return None
+            if not self._lasts(outage):
+                return None
+            running = self._until
         stall = self._stall(outage, running)
+        if lasts and (stall.resumed_at or inf) < inf:
+            return None  # the rest of it trains on
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         deduction = self._deduction(outage, run, stopped, last)
-        fault, start = deduction.fault, outage.start
-        unseen = any(a <= start <= b for a, b in self._pool.silences)
+        fault = deduction.fault
+        unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
             return None  # the cause is unknown, so it is neither exposure nor a failure
-        if fault is not None and last < fault.start <= start <= fault.start + REACTION:
-            start = fault.start
-        if stopped is not None and stopped <= outage.start + self._pool.sample_spacing:
-            start = stopped
-        elif deduction.cause is causes.NCCL_TIMEOUT and stopped is None and fault is None:
-            start -= COLLECTIVE
-        made = max((pod.created for pod in outage.replacements), default=outage.start)
-        left = min(made, max((place.start for place in outage.replaced), default=made))
+        start, redone = self._began(outage, deduction, stall, last)
+        new = [pod.created for pod in outage.replacements]
+        made = max(new, default=running if lasts else outage.start)
+        gone = [one for one in (*outage.outages, *outage.later) if one.exit is None]
+        left = min(made, max((place.start for place in gone), default=made))
         seen = stopped is not None or fault is not None
         phases = {
             "detect": outage.start - start if seen else None,
-            "drain": left - outage.start if outage.replaced else None,
-            "queue": made - left if outage.replaced else None,
-            "start": running - max(made, outage.start),
+            "drain": left - outage.start if gone else None,
+            "queue": made - left if gone else None,
+            "start": running - max(made, outage.start) if new or not lasts else None,
             "load": None if resumed is None else resumed - running,
-            "redo": stall.redone_seconds or None,
+            "redo": redone or None,
         }
         nodes: tuple[str, ...] = ()
         if fault is not None:
@@ -241,10 +261,77 @@ class JobIncidents:
             fault=fault,
             recovery_class=outage.level,
             share=float(deduction.cause.counts) if deduction.share is None else deduction.share,
-            timed=resumed is not None,
+            lasts=lasts,
+            timed=resumed is not None and not lasts,
             phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
             stood=len(outage.nodes - {""}),
         )
+
+    def _began(
+        self, outage: JobOutage, deduction: Deduction, stall: Stall, last: float
+    ) -> tuple[float, float]:
+        """When training stopped, and the time of steps that were trained again. [s]"""
+        fault, start, stopped = deduction.fault, outage.start, stall.stopped_at
+        redone = stall.redone_seconds
+        if (
+            fault is not None
+            and last < fault.start <= start <= fault.start + REACTION
+            and self._stops(fault)
+        ):
+            start = fault.start
+        if stopped is not None:
+            if stopped > outage.start + self._pool.sample_spacing:
+                return start, redone
+            if outage.start - stopped > _OFF * stall.gap:
+                return stopped, redone
+            if redone:  # it ended with what told its steps: the last ones were told to nobody
+                redone += min(stall.gap, max(0.0, start - stopped - stall.gap / 2))
+            return start, redone
+        again = fault is not None and fault.cause is causes.NIC and fault.start <= last
+        waited = fault is None and deduction.cause is causes.NCCL_TIMEOUT
+        if (again or waited) and outage.start - last > COLLECTIVE:
+            start -= (
+                COLLECTIVE  # all waited, for a link that is still down or for nobody knows what
+            )
+        return start, redone
+
+    @property
+    def _until(self) -> float:
+        """The last moment that was sampled. [s]"""
+        return self._pool.sampled[-1].end
+
+    def _stops(self, fault: Incident) -> bool:
+        """Whether a fault of a node stops what trains there when it begins.
+
+        Where only the kubelet is away, containers go on until their pods are evicted.
+        """
+        if fault.cause is not causes.KUBELET_DOWN:
+            return True
+        nodes = [
+            node
+            for name in fault.nodes or (fault.name,)
+            if (node := self._pool.node_timelines.get(name)) is not None
+        ]
+        span = Span(fault.start, min(fault.end, fault.start + SHORTEST_OUTAGE))
+        return not all(
+            any(signal.on_host for signal in node.signals) and not overlap([span], node.dark or [])
+            for node in nodes
+        )
+
+    def _lasts(self, outage: JobOutage) -> bool:
+        """Whether a job that is out wants to go on: new pods of it wait, the rest of it has not
+        waited for longer than for a collective, or its object is there and asks for nodes.
+        """
+        if self._facts.get(outage.job, JobFacts()).wanted:
+            return True
+        step = self._pool.sample_spacing
+        here = [
+            pod
+            for pod in self._pool.pod_timelines.values()
+            if pod.job == outage.job and pod.over is None and pod.last > self._until - 3 * step
+        ]
+        waits = any(pod.started is None and pod.created > outage.start - step for pod in here)
+        return waits or (bool(here) and self._until - outage.start < HUNG)
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
         """When the job trained last before an outage and first after, by steps, else GPUs."""
@@ -261,6 +348,8 @@ class JobIncidents:
         spans = [span for node in outage.nodes for span in busy.get(node, ())]
         if any(a < start and b > running for a, b in spans):
             return Stall()
+        if running == self._until and any(a < start and b >= running - step for a, b in spans):
+            return Stall(None, running)
         after = outage.nodes | {pod.node for pod in outage.replacements}
         begins = [a for node in after for a, _ in busy.get(node, ())]
         return Stall(
@@ -385,7 +474,12 @@ class JobIncidents:
             )
             and incident.start - incident.unsure <= outage.start + AHEAD
         ]
-        return min(near, key=lambda incident: abs(outage.start - incident.start), default=None)
+
+        def unlikely(incident: Incident) -> tuple[bool, float]:
+            lag = outage.start - incident.start
+            return lag < _EVICTS and not self._stops(incident), abs(lag)
+
+        return min(near, key=unlikely, default=None)
 
     def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
         """A preemption, drain or eviction; `stopped` is when work stopped. [s]"""
@@ -424,6 +518,26 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
     waited = fault.start <= before.start + REACTION and outage.start - before.running <= HUNG
     gave_up = sum(stop.code in _OWN for stop in outage.exits)
     return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
+
+
+def _never_mended(
+    incidents: Sequence[Incident],
+    before: JobOutage,
+    outage: JobOutage,
+    incident: Incident | None,
+) -> bool:
+    """Whether a loop of crashes lasted until somebody made the job anew: nothing shows that the last
+    start in it trained, and who mends a program starts it again.
+    """
+    return (
+        incident is not None
+        and incident.cause is causes.RESUBMISSION
+        and incidents[-1].cause is causes.CRASH_LOOP
+        and not incidents[-1].timed
+        and before.level is RecoveryClass.PROCESS  # nobody had made it anew yet
+        and before.running is not None
+        and outage.start - before.running <= REPLAY
+    )
 
 
 def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:
@@ -474,7 +588,7 @@ def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
             loads[""].append(incident.phases["load"])
     return [
         incident
-        if incident.timed or incident.recovery_class is None
+        if incident.timed or incident.lasts or incident.recovery_class is None
         else _with_loading(incident, loads.get(incident.name) or loads.get(""))
         for incident in incidents
     ]

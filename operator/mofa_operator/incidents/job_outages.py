@@ -101,7 +101,7 @@ class JobOutage:
     @property
     def level(self) -> RecoveryClass:
         """Recovery class by what was replaced: no pod, some pods, or all pods of the job."""
-        new = {outage.place for outage in self.replaced}
+        new = {one.place for one in (*self.outages, *self.later) if one.exit is None}
         if not new:
             return RecoveryClass.PROCESS
         return RecoveryClass.JOB if len(new) >= self.places else RecoveryClass.POD

@@ -198,6 +198,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             <= span.end + node.sample_spacing
         ]
         used.update(own)
+        span = _by_boots(run, span, own)
         repeats = before is not None and before.value == 0 and run.end == run.start
         if repeats and after is None and not own:
             continue  # one late sample of an outage that is known
@@ -264,6 +265,16 @@ def _bounds(
     if after is not None and after.start - run.end <= gap:
         end = (run.end + after.start) / 2
     return Span(start - GRACE, end)
+
+
+def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
+    """An outage by its boots: samples of another exporter and the boot itself say more closely when
+    the host was alive for the last time, and when the node was ready again. [s]
+    """
+    if not boots:
+        return span
+    start = max(span.start, min(boots[0].alive, run.start - GRACE))
+    return Span(start, max(run.end, min(span.end, boots[-1].at + START_UP)))
 
 
 def _outage(

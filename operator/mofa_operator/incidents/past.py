@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from mofa_model.manifest.cluster_profile import IncidentRules
-from mofa_model.spec.account import NodeTime
+from mofa_model.spec.account import Lasting, NodeTime
 from mofa_operator.incidents.account import account
 from mofa_operator.incidents.incident import (
     PHASES,
     UNMATCHED,
     Incident,
+    JobFacts,
     moment_of,
     overruled,
     time_apart,
 )
 from mofa_operator.incidents.job_incidents import JobIncidents
+from mofa_operator.incidents.lasting import begun_before, lasting, out_before
 from mofa_operator.incidents.node_incidents import node_incidents
 from mofa_operator.incidents.shared_incidents import configured, domains, seen_by_observer
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, joined, overlap
@@ -47,8 +48,8 @@ class Past:
     """What is doubtful, in sentences."""
     cordons: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """When each node took no new pods."""
-    repairing: tuple[str, ...] = ()
-    """Nodes behind a cordon or taint at the end, and no configuration."""
+    lasting: tuple[Lasting, ...] = ()
+    """What was not over at the moment that was asked for."""
 
     @property
     def pool_pods(self) -> list[PodTimeline]:
@@ -66,14 +67,16 @@ class Past:
 def past(
     timelines: PoolTimelines,
     rules: IncidentRules,
-    repairing: AbstractSet[str] = frozenset(),
+    lasted: Sequence[Lasting] = (),
     *,
     accounted: bool = True,
-    saves: Mapping[str, float] = MappingProxyType({}),
+    facts: Mapping[str, JobFacts] = MappingProxyType({}),
+    lasting_at: float | None = None,
 ) -> Past:
-    """The past that the time lines of a pool show, by the rules of its profile; `repairing` are
-    nodes that are known to have been in repair at its begin, and `saves` how often jobs save, as
-    far as that is known of each [s]. The account costs most of it.
+    """The past that the time lines of a pool show, by the rules of its profile.
+
+    `lasted` had begun before, and `facts` are known of jobs. What was not over at `lasting_at` is
+    told [s]. The account costs most of it.
     """
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
@@ -83,13 +86,14 @@ def past(
         replace(node, pod_timelines=tuple(on_node[node.name]))
         for node in timelines.node_timelines.values()
     ]
-    keys = configured(nodes, repairing)
+    keys = configured(nodes, {one.name for one in lasted if one.kind == "node"})
     nodes = [replace(node, configured=keys(node)) for node in nodes]
     timelines = replace(timelines, node_timelines={node.name: node for node in nodes})
     step = timelines.sample_spacing
     found = [incident for node in nodes for incident in node_incidents(node, rules)]
     found = seen_by_observer(found, timelines.node_timelines, step)
     found = domains(found, {node.name: node.labels for node in nodes}, step)
+    found = begun_before(found, lasted, timelines)
     found = overruled(found, rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for incident in found:
@@ -100,7 +104,9 @@ def past(
         for uid, pod in timelines.pod_timelines.items()
         if pod.node in timelines.node_timelines
     }
-    found += overruled(JobIncidents(timelines, by_node).of(pods), rules.overruled)
+    found_jobs = JobIncidents(timelines, by_node, facts).of(pods)
+    found_jobs += out_before(found_jobs, lasted, timelines, facts)
+    found += overruled(found_jobs, rules.overruled)
     training: defaultdict[str, list[Span]] = defaultdict(list)
     job_seconds: defaultdict[str, float] = defaultdict(float)
     for pod in pods.values():
@@ -129,15 +135,9 @@ def past(
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
         cordons={node.name: node.cordons for node in nodes},
-        repairing=tuple(
-            sorted(
-                node.name
-                for node in nodes
-                if any(b >= until - 3 * node.sample_spacing for _, b in node.cordons)
-            )
-        ),
+        lasting=() if lasting_at is None else lasting(found, timelines, lasting_at),
         pod_timelines=timelines.pod_timelines,
-        account=account(timelines, found, rules.checkpoint_seconds, saves) if accounted else (),
+        account=account(timelines, found, rules.checkpoint_seconds, facts) if accounted else (),
         warnings=tuple(
             f"{UNMATCHED}{text}"
             for text in rules.overruled

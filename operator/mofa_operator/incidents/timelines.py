@@ -314,6 +314,8 @@ class NodeTimeline:
     """When any node of the pool was sampled."""
     pod_timelines: tuple[PodTimeline, ...] = ()
     """Training pods on it."""
+    gpus: float = 0.0
+    """GPUs that it offers at most; 0 = unknown. [1]"""
     configured: frozenset[str] = frozenset()
     """Keys of taints that are configuration here and no cordon; empty text: unschedulable is."""
 
@@ -439,6 +441,8 @@ class PodTimeline:
     """Containers that were started again, in order."""
     containers: int = 0
     """Containers whose restarts are counted. [1]"""
+    gpus: float = 0.0
+    """GPUs that it asks for; 0 = unknown. [1]"""
 
     def merged(self, other: PodTimeline) -> PodTimeline:
         """The pod's time line, with what a later query saw of it."""
@@ -453,6 +457,7 @@ class PodTimeline:
             over=self.over if self.over is not None else other.over,
             exits=tuple(sorted(exits.values(), key=lambda stop: (stop.at, stop.container))),
             containers=max(self.containers, other.containers),
+            gpus=max(self.gpus, other.gpus),
             **{flag: getattr(self, flag) or getattr(other, flag) for flag in flags},
         )
 
@@ -476,6 +481,8 @@ class Stall:
     """The first sign of a new step; infinite = there was none yet. [s]"""
     redone_seconds: float = 0.0
     """Time of the steps that were trained again. [s]"""
+    gap: float = 0.0
+    """Time between two samples of the steps, by which both ends may be off. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

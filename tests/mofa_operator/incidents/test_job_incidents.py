@@ -5,91 +5,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from day_lines import DAY, END, JOB, NODES, START, STEP, exits, life, pod, pool_of, stills, switched
 
 from mofa_model.errors import BadValue
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import capacity, node_days_lost, summed
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import (
-    CORDON,
-    READY,
-    XID,
     ContainerExit,
-    NodeTimeline,
-    PodTimeline,
-    PoolTimelines,
-    SignalTimeline,
-    Span,
     Stall,
     ValueRun,
 )
 from mofa_operator.observe.history.history import _evidence
-
-JOB = "research/llama"
-START, DAY, STEP = 1_000_000.0, 86400.0, 60.0
-END = START + DAY
-NODES = ("a", "b", "c", "d")
-
-
-def pod(slot=0, attempt="0", at=START - DAY, until=END, node=None, **more):
-    more = {"started": at + 30, "containers": 1, **more}
-    where = NODES[slot] if node is None else node
-    return PodTimeline(
-        job=JOB, attempt=attempt, slot=str(slot), node=where, created=at, last=until, **more
-    )
-
-
-def exits(*given, again=20.0):
-    return tuple(
-        ContainerExit(at=START + at, restarted_at=START + at + again, container="main", code=code)
-        for at, code in given
-    )
-
-
-def life(name, **told):
-    signals = {"ready": READY, "cordon": CORDON, "xid": XID}
-    lines = (
-        SignalTimeline(name, signals[word], ("0", "u") if word == "xid" else (), runs)
-        for word, runs in told.items()
-    )
-    seen = (Span(START, END),)
-    return NodeTimeline(
-        name=name,
-        timelines=tuple(lines),
-        signals=frozenset(signals[word] for word in told),
-        spacing=dict.fromkeys(signals.values(), STEP),
-        labels={},
-        presence=seen,
-        sampled=seen,
-    )
-
-
-def switched(*turns, first):
-    """Runs of a value that changes at some times."""
-    made, at, value = [], START, first
-    for turn, then in turns:
-        made.append(ValueRun(at, START + turn - STEP, value))
-        at, value = START + turn, then
-    return (*made, ValueRun(at, END, value))
-
-
-def stills(*spans, redone=0.0):
-    return [Stall(START + a, START + b, redone) for a, b in spans]
-
-
-def pool_of(*pods, busy=None, stalls=None, **nodes):
-    lines = [nodes.get(name) or life(name) for name in NODES]
-    return PoolTimelines(
-        node_timelines={one.name: one for one in lines},
-        pod_timelines={f"uid-{n}": one for n, one in enumerate(pods)},
-        gpu_busy=busy or {},
-        stalls=stalls or {},
-        sampled=(Span(START, END),),
-        sample_spacing=STEP,
-    )
 
 
 def everything(*pods, rules=None, **around):
@@ -442,7 +372,11 @@ def test_work_done_again_is_what_came_after_the_last_save(saves, run, redone):
     assert seconds_of(account)[("redone",)] == 2 * redone
     if saves:  # what the job itself has goes before what is stated of all
         stated = IncidentRules.model_validate({"checkpointSeconds": 1234})
-        own = past(pool_of(*crash), stated, saves={JOB: float(saves), "ns/other": 77.0}).account
+        facts = {
+            JOB: JobFacts(saves_every=float(saves)),
+            "ns/other": JobFacts(saves_every=77.0),
+        }
+        own = past(pool_of(*crash), stated, facts=facts).account
         assert own == account
 
 

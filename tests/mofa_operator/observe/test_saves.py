@@ -7,7 +7,7 @@ import pytest
 from operator_objects import NOW, job_set, profile, ref, training_job
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.observers import times_between_saves
+from mofa_operator.control.observers import facts_of_jobs
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.jobs.saves import time_between_saves
@@ -79,5 +79,8 @@ def test_a_training_job_speaks_for_the_job_whose_pods_are_seen():
     store.put(JOB_SET, body)
     status = {"observed": {"checkpointIntervalSeconds": 900}}
     store.put(TRAINING_JOB, training_job("tj", targetRef=ref(body), status=status))
-    assert asyncio.run(times_between_saves(store, "east", NOW)) == {"ns/js": 900.0}
-    assert asyncio.run(times_between_saves(store, "west", NOW)) == {}
+    told = asyncio.run(facts_of_jobs(store, "east", NOW))
+    assert {name: (one.saves_every, one.wanted) for name, one in told.items()} == {
+        "ns/js": (900.0, True)
+    }
+    assert asyncio.run(facts_of_jobs(store, "west", NOW)) == {}

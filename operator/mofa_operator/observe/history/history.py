@@ -26,13 +26,13 @@ from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
-from mofa_model.spec.account import NodeTime
+from mofa_model.spec.account import Lasting, NodeTime
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, HOUR
 from mofa_operator.evidence import PROMETHEUS, Day, SettledDays, date_of
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.timelines import Span, length, overlap
 from mofa_operator.lru_cache import LruCache
@@ -84,12 +84,14 @@ class KnownAccount:
     """[s]"""
     rules: IncidentRules
     account: tuple[NodeTime, ...]
+    facts: Mapping[str, JobFacts]
+    """What was known of jobs."""
 
 
 KnownAccounts: TypeAlias = dict[tuple[str, Pool], KnownAccount]
 """The last account, by server and pool; keep it as long as the operator runs."""
-Saves: TypeAlias = Callable[[], Awaitable[Mapping[str, float]]]
-"""Says the time between two saves of jobs of which that is known, by namespace/name. [s]"""
+AskFacts: TypeAlias = Callable[[], Awaitable[Mapping[str, JobFacts]]]
+"""Says what the cluster knows of jobs, by namespace/name."""
 
 
 async def history(
@@ -100,12 +102,12 @@ async def history(
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
-    saves: Saves | None = None,
+    ask_facts: AskFacts | None = None,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
         return await read_history(
-            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts, saves
+            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts, ask_facts
         )
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
@@ -119,7 +121,7 @@ async def read_history(
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
-    saves: Saves | None = None,
+    ask_facts: AskFacts | None = None,
 ) -> History | NoHistory:
     """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
 
@@ -147,20 +149,29 @@ async def read_history(
         spec.incidents,
         known_samples,
         known_nodes,
-        repairing=frozenset() if settled is None else settled.repairing,
+        lasted=() if settled is None else settled.lasting,
         known_accounts=known_accounts,
-        saves=saves,
+        ask_facts=ask_facts,
+        lasting_at=_next_begin(days),
     )
     if isinstance(found, NoHistory):
         return found
     return replace(_history(found, days, settled), counted_by=by)
 
 
+def _next_begin(days: Sequence[Span]) -> float | None:
+    """From when on who starts anew reads, once the days that are settled now are written; None
+    where none is. [s]
+    """
+    settled = [day.end for day in days if days[-1].end - day.end >= BEFORE]
+    return settled[-1] - BEFORE if settled else None
+
+
 def _counted_by(spec: ClusterProfileSpec) -> str:
-    """Our version, and the part of a profile by which its pool is counted, in one word."""
+    """Our version and that of the ledger's rows, and the part of a profile by which its pool is counted, in one word."""
     parts = (spec.node_selector, spec.prometheus.model_dump(), spec.incidents.model_dump())
     text = json.dumps(parts, default=str, sort_keys=True)
-    return f"{VERSION}-{sha256(text.encode()).hexdigest()[:16]}"
+    return f"{VERSION}-2-{sha256(text.encode()).hexdigest()[:16]}"
 
 
 async def pool_past(
@@ -171,13 +182,14 @@ async def pool_past(
     known_samples: KnownSamples | None = None,
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
-    repairing: frozenset[str] = frozenset(),
+    lasted: Sequence[Lasting] = (),
     known_accounts: KnownAccounts | None = None,
-    saves: Saves | None = None,
+    ask_facts: AskFacts | None = None,
+    lasting_at: float | None = None,
 ) -> Past | NoHistory:
     """What happened to a pool in a window; `progress` is called with each share that was read, and
-    nodes `repairing` were in repair at its begin. An account that is known is made again after
-    `ACCOUNTED`, and `saves` is asked only then.
+    `lasted` had begun before. What was not over at `lasting_at` is told [s]. An account that is
+    known is made again after `ACCOUNTED`, and facts of jobs are asked only then.
     """
     now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
@@ -205,13 +217,17 @@ async def pool_past(
     timelines = pool_timelines(days)
     known = None if known_accounts is None else known_accounts.get((prometheus.address, pool))
     if known is not None and known.rules == rules and 0 <= now - known.at < ACCOUNTED:
-        found = past(timelines, rules, repairing, accounted=False)
+        found = past(
+            timelines, rules, lasted, accounted=False, facts=known.facts, lasting_at=lasting_at
+        )
         found = replace(found, account=known.account)
     else:  # seconds of a core, so others go on meanwhile
-        every = {} if saves is None else await saves()
-        found = await asyncio.to_thread(past, timelines, rules, repairing, saves=every)
+        facts = {} if ask_facts is None else await ask_facts()
+        found = await asyncio.to_thread(
+            past, timelines, rules, lasted, facts=facts, lasting_at=lasting_at
+        )
         if known_accounts is not None:
-            account = KnownAccount(at=now, rules=rules, account=found.account)
+            account = KnownAccount(at=now, rules=rules, account=found.account, facts=facts)
             known_accounts[prometheus.address, pool] = account
     there = {naming.host(s.labels) for s in (await prometheus.query(pool.nodes_at(), now)).samples}
     warnings = [
@@ -383,7 +399,7 @@ def _history(found: Past, days: Sequence[Span], settled: SettledDays | None) -> 
         days=_by_day(found, [day for day in days if day.start >= since], exposed, by_class),
         recoveries={name: times for name, times in recoveries.items() if times},
         phases={name: median(times) for name, times in found.phases.items()},
-        repairing=found.repairing,
+        lasting=found.lasting,
     )
 
 

@@ -12,6 +12,7 @@ from mofa_operator.observe.history.node_names import NodeNaming
 from mofa_operator.observe.prometheus.client import Asking, Sample, together
 from mofa_operator.observe.prometheus.promql import (
     JOB_LABELS,
+    WHOLE_GPUS,
     Pool,
     any_of,
     duration,
@@ -74,6 +75,7 @@ async def read_pods(
             over=known.get("over"),
             exits=exits.get(uid, ()),
             containers=round(known.get("containers", 0.0)),
+            gpus=known.get("gpus", 0.0),
             failed="failed" in known,
             succeeded="succeeded" in known,
             evicted="evicted" in known,
@@ -114,6 +116,7 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
     created = pool.series("kube_pod_created")
     started = pool.series("kube_pod_container_state_started")
     restarts = pool.series("kube_pod_container_status_restarts_total")
+    asked = pool.series("kube_pod_container_resource_requests", WHOLE_GPUS)
     flags = (
         "label_replace(max by (uid) "
         f"(max_over_time({pool.series(metric, matcher(label, values, '=~'))}{within})) == 1, "
@@ -125,10 +128,13 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
         ask(f"min by (uid) (min_over_time({started}{within}))"),
         ask(f"max by (uid) (timestamp({created}))"),
         ask(f"count by (uid) (max by ({_CONTAINER}) (last_over_time({restarts}{within})))"),
+        ask(f"sum by (uid) (max by ({_CONTAINER}, resource) (last_over_time({asked}{within})))"),
         ask(" or ".join(flags)),
     )
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for name, answer in zip(("created", "started", "last", "containers"), answers, strict=True):
+    for name, answer in zip(
+        ("created", "started", "last", "containers", "gpus"), answers, strict=True
+    ):
         for (uid,), value in answer.by("uid").items():
             found[uid][name] = value
     for s in flagged.samples:

@@ -45,6 +45,7 @@ from mofa_operator.observe.history.stalls import StepEdges, stalls, step_edges
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
 from mofa_operator.observe.prometheus.promql import (
     GRID,
+    WHOLE_GPUS,
     Pool,
     any_of,
     by_trusted_exporters,
@@ -138,6 +139,8 @@ class PoolSamples:
     """When the readiness of each node was sampled."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes."""
+    gpus: Mapping[str, float] = field(default_factory=dict)
+    """GPUs that each node offers at most. [1]"""
     timelines: tuple[SignalTimeline, ...] = ()
     """Time lines of nodes on which something happened."""
     spacing: Mapping[Signal, float] = field(default_factory=dict)
@@ -168,6 +171,7 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
             node: older.labels[node] if older.labels.get(node) == labels else labels
             for node, labels in newer.labels.items()
         },
+        gpus=older.gpus if older.gpus == newer.gpus else newer.gpus,
         reporting={
             signal: older.reporting[signal] if older.reporting.get(signal) == there else there
             for signal, there in newer.reporting.items()
@@ -198,6 +202,7 @@ def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
             node: tuple(joined(spans, longer.sample_spacing)) for node, spans in present.items()
         },
         labels={**older.labels, **newer.labels},
+        gpus=older.gpus if older.gpus == newer.gpus else {**older.gpus, **newer.gpus},
         timelines=tuple(_joined_timelines((*older.timelines, *newer.timelines), spacing)),
         spacing=spacing,
         reporting={
@@ -242,6 +247,7 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
     signals: defaultdict[str, set[Signal]] = defaultdict(set)
     present: defaultdict[str, list[Span]] = defaultdict(list)
     labels: dict[str, Mapping[str, str]] = {}
+    offered: dict[str, float] = {}
     for one in samples:
         for signal, gap in one.spacing.items():
             gaps[signal].append(gap)
@@ -255,6 +261,8 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
         for node, spans in one.sampled_by_node.items():
             present[node] += spans
         labels.update(one.labels)
+        for node, count in one.gpus.items():
+            offered[node] = max(count, offered.get(node, 0.0))
     step = median(one.sample_spacing for one in samples if one.sampled)
     spacing = {signal: median(many) for signal, many in gaps.items()}
     timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
@@ -269,6 +277,7 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
             signals=frozenset(signals[node]),
             spacing=spacing,
             labels=labels.get(node, {}),
+            gpus=offered.get(node, 0.0),
             presence=tuple(joined(present[node], step)),
             sampled=known,
         )
@@ -318,10 +327,12 @@ class _StretchReader:
         sampled = frozenset(s.label(by) for s in counted.samples)
         if not sampled:
             return PoolSamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
-        infos, members, labelled = await together(
+        offer = self._pool.series("kube_node_status_allocatable", WHOLE_GPUS)
+        infos, members, labelled, offered = await together(
             ask(f"last_over_time({self._pool.series('kube_node_info')}{self._within})"),
             ask(self._members()),
             ask(f"last_over_time({self._pool.series('kube_node_labels')}{self._within})"),
+            ask(f"max by ({by}) (max_over_time({offer}{self._within}))"),
         )
         self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
         known = {s.label(by) for s in members.samples}
@@ -358,6 +369,7 @@ class _StretchReader:
             nodes=nodes,
             sampled=covered,
             sampled_by_node={node: present.get(node, ()) for node in nodes},
+            gpus={s.label(by): s.value for s in offered.samples if s.label(by) in nodes},
             labels={s.label(by): s.labels for s in labelled.samples if s.label(by) in nodes},
             timelines=tuple(series.timelines),
             spacing=series.spacing,

@@ -141,12 +141,12 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
         for at, goes_on, step, number in sorted(every):
             if goes_on and stopped is not None:
                 again = (last - number) * step + gaps[job] / 2
-                found[job].append(Stall(stopped, at, max(0.0, again)))
+                found[job].append(Stall(stopped, at, max(0.0, again), gaps[job]))
                 stopped = None
             elif not goes_on and stopped is None:
                 stopped, last = at + step / 2, number
             elif not goes_on:  # a process that starts and ends without a step stops again
                 last = max(last, number)
         if stopped is not None:
-            found[job].append(Stall(stopped, inf))
+            found[job].append(Stall(stopped, inf, gap=gaps[job]))
     return found

@@ -1,4 +1,7 @@
-"""How often a job saves: pure, from what is seen of it, what its pods are told, and its manifest."""
+"""What the account of a pool wants to know of a job, and no series of Prometheus tells: how often it
+saves, and whether it wants nodes. Pure, from what is seen of it, what its pods are told, and its
+manifest.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,42 @@ from typing import Final
 
 from mofa_model.annotations import PREFIX
 from mofa_model.identity import identify, pods_of
+from mofa_model.kinds import JobKind
 from mofa_model.kinds.patches import INTERVAL
 from mofa_model.kinds.shape import Beside, part
+from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.objects import LiveObject, LiveTrainingJob, figure
 from mofa_operator.snapshot import JobSnapshot
 
 _SHORTEST: Final = 10.0
 """Least time between two saves that is believed, as of `spec.incidents.checkpointSeconds`. [s]"""
+SEEN: Final = 0.02
+"""How far a time between saves may be off where steps are seen. Ours. [1]"""
+PREDICTED: Final = 0.08
+"""The same where a step is only predicted: half of the predictions are within 4 %. [1]"""
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Label of a job that Kueue suspends, and starts again."""
 _LONGEST: Final = 604_800.0
 """Greatest time between two saves that is believed, likewise. [s]"""
+
+
+def job_facts(snapshot: JobSnapshot) -> JobFacts:
+    """What is known of a job."""
+    job, running = snapshot.target or snapshot.job, snapshot.running
+    seen = (
+        job.key.kind.observed(job.body, snapshot.now) if isinstance(job.key.kind, JobKind) else None
+    )
+    return JobFacts(
+        saves_every=time_between_saves(snapshot),
+        saves_off=SEEN if _seen_interval(snapshot) or _seen_step(snapshot) else PREDICTED,
+        save_seconds=None if running is None else running.save_seconds,
+        wanted=seen is not None and seen.ended is None and (seen.suspended is None or _queued(job)),
+    )
+
+
+def _queued(job: LiveObject) -> bool:
+    """Whether who suspended a job is a queue that will start it again."""
+    return _QUEUE in job.labels
 
 
 def time_between_saves(snapshot: JobSnapshot) -> float | None:
@@ -24,14 +54,20 @@ def time_between_saves(snapshot: JobSnapshot) -> float | None:
     What its trainer is seen to do goes first. Else it is the number of steps that its pods or its
     manifest say, in steps as long as they are seen to be, or as they are predicted.
     """
+    found = _seen_interval(snapshot)
+    if not found:
+        steps, step = _stated_steps(snapshot), _seen_step(snapshot) or _told_step(snapshot)
+        found = None if steps is None or step is None else steps * step
+    return found if found and _SHORTEST <= found <= _LONGEST else None
+
+
+def _seen_interval(snapshot: JobSnapshot) -> float | None:
+    """Time between two saves as it is seen; None = nobody looked. [s]"""
     job, running = snapshot.job, snapshot.running
     found = None if running is None else running.checkpoint_interval
     if not found and isinstance(job, LiveTrainingJob):  # it is over, or nobody looked yet
         found = job.status.observed.checkpoint_interval_seconds
-    if not found:
-        steps, step = _stated_steps(snapshot), _step_seconds(snapshot)
-        found = None if steps is None or step is None else steps * step
-    return found if found and _SHORTEST <= found <= _LONGEST else None
+    return found or None
 
 
 def _stated_steps(snapshot: JobSnapshot) -> float | None:
@@ -44,14 +80,19 @@ def _stated_steps(snapshot: JobSnapshot) -> float | None:
     return None if stated is None else figure(stated.value)
 
 
-def _step_seconds(snapshot: JobSnapshot) -> float | None:
-    """Time of a step as it is seen, else as it was predicted with the answer. [s]"""
+def _seen_step(snapshot: JobSnapshot) -> float | None:
+    """Time of a step as it is seen; None = nobody looked. [s]"""
     job, running = snapshot.job, snapshot.running
     if running is not None and running.step_seconds:
         return running.step_seconds
     if isinstance(job, LiveTrainingJob) and (seen := job.status.observed.step_milliseconds):
         return seen / 1000.0
-    told = _told(job)
+    return None
+
+
+def _told_step(snapshot: JobSnapshot) -> float | None:
+    """Time of a step as it was predicted with the answer. [s]"""
+    told = _told(snapshot.job)
     return told["seconds"] / told["steps"] if all(told.values()) else None
 
 

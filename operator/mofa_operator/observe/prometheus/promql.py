@@ -68,6 +68,10 @@ def matcher(label: str, value: str, operator: str = "=") -> str:
     return f"{label}{operator}{quoted(value)}"
 
 
+WHOLE_GPUS: Final = matcher("resource", "(nvidia|amd|intel)_com_gpu|habana_ai_gaudi", "=~")
+"""Whole GPUs among the resources of nodes and containers: no shares of them."""
+
+
 def any_of(values: Iterable[str]) -> str:
     r"""A regular expression that is exactly these values.
 
