@@ -285,7 +285,8 @@ def _outage(
     if _planned(node, last_ready, start):
         return of_node(node.name, start, end, causes.DRAIN, "cordoned before it went not ready")
     silent = bool(overlap([span], node.dark or []))
-    if boots or (silent and BOOT not in node.signals):
+    lasts = end >= node.sampled[-1].end - node.sample_spacing
+    if boots or (silent and (BOOT not in node.signals or (lasts and span.seconds > A_REBOOT))):
         cause = causes.NODE_DOWN if span.seconds > A_REBOOT else causes.REBOOT
         why = "another boot time" if boots else "its exporters were silent"
         return of_node(node.name, start, end, cause, lasted, why)

@@ -291,6 +291,14 @@ class SignalTimeline:
         """Whether some of a time was not read. [s]"""
         return bool(self.read) and not any(a <= start and end <= b for a, b in self.read)
 
+    def read_until(self, at: float, last: float) -> float:
+        """Until when its samples were read on from a moment; all were read until `last`, where
+        nothing says what was. [s]
+        """
+        if not self.read:
+            return last
+        return max((b for a, b in self.read if a <= at <= b), default=at)
+
     def begins_read(self, at: float, slack: float) -> bool:
         """Whether reading began just before a moment, so that what was before is unknown. [s]"""
         return any(a <= at <= a + slack for a, _ in self.read)
@@ -375,13 +383,20 @@ class NodeTimeline:
         if not lines:
             return None
         first = lines[0].signal
+        least = max(100.0, first.silence * self.gap(first))
         gaps = [
             Span(a.end, b.start)
             for line in lines
             if line.signal == first
             for a, b in pairwise(line.runs)
-            if b.start - a.end > max(100.0, first.silence * self.gap(first))
-            and not line.unread(a.end, b.start)
+            if b.start - a.end > least and not line.unread(a.end, b.start)
+        ]
+        gaps += [
+            Span(last, until)
+            for line in lines
+            if line.signal == first
+            and (until := line.read_until(last := line.runs[-1].end, self.sampled[-1].end)) - last
+            > least
         ]
         return joined(gaps)
 

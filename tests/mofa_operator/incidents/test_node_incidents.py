@@ -440,3 +440,15 @@ def test_a_node_is_exposed_while_it_is_ready_not_cordoned_and_not_failing():
 )  # fmt: skip
 def test_what_an_xid_means(code, what):
     assert meaning(code, {}) is XidMeaning(what)
+
+
+def test_a_host_that_is_silent_and_not_ready_now_is_down_until_it_tells_the_same_boot():
+    silent = (ValueRun(START, START + 60000, START - DAY),)
+    (down,) = failures(ready=switched((60060, 0.0)), boot=silent)
+    assert (down.cause.word, down.end) == ("node-down", pytest.approx(END, abs=60))
+    speaks = (ValueRun(START, END, START - DAY),)
+    (away,) = failures(ready=switched((60060, 0.0)), boot=speaks)
+    assert away.cause.word == "kubelet-down"
+    back = (*silent, ValueRun(START + 63000, END, START - DAY))
+    (same,) = failures(ready=switched((60060, 0.0), (63000, 1.0)), boot=back)
+    assert same.cause.word == "kubelet-down"
