@@ -354,7 +354,7 @@ def _share_of_saves(facts: JobFacts) -> float:
     """Share of its time in which a save holds up a job. [1]"""
     if not facts.saves_every or not facts.save_seconds:
         return 0.0
-    return min(0.5, facts.save_seconds / facts.saves_every)
+    return facts.save_seconds / (facts.saves_every + facts.save_seconds)
 
 
 def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:

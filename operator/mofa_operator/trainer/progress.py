@@ -60,6 +60,10 @@ class Progress:
     """Step of the last checkpoint."""
     resaves: bool = False
     """Whether training went back since, so that a checkpoint of the same step is a new one."""
+    save_seconds: float | None = None
+    """For how long the last save held up training. [s]"""
+    held: bool = False
+    """Whether a checkpoint came after the last step, so that the next step shows what it cost."""
     save_spacing: int | None = None
     """Steps between the last two checkpoints. [1]"""
     restarts: int = 0
@@ -177,11 +181,22 @@ def _with_step(now: Progress, step: int, at: float) -> Progress:
     before = last if last is not None and last < step else None
     if last is None:
         before = now.before
-    return replace(now, before=before, step=step, at=at, starting=False, resumed=None)
+    if now.held and not lost:
+        now = replace(now, save_seconds=_held_up(now, step, at) or now.save_seconds)
+    return replace(now, before=before, step=step, at=at, starting=False, resumed=None, held=False)
+
+
+def _held_up(now: Progress, step: int, at: float) -> float | None:
+    """What steps took longer than usual over a save; None = unknown. [s]"""
+    if now.step is None or now.at is None or now.step_seconds is None or now.starting:
+        return None
+    return max(0.0, at - now.at - now.step_seconds * (step - now.step))
 
 
 def _with_checkpoint(now: Progress, step: int) -> Progress:
     if step == now.saved and not now.resaves:  # another rank
         return now
     spacing = step - now.saved if now.saved is not None and step > now.saved else now.save_spacing
-    return replace(now, saves=now.saves + 1, saved=step, save_spacing=spacing, resaves=False)
+    return replace(
+        now, saves=now.saves + 1, saved=step, save_spacing=spacing, resaves=False, held=True
+    )

@@ -37,6 +37,7 @@ _GAUGES: Final = {
         "save_spacing",
         "Steps between the last two checkpoints.",
     ),
+    "mofa_train_save_seconds": ("save_seconds", "For how long the last save held up training."),
 }
 _STATED: Final = {
     "mofa_train_sequence_length": ("sequence", "Tokens in a sequence, as the trainer says."),

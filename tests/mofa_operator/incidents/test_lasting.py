@@ -150,7 +150,7 @@ def test_jobs_that_share_a_node_have_the_part_that_their_gpus_are():
 
 
 def test_time_in_which_a_job_saves_is_a_state_of_its_own_and_an_estimate():
-    facts = {JOB: JobFacts(saves_every=1800.0, save_seconds=90.0)}
+    facts = {JOB: JobFacts(saves_every=1710.0, save_seconds=90.0)}
     found = past(pool_of(pod(slot=0)), RULES, facts=facts)
     told = {one.state: one for one in summed(found.account, "cause")}
     saving = told[NodeState.SAVING]

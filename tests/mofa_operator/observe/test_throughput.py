@@ -48,7 +48,7 @@ def test_jobs_of_our_exporter_share_their_queries():
     )  # fmt: skip
     one = look(server, job())
     many = look(server, *(job(f"j{n}") for n in range(500)), job(), job("other"))
-    assert len(server.asked) == 22, "eleven for one job, eleven for 502"
+    assert len(server.asked) == 24, "twelve for one job, twelve for 502"
     assert one == {LLAMA: many[LLAMA]}
     assert set(many) == {LLAMA, OTHER}
     assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (

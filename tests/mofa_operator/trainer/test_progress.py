@@ -137,3 +137,14 @@ def test_too_little_of_a_shape_is_none():
     assert "mofa_train_model_shape" not in {
         one.name for one in LogExporter("a", "b", 60.0).collect()
     }
+
+
+def test_what_steps_take_longer_over_a_save_is_what_it_held_up():
+    saved = Line(family="megatron", checkpoint_step=20)
+    progress = Progress()
+    for at, line in ((0.0, step(10)), (10.0, step(20)), (11.0, saved), (45.0, step(30))):
+        progress = with_line(progress, line, Facts(sequence=4096, batch=8), at)
+    assert progress.save_seconds == 25.0  # ten steps of a second in 35
+    progress = with_line(progress, step(40), Facts(), 90.0)  # no save: a slow disk, an evaluation
+    assert progress.save_seconds == 25.0
+    assert told(step(10), saved, step(5), step(6)).save_seconds is None  # it went back instead

@@ -362,7 +362,8 @@ async def _figures(
         queries["spacing"] = trainer.steps_between_saves(pool, DAY)
     if trainer.memory is not None:
         queries["memory"] = trainer.reserved_memory(pool)
-    for name, series in (("sequence", trainer.sequence), ("batch", trainer.batch)):
+    told = {"sequence": trainer.sequence, "batch": trainer.batch, "save": trainer.save}
+    for name, series in told.items():
         if series is not None:
             queries[name] = trainer.stated(pool, series)
     if trainer.shape is not None:
@@ -383,6 +384,7 @@ async def _figures(
             step_seconds=pace,
             memory_bytes=value.get("memory"),
             checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
+            save_seconds=value.get("save"),
             step=round(known["steps"][job]) if trainer.step is not None else None,
             ettr=ettr(gained or 0.0, usual or 0.0, now - (since or 0.0)) if has_ettr else None,
             since=since,

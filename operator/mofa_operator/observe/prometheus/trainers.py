@@ -51,6 +51,8 @@ class TrainerSeries:
     """Seconds of one unit of the step time. [s]"""
     checkpoint: str | None = None
     """Step of the last checkpoint."""
+    save: str | None = None
+    """For how long a save holds up training. [s]"""
     memory: str | None = None
     """Device memory that an allocator has reserved. [B]"""
     sequence: str | None = None
@@ -212,6 +214,7 @@ MOFA: Final = TrainerSeries(
     tokens="mofa_train_tokens_per_second",
     step_time="mofa_train_step_seconds",
     checkpoint="mofa_train_checkpoint_step",
+    save="mofa_train_save_seconds",
     memory="mofa_train_reserved_memory_bytes",
     sequence="mofa_train_sequence_length",
     batch="mofa_train_global_batch_size",
