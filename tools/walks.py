@@ -171,7 +171,8 @@ ETTR."""
 SURROUNDINGS = frozenset(
     {
         *("IncidentRules", "LoopSettings", "Signal", "Span"),
-        *("LiveObject", "LiveProfile", "SettledDays", "Dependencies", "Named"),
+        *("LiveObject", "LiveProfile", "SettledDays", "Lasting", "Dependencies", "Named"),
+        "JobFacts",
         *("FailureAssumptions", "Cluster", "ClusterProfileSpec"),
     }
 )
