@@ -284,6 +284,7 @@ class JobIncidents:
                 return start, redone
             if outage.start - stopped > _OFF * stall.gap:
                 return stopped, redone
+            start = min(max(start, stopped - stall.gap / 2), max(stopped, outage.start))
             if redone:  # it ended with what told its steps: the last ones were told to nobody
                 redone += min(stall.gap, max(0.0, start - stopped - stall.gap / 2))
             return start, redone
