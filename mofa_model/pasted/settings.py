@@ -1,0 +1,294 @@
+"""Files of settings as settings with their lines; nothing in them is run.
+
+YAML and JSON keep the line of each value, TOML that of each key. A Python source is parsed: what it
+passes by name, assigns, or gives a parameter as its default.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mofa_model.errors import InputError
+from mofa_model.files import from_toml
+from mofa_model.identity.settings import Setting
+from mofa_model.yaml_text import StreamReader
+
+_MOST: Final = 6000
+_DEEPEST: Final = 16
+_REFERENCE: Final = re.compile(r"\$\{([\w.]+)\}")
+_LINE: Final = re.compile(r"(\s*)(?:- )?([A-Za-z_][\w.-]*)\s*:\s*(\S.*?)?\s*(?:#.*)?$")
+
+
+def key(name: str) -> str:
+    """A key in one spelling.
+
+    >>> key("--Model.Seq-Length")
+    'model.seq_length'
+    """
+    return name.strip("-+").replace("-", "_").replace("/", ".").lower()
+
+
+def of_yaml(text: str, name: str) -> list[Setting]:
+    """Settings of YAML or JSON; of a text that is no proper YAML what its lines say."""
+    reader = StreamReader(name)
+    try:
+        found = [one for node in reader.documents(text) for one in _of_node(node, "", 0, name)]
+    except InputError:
+        found = list(_by_lines(text, name))
+    return _resolved(found)
+
+
+def _of_node(node: Any, path: str, depth: int, name: str) -> Iterator[Setting]:
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, MappingNode):
+        for inner, value in node.value:
+            if isinstance(inner, ScalarNode):
+                word = str(inner.value)
+                yield from _of_node(value, f"{path}.{word}" if path else word, depth + 1, name)
+    elif isinstance(node, SequenceNode):
+        for one in node.value[:64]:
+            yield from _of_node(one, path, depth + 1, name)
+    elif isinstance(node, ScalarNode):
+        kind, value = str(node.tag).rpartition(":")[2], str(node.value)
+        if kind == "null":
+            return
+        if kind == "bool":
+            value = "true" if value.lower() in {"true", "yes", "on"} else "false"
+        yield Setting(key(path), value, f"{name}:{node.start_mark.line + 1}", "file")
+
+
+def _by_lines(text: str, name: str) -> Iterator[Setting]:
+    """Settings line by line, with the sections that their indentation shows."""
+    sections: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _LINE.match(line)
+        if not found:
+            continue
+        depth = len(found[1].expandtabs(2))
+        while sections and sections[-1][0] >= depth:
+            sections.pop()
+        path = ".".join([word for _, word in sections] + [found[2]])
+        if found[3] is None:
+            sections.append((depth, found[2]))
+        else:
+            yield Setting(key(path), found[3].strip("\"'"), f"{name}:{number}", "file")
+
+
+def _resolved(settings: list[Setting]) -> list[Setting]:
+    """Settings with those in them that a file takes from another place of itself."""
+    by_path = {one.path: one.value for one in settings}
+
+    def value(text: str, depth: int = 0) -> str:
+        def one(found: re.Match[str]) -> str:
+            return by_path.get(found[1].lower(), found.group())
+
+        made = _REFERENCE.sub(one, text)
+        return value(made, depth + 1) if made != text and depth < 4 else made
+
+    return [
+        one._replace(value=value(one.value)) if "${" in one.value else one
+        for one in settings[:_MOST]
+    ]
+
+
+def of_toml(text: str, name: str) -> list[Setting]:
+    """Settings of TOML."""
+    try:
+        document = from_toml(text, name)
+    except InputError:
+        return list(_of_ini(text, name))
+    lines = {one.path: one.where for one in _of_ini(text, name)}
+    found: list[Setting] = []
+
+    def walk(inner: Any, path: str) -> None:
+        if isinstance(inner, Mapping):
+            for word, one in inner.items():
+                walk(one, f"{path}.{word}" if path else str(word))
+        elif isinstance(inner, list):
+            for one in inner[:64]:
+                walk(one, path)
+        else:
+            value = str(inner).lower() if isinstance(inner, bool) else str(inner)
+            found.append(Setting(key(path), value, lines.get(key(path), name), "file"))
+
+    walk(document, "")
+    return found
+
+
+def _of_ini(text: str, name: str) -> Iterator[Setting]:
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[+([\w.\"-]+)\]+", line):
+            section = head[1].replace('"', "")
+        elif pair := re.match(r"\s*([\w.\"-]+)\s*=\s*(.*?)\s*(?:#.*)?$", line):
+            word = pair[1].replace('"', "")
+            path = f"{section}.{word}" if section else word
+            yield Setting(key(path), pair[2].strip("\"'"), f"{name}:{number}", "file")
+
+
+def of_python(text: str, name: str) -> list[Setting]:
+    """Settings of a Python source, in the order of its lines."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    reader = _Python(tree, name)
+    return reader.settings()[:_MOST]
+
+
+class _Python:
+    def __init__(self, tree: ast.Module, name: str) -> None:
+        self._tree, self._name = tree, name
+        self._constants: dict[str, ast.expr] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self._constants.setdefault(target.id, node.value)
+        self._scopes: list[dict[str, ast.expr]] = []
+        self._found: list[Setting] = []
+
+    def settings(self) -> list[Setting]:
+        self._walk(self._tree, "")
+        return self._found
+
+    def _walk(self, node: ast.AST, section: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            plain = [*node.args.posonlyargs, *node.args.args]
+            pairs = list(zip(plain[len(plain) - len(node.args.defaults) :], node.args.defaults, strict=True))
+            pairs += [(one, value) for one, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value is not None]
+            self._scopes.append({one.arg: value for one, value in pairs})
+            for one, value in pairs:
+                self._add(one.arg, value, "")
+            for inner in node.body:
+                self._walk(inner, section)
+            self._scopes.pop()
+            return
+        if isinstance(node, ast.Call):
+            called = _called(node)
+            self._call(node, called)
+            for one in node.keywords:
+                if one.arg:
+                    self._add(one.arg, one.value, called)
+            for inner in ast.iter_child_nodes(node):
+                self._walk(inner, called)
+            return
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                named = _dotted(target)
+                if named:
+                    self._add(named, node.value, "")
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            named = _dotted(node.target)
+            if named:
+                self._add(named, node.value, "")
+        elif isinstance(node, ast.Dict):
+            for word, value in zip(node.keys, node.values, strict=True):
+                if isinstance(word, ast.Constant) and isinstance(word.value, str):
+                    self._add(word.value, value, section)
+        for inner in ast.iter_child_nodes(node):
+            self._walk(inner, section)
+
+    def _call(self, node: ast.Call, called: str) -> None:
+        if called == "from_pretrained" and node.args:
+            owner = _dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            if not re.search(r"token|processor", owner, re.IGNORECASE):
+                self._add("pretrained_model_name_or_path", node.args[0], "")
+        elif called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
+            default = next((one.value for one in node.keywords if one.arg == "default"), None)
+            if default is not None and isinstance(node.args[0].value, str):
+                self._add(node.args[0].value, default, "")
+        elif isinstance(node.func, ast.Attribute) and _dotted(node.func.value)[:1].isupper():
+            where = f"{self._name}:{node.lineno}"
+            self._found.append(Setting(key(_dotted(node.func.value)), node.func.attr, where, "source"))
+
+    def _add(self, word: str, value: ast.expr, section: str) -> None:
+        given = self._value(value, 0)
+        if given is None or given == "":
+            return
+        text = str(given).lower() if isinstance(given, bool) else str(given)
+        if isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
+            text = str(int(given))
+        path = key(f"{section}.{word}" if section else word)
+        line = getattr(value, "lineno", 1)
+        self._found.append(Setting(path, text, f"{self._name}:{line}", "source"))
+
+    def _value(self, value: ast.expr, depth: int) -> object:
+        if depth > 8:
+            return None
+        if isinstance(value, ast.Constant):
+            return value.value if isinstance(value.value, str | int | float) else None
+        if isinstance(value, ast.Name):
+            for scope in reversed(self._scopes):
+                if value.id in scope:
+                    return self._value(scope[value.id], depth + 1)
+            known = self._constants.get(value.id)
+            return value.id if known is None and value.id[:1].isupper() else None if known is None else self._value(known, depth + 1)
+        if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+            inner = self._value(value.operand, depth + 1)
+            return -inner if isinstance(inner, int | float) else None
+        if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
+            return next((one for one in (self._value(each, depth + 1) for each in value.values) if one), None)
+        if isinstance(value, ast.BinOp):
+            return _calculated(value.op, self._value(value.left, depth + 1), self._value(value.right, depth + 1))
+        if isinstance(value, ast.Attribute):
+            return value.attr
+        if isinstance(value, ast.Call):
+            called = _called(value)
+            if called in {"int", "float", "str"} and len(value.args) == 1:
+                inner = self._value(value.args[0], depth + 1)
+                try:
+                    return {"int": int, "float": float, "str": str}[called](inner) if isinstance(inner, str | int | float) else None
+                except ValueError:
+                    return None
+            if called in {"get", "getenv", "environ"} and len(value.args) == 2:
+                return self._value(value.args[1], depth + 1)
+            return called or None
+        return None
+
+
+def _calculated(how: ast.operator, left: object, right: object) -> object:
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        return None
+    try:
+        if isinstance(how, ast.Mult):
+            return left * right
+        if isinstance(how, ast.Add):
+            return left + right
+        if isinstance(how, ast.Sub):
+            return left - right
+        if isinstance(how, ast.FloorDiv):
+            return left // right
+        if isinstance(how, ast.Div):
+            return left / right
+        if isinstance(how, ast.Pow) and 0 <= right <= 64 and abs(left) < 2**20:
+            return left**right
+    except (ArithmeticError, ValueError):
+        return None
+    return None
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        owner = _dotted(node.func)
+        if node.func.attr in {"Config", "Partial"} and node.args:
+            first = _dotted(node.args[0])
+            return first.rpartition(".")[2]
+        return owner.rpartition(".")[2]
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else node.attr
+    return node.id if isinstance(node, ast.Name) else ""
